@@ -68,7 +68,7 @@ def create_frame(create: Any, rows: Any, schema: Any = None, *rest: Any, **more:
     """Return a frame of tuples by way of Arrow; each query of it would run a Python worker otherwise."""
     from pyspark.sql.types import StructType
 
-    from spark_eval.transforms.plain_files import arrow_type
+    from spark_eval.tables.plain_files import arrow_type
 
     if not (isinstance(rows, list) and rows and isinstance(schema, str)):
         return create(rows, schema, *rest, **more)

@@ -6,14 +6,8 @@ from typing import Any
 import pytest
 
 from spark_eval.conventions import CONVENTIONS, POPULATION, Conventions, Gain, NoTruth, Ties
+from spark_eval.conventions.presets import PRESETS, changed_choices, conventions_of, parse_conventions, stamp
 from spark_eval.errors import ConfigError, parse_choice
-from spark_eval.presets import (
-    PRESETS,
-    changed_choices,
-    conventions_of,
-    parse_conventions,
-    stamp,
-)
 
 EVERYBODY = "; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>0"
 

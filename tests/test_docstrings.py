@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spark_eval.metrics.registry import RANKING
-from spark_eval.pointwise import POINTWISE
+from spark_eval.predictions import POINTWISE
 
 SOURCE: Final = Path(__file__).parents[1] / "src"
 MODULES: Final = sorted(
@@ -26,7 +26,11 @@ def test_the_examples_of_a_module_hold(name: str) -> None:
 
 def test_most_modules_with_kernels_have_examples() -> None:
     """Guards the search itself: an empty list of modules would pass."""
-    assert {"spark_eval.metrics.binary", "spark_eval.metrics.stages", "spark_eval.presets"} <= set(MODULES)
+    assert {
+        "spark_eval.metrics.binary",
+        "spark_eval.metrics.stages",
+        "spark_eval.conventions.presets",
+    } <= set(MODULES)
 
 
 def test_every_kernel_has_an_example_and_a_source() -> None:

@@ -16,8 +16,8 @@ from spark_eval.accounting import (
     table_entries,
 )
 from spark_eval.conventions import Conventions
+from spark_eval.conventions.presets import parse_conventions
 from spark_eval.errors import DataError, SparkEvalError
-from spark_eval.presets import parse_conventions
 from spark_eval.schema import FATAL, Fault, Outcome, Reason
 
 DEFAULT = Conventions()

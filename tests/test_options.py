@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from spark_eval import evaluate, evaluate_predictions
-from spark_eval.comparing.gates import GateOptions
-from spark_eval.comparing.options import CompareOptions, make_compare_plan
+from spark_eval.comparison.compare import compare
+from spark_eval.comparison.gates import GateOptions
+from spark_eval.comparison.plan import CompareOptions, make_compare_plan
 from spark_eval.config.keys import Section
 from spark_eval.config.sections import CompareSection, EvaluateSection, GateSection, PredictionsSection
-from spark_eval.metrics.options import EvaluateOptions, make_plan
+from spark_eval.evaluation.plan import EvaluateOptions, make_plan
 from spark_eval.options import declared
-from spark_eval.pointwise.options import PredictionOptions, make_prediction_plan
-from spark_eval.verbs.compare import compare
+from spark_eval.predictions.plan import PredictionOptions, make_prediction_plan
 
 VERBS = [
     (evaluate, EvaluateOptions, EvaluateSection),

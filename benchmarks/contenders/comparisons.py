@@ -17,10 +17,10 @@ BASELINE, CANDIDATE = MEASURED
 
 def ours(task: Task) -> Repetition:
     """Two tests of a table as ``evaluate`` writes it, whose files tell their buckets."""
-    from spark_eval.comparing.options import make_compare_plan
+    from spark_eval.comparison.compare import compare_sides
+    from spark_eval.comparison.plan import make_compare_plan
+    from spark_eval.comparison.sides import Side
     from spark_eval.metrics.columns import value_of_column
-    from spark_eval.verbs.compare import compare_sides
-    from spark_eval.verbs.sides import Side
 
     spark, plan = session(task), make_compare_plan(tests=["t", "sign"])
 

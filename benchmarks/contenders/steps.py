@@ -1,6 +1,6 @@
 """spark-eval's own path, cut off after each step: what a step adds to the one before is what it costs.
 
-This file follows ``spark_eval.verbs.evaluate``.
+This file follows ``spark_eval.evaluation.evaluate``.
 """
 
 import os
@@ -17,13 +17,13 @@ from benchmarks.contenders.ours import MODEL, frames
 from benchmarks.contenders.spark import finish, read, session
 from benchmarks.processes import usage
 from benchmarks.workload import Task
-from spark_eval.metrics.options import make_plan
-from spark_eval.transforms.conform import conform_recommendations, conform_truth
-from spark_eval.transforms.exchange import exchange, measure
-from spark_eval.transforms.plain_files import plain_recommendations, plain_truth
-from spark_eval.verbs.checks import check_folds
-from spark_eval.verbs.evaluation import Tables
-from spark_eval.verbs.workers import buckets_for, evaluation_task, messages_of, per_user_schema
+from spark_eval.evaluation.checks import check_folds
+from spark_eval.evaluation.conform import conform_recommendations, conform_truth
+from spark_eval.evaluation.exchange import exchange, measure
+from spark_eval.evaluation.messages import buckets_for, evaluation_task, messages_of, per_user_schema
+from spark_eval.evaluation.plan import make_plan
+from spark_eval.evaluation.result import Tables
+from spark_eval.tables.plain_files import plain_recommendations, plain_truth
 
 
 class Steps:

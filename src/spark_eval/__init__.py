@@ -12,15 +12,15 @@ from spark_eval.schema import VERSION
 
 if TYPE_CHECKING:
     from spark_eval import metrics
+    from spark_eval.comparison.compare import Comparison, compare
     from spark_eval.errors import SparkEvalError
+    from spark_eval.evaluation.evaluate import evaluate
+    from spark_eval.evaluation.result import Evaluation
+    from spark_eval.predictions.evaluate import PredictionMetrics, evaluate_predictions
     from spark_eval.publishing.published import read_published
     from spark_eval.runs.report import report
     from spark_eval.runtime.session import get_session
-    from spark_eval.verbs.compare import Comparison, compare
-    from spark_eval.verbs.evaluate import evaluate
-    from spark_eval.verbs.evaluation import Evaluation
-    from spark_eval.verbs.predictions import PredictionMetrics, evaluate_predictions
-    from spark_eval.verbs.split import Split, split
+    from spark_eval.splits.split import Split, split
 
 __version__: Final = VERSION
 __all__ = [
@@ -42,17 +42,17 @@ __all__ = [
 
 _HOMES: Final = {
     "SparkEvalError": "spark_eval.errors",
-    "Comparison": "spark_eval.verbs.compare",
-    "compare": "spark_eval.verbs.compare",
-    "Evaluation": "spark_eval.verbs.evaluation",
-    "evaluate": "spark_eval.verbs.evaluate",
+    "Comparison": "spark_eval.comparison.compare",
+    "compare": "spark_eval.comparison.compare",
+    "Evaluation": "spark_eval.evaluation.result",
+    "evaluate": "spark_eval.evaluation.evaluate",
     "get_session": "spark_eval.runtime.session",
-    "PredictionMetrics": "spark_eval.verbs.predictions",
-    "evaluate_predictions": "spark_eval.verbs.predictions",
+    "PredictionMetrics": "spark_eval.predictions.evaluate",
+    "evaluate_predictions": "spark_eval.predictions.evaluate",
     "read_published": "spark_eval.publishing.published",
     "report": "spark_eval.runs.report",
-    "Split": "spark_eval.verbs.split",
-    "split": "spark_eval.verbs.split",
+    "Split": "spark_eval.splits.split",
+    "split": "spark_eval.splits.split",
 }
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_eval.arrow.bloom import BloomFilter, slice_of
-from spark_eval.engine.messages import from_bytes
+from spark_eval.arrow.messages import from_bytes
 from spark_eval.schema import Subset
-from spark_eval.splits.fold_rule import LATER_PARTS, NEVER, Check, FoldRule
-from spark_eval.splits.leaks import LeakCounter
-from spark_eval.splits.leave_out import LastFraction
-from spark_eval.splits.rules import GlobalLocalRanker
+from spark_eval.splits.rules.fold_rule import LATER_PARTS, NEVER, Check, FoldRule
+from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker
+from spark_eval.splits.rules.leave_out import LastFraction
+from spark_eval.splits.worker.bloom import BloomFilter, slice_of
+from spark_eval.splits.worker.leaks import LeakCounter
 
 # user, item, moment, subset, fold
 Row = tuple[Any, Any, int, str, int]

@@ -11,10 +11,10 @@ import pytest
 
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import DataError
-from spark_eval.splits.fold_rule import HASH_STEPS
-from spark_eval.splits.labels import RowLabeller, moments
-from spark_eval.splits.moments import Boundary
-from spark_eval.splits.rules import GlobalLocalRanker, Timeline
+from spark_eval.splits.rules.fold_rule import HASH_STEPS
+from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker, Timeline
+from spark_eval.splits.rules.moments import Boundary
+from spark_eval.splits.worker.labels import RowLabeller, moments
 
 # Parts end at 10, 30 (with gaps up to 20 and 40) and 50.
 LINE = Timeline(local_train_end=10, local_cut=20, local_test_end=30, global_cut=40, end=50)

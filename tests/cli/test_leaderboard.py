@@ -12,15 +12,15 @@ from tests.cli.conftest import published_run
 from spark_eval.accounting import Entry
 from spark_eval.cli import terminal
 from spark_eval.cli.leaderboard import show
-from spark_eval.comparing.leaderboard import Leaderboard
+from spark_eval.evaluation.plan import DEFAULT_METRICS
 from spark_eval.metrics import RANKING
-from spark_eval.metrics.options import DEFAULT_METRICS
+from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.schema import Direction, Table
-from spark_eval.splits.folds import Holdout, KFold
-from spark_eval.splits.leave_out import LastFraction
-from spark_eval.splits.rules import GlobalLocalRanker
+from spark_eval.splits.leakage import LeakageRow
+from spark_eval.splits.rules.folds import Holdout, KFold
+from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker
+from spark_eval.splits.rules.leave_out import LastFraction
 from spark_eval.splits.subsets import SubsetRow
-from spark_eval.verbs.leakage import LeakageRow
 
 
 def row(metric: str, k: int | None = 10, segment: str = "all", value: str = "all") -> dict[str, object]:

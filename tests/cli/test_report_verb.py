@@ -13,8 +13,8 @@ from tests.cli.conftest import LISTS, Desk
 import spark_eval
 from spark_eval.arrow.user_files import open_dataset
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.reporting.spread import spread_of
-from spark_eval.verbs.evaluation import spread_in_spark
+from spark_eval.evaluation.result import spread_in_spark
+from spark_eval.results.report.spread import spread_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

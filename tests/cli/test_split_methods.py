@@ -11,7 +11,7 @@ import yaml
 
 from spark_eval.config.sections import read_config
 from spark_eval.demo.simulate import simulate
-from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS
+from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Desk

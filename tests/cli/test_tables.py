@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_eval import read_published
-from spark_eval.engine.summary import MetricRow, SumRow, metric_rows
 from spark_eval.errors import SparkEvalError
+from spark_eval.evaluation.summary import MetricRow, SumRow, metric_rows
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk

@@ -7,8 +7,8 @@ import pandas as pd
 import pyarrow as pa
 from tests.stats.samples import clusters_of_both
 
-from spark_eval.pairing.population import AlignedUsers, ComparisonTask
-from spark_eval.stats.differences import PairSums, RatioSums
+from spark_eval.resampling.population import AlignedUsers, ComparisonTask
+from spark_eval.statistics.differences import PairSums, RatioSums
 
 
 def table_of(users: pd.DataFrame) -> pa.Table:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spark_eval.comparing.options import PairTest, make_compare_plan
+from spark_eval.comparison.plan import PairTest, make_compare_plan
 from spark_eval.errors import ConfigError
 
 

@@ -10,15 +10,15 @@ import pytest
 from tests.comparing.plain_pairs import population_of, table_of
 
 from spark_eval.arrow.xxhash64 import id_hashes
-from spark_eval.pairing import drawing
-from spark_eval.pairing.cells import EVERYBODY, SegmentValue
-from spark_eval.pairing.drawing import Amount, ResampledSums, Resampler
-from spark_eval.pairing.population import CANDIDATE, AlignedUsers, ComparisonTask
-from spark_eval.pairing.ranking import DifferenceCounter, SizeCounts, merge_slices
-from spark_eval.stats.differences import to_quanta
-from spark_eval.stats.draws import flips, poisson_weights
-from spark_eval.stats.ranked import RankSums
-from spark_eval.stats.resampling import scale_of, scaled
+from spark_eval.comparison.worker.ranking import DifferenceCounter, SizeCounts, merge_slices
+from spark_eval.resampling import drawing
+from spark_eval.resampling.cells import EVERYBODY, SegmentValue
+from spark_eval.resampling.drawing import Amount, ResampledSums, Resampler
+from spark_eval.resampling.population import CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.statistics.differences import to_quanta
+from spark_eval.statistics.draws import flips, poisson_weights
+from spark_eval.statistics.ranked import RankSums
+from spark_eval.statistics.resampling import scale_of, scaled
 
 COLUMNS = ("ap_at_5", "ndcg_at_5")
 QUESTION = ComparisonTask(

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_eval.comparing.decisions import Evidence, decide_all, failure_of, without_baseline
-from spark_eval.comparing.gates import Gate, make_gates
-from spark_eval.comparing.gating import GatedPair, MeanCell, evidence_of_means
-from spark_eval.comparing.matching import match_metrics
-from spark_eval.comparing.options import make_compare_plan
-from spark_eval.comparing.rows import GateRow
+from spark_eval.comparison.decisions import Evidence, decide_all, failure_of, without_baseline
+from spark_eval.comparison.gates import Gate, make_gates
+from spark_eval.comparison.gating import GatedPair, MeanCell, evidence_of_means
+from spark_eval.comparison.matching import match_metrics
+from spark_eval.comparison.plan import make_compare_plan
+from spark_eval.comparison.rows import GateRow
 from spark_eval.errors import ConfigError, DataError, GateFailure
 from spark_eval.metrics import RANKING, parse_metric
 from spark_eval.metrics.means import means_of_users
 from spark_eval.schema import Direction
-from spark_eval.stats.differences import PairSums
-from spark_eval.stats.intervals import Summary
+from spark_eval.statistics.differences import PairSums
+from spark_eval.statistics.intervals import Summary
 
 # The values of twelve users; the candidate of a gate is the worse one.
 BETTER = [0.4, 0.4, 0.2, 0.6, 0.6, 0.8, 0.2, 0.0, 0.6, 1.0, 0.6, 0.8]

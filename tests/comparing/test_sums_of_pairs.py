@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from tests.comparing.plain_pairs import plain_clusters, plain_sums, population_of, table_of
 
-from spark_eval.pairing import products
-from spark_eval.pairing.cells import EVERYBODY
-from spark_eval.pairing.population import BASELINE, CANDIDATE, ComparisonTask
-from spark_eval.pairing.sums import N_COMMON, BucketTotals, cluster_sums, pair_sums, sum_bucket
+from spark_eval.comparison.worker.sums import N_COMMON, BucketTotals, cluster_sums, pair_sums, sum_bucket
+from spark_eval.resampling import products
+from spark_eval.resampling.cells import EVERYBODY
+from spark_eval.resampling.population import BASELINE, CANDIDATE, ComparisonTask
 
 COLUMNS = ("ap_at_5", "dcg_at_5")
 

@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 from tests.comparing.plain_pairs import population_of, table_of
 
-from spark_eval.comparing.matching import match_metrics
-from spark_eval.comparing.options import make_compare_plan
+from spark_eval.comparison.matching import match_metrics
+from spark_eval.comparison.plan import make_compare_plan
+from spark_eval.comparison.worker.sums import ratio_sums, sum_bucket
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.columns import value_of_column
 from spark_eval.metrics.means import means_of_users
-from spark_eval.pairing.population import CANDIDATE, ComparisonTask
-from spark_eval.pairing.sums import ratio_sums, sum_bucket
+from spark_eval.resampling.population import CANDIDATE, ComparisonTask
 
 COLUMNS = ("auc_at_5", "fcp_at_5")
 WEIGHTED = (

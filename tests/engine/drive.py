@@ -10,21 +10,21 @@ import pytest
 
 from spark_eval.accounting import ListCounts, TruthCounts, list_entries, table_entries
 from spark_eval.arrow.hashes import bucket_of, hashes_of
+from spark_eval.arrow.messages import Content
 from spark_eval.arrow.row_faults import fault_rules
-from spark_eval.engine.items.counts import histogram
-from spark_eval.engine.items.facts import ItemAttributes, item_attributes
-from spark_eval.engine.items.tally import ItemTally
-from spark_eval.engine.measure import BucketMeasurer
-from spark_eval.engine.messages import Content
-from spark_eval.engine.question import EvaluationTask
-from spark_eval.engine.send import Sender
-from spark_eval.engine.summary import metric_rows
-from spark_eval.metrics.options import LARGEST_DOUBLE, Plan
-from spark_eval.pipeline.measure import stage_sums
-from spark_eval.pipeline.rows import StageSums
-from spark_eval.transforms import exchange
-from spark_eval.transforms.exchange import buckets
-from spark_eval.transforms.summaries import BucketSummary, Summaries
+from spark_eval.arrow.send import Sender
+from spark_eval.evaluation import exchange
+from spark_eval.evaluation.exchange import buckets
+from spark_eval.evaluation.plan import LARGEST_DOUBLE, Plan
+from spark_eval.evaluation.stages.measure import stage_sums
+from spark_eval.evaluation.stages.rows import StageSums
+from spark_eval.evaluation.summaries import BucketSummary, Summaries
+from spark_eval.evaluation.summary import metric_rows
+from spark_eval.evaluation.worker.items.attributes import ItemAttributes, item_attributes
+from spark_eval.evaluation.worker.items.counts import histogram
+from spark_eval.evaluation.worker.items.tally import ItemTally
+from spark_eval.evaluation.worker.measure import BucketMeasurer
+from spark_eval.evaluation.worker.task import EvaluationTask
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def by_name(counts: ListCounts) -> dict[str, int]:
 
 
 def question_of(plan: Plan, tables: Tables) -> EvaluationTask:
-    """Return what ``verbs.evaluate`` asks of such tables."""
+    """Return what ``evaluation.evaluate`` asks of such tables."""
     user, item = (id_type(tables.truth.schema.field(name).type) for name in ("user", "item"))
     return EvaluationTask(
         plan=plan,

@@ -13,7 +13,7 @@ from spark_eval.metrics.beyond.catalog import Entries, ItemContext, ItemCounts, 
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import RANKING, Fact, Kind, ranking_metric
 from spark_eval.schema import Direction
-from spark_eval.stats.exact import Floats
+from spark_eval.statistics.exact import Floats
 
 Known = TypeVar("Known")
 

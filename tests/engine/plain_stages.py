@@ -9,7 +9,7 @@ from statistics import fmean
 from expected import expected
 from users import User
 
-from spark_eval.metrics.options import Plan
+from spark_eval.evaluation.plan import Plan
 
 Key = tuple[str, str | None, str, int | None]
 

@@ -8,7 +8,7 @@ from typing import Any
 import oracle
 from oracle import Id, Recommendation, Relevance, Rules
 
-from spark_eval.metrics.options import Plan
+from spark_eval.evaluation.plan import Plan
 
 List = list[tuple[Id, float]]
 

@@ -15,10 +15,10 @@ from slow_ledger import counts_of_lists
 from spark_eval.arrow.codes import lexsort
 from spark_eval.cli.metric_tables import WORKED
 from spark_eval.conventions import TruthDuplicates
-from spark_eval.engine import truth as truth_module
-from spark_eval.engine.ranks import descending_keys
-from spark_eval.engine.truth import Truth, combine_duplicates
-from spark_eval.metrics.options import make_plan
+from spark_eval.evaluation.plan import make_plan
+from spark_eval.evaluation.worker import truth as truth_module
+from spark_eval.evaluation.worker.ranks import descending_keys
+from spark_eval.evaluation.worker.truth import Truth, combine_duplicates
 
 INT, TEXT, DOUBLE = pa.int64(), pa.string(), pa.float64()
 NAN, INFINITY = float("nan"), float("inf")

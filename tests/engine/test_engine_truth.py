@@ -11,7 +11,7 @@ from oracle import Recommendation, Relevance, Rules
 from slow_ledger import counts_of_truth
 
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.options import make_plan
+from spark_eval.evaluation.plan import make_plan
 
 METRICS = ("cg", "ndcg", "ndcg(gain=binary)", "precision", "fcp", "map(tie_order=worst)")
 # The rows of one user and item, and which rules make the item relevant: the worked rows of the documents.

@@ -8,13 +8,13 @@ import pytest
 from drive import Layout, Tables, drive, table_of
 
 from spark_eval.accounting import table_entries
-from spark_eval.engine.items import tally
-from spark_eval.engine.items.training import count_train
-from spark_eval.engine.messages import Content
-from spark_eval.engine.ranks import has_no_duplicates
+from spark_eval.arrow.messages import Content
+from spark_eval.evaluation.plan import make_plan
+from spark_eval.evaluation.worker.items import tally
+from spark_eval.evaluation.worker.items.training import count_train
+from spark_eval.evaluation.worker.ranks import has_no_duplicates
 from spark_eval.metrics.beyond import catalog
 from spark_eval.metrics.beyond.catalog import Entries
-from spark_eval.metrics.options import make_plan
 
 # Lists of two models for forty users, some short, one with a gap; no item is in a catalogue.
 LISTS = [

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from drive import Tables, drive, table_of
 
-from spark_eval.metrics.options import make_plan
+from spark_eval.evaluation.plan import make_plan
 
 HIT = 0
 # By user: the rank of each row and its item.

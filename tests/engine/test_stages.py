@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_stages import Person, funnel, means
 
-from spark_eval.metrics.options import Plan, make_plan
-from spark_eval.pipeline.rows import StageSums
+from spark_eval.evaluation.plan import Plan, make_plan
+from spark_eval.evaluation.stages.rows import StageSums
 
 INT, TEXT, DOUBLE = pa.int64(), pa.string(), pa.float64()
 Lists = Mapping[str, Mapping[int, Sequence[int]]]

@@ -40,9 +40,9 @@ from spoiling import (
 
 from spark_eval import evaluate
 from spark_eval.errors import DataError
+from spark_eval.evaluation.evaluate import measure_lists
+from spark_eval.evaluation.result import Evaluation
 from spark_eval.runtime.spark_errors import named_spark_error
-from spark_eval.verbs.evaluate import measure_lists
-from spark_eval.verbs.evaluation import Evaluation
 
 RECS = "recommendations"
 # The smallest whole number that a double cannot hold.

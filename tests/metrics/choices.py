@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from users import User, batch, for_metric
 
 from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, TieOrder
+from spark_eval.conventions.presets import changed_choices
 from spark_eval.metrics import RANKING, Lists, MetricValue
-from spark_eval.presets import changed_choices
-from spark_eval.stats.exact import Floats
+from spark_eval.statistics.exact import Floats
 
 # Metrics with a value per user, and those with values of a run.
 OF_USERS: Final = [name for name, metric in RANKING.items() if metric.is_of_users]

@@ -18,15 +18,15 @@ from test_intents import GROUPS, LISTS
 from users import about_of, grouped_lists
 
 from spark_eval.conventions import Conventions, ExposureWeights
+from spark_eval.conventions.presets import conventions_of
 from spark_eval.errors import ConfigError
+from spark_eval.evaluation.plan import make_plan
 from spark_eval.metrics import RANKING, Lists, MetricValue, parse_metric
 from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.beyond.known import sets_of_words
 from spark_eval.metrics.columns import sum_of_columns, value_of_column
-from spark_eval.metrics.options import make_plan
 from spark_eval.metrics.values import published_name
-from spark_eval.presets import conventions_of
 from spark_eval.schema import Direction
 
 CATALOG, TRAINED = range(1, 9), range(1, 7)

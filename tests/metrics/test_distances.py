@@ -17,7 +17,7 @@ from spark_eval.metrics.beyond import similarity, spread
 from spark_eval.metrics.beyond.catalog import Sets
 from spark_eval.metrics.beyond.diversity import LEAST_LENGTH
 from spark_eval.metrics.distances import cosine, euclid, lengths
-from spark_eval.stats.exact import Floats
+from spark_eval.statistics.exact import Floats
 
 N_ITEMS, DIMENSIONS = 12, 5
 VECTORS = (Distance.COSINE, Distance.EUCLID)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from users import User, batch
 
+from spark_eval.conventions.presets import conventions_of
 from spark_eval.metrics import metric_values
-from spark_eval.presets import conventions_of
 
 GOLDEN = Path(__file__).parent / "golden"
 TABLES = ("lenskit", "ranx", "rectools", "replay", "sklearn", "trec_eval")

@@ -5,15 +5,15 @@ import sys
 
 LIGHT = (
     "spark_eval.metrics",
-    "spark_eval.pointwise.options",
-    "spark_eval.stats.exact",
-    "spark_eval.stats.intervals",
+    "spark_eval.predictions.plan",
+    "spark_eval.statistics.exact",
+    "spark_eval.statistics.intervals",
     "spark_eval.conventions",
-    "spark_eval.presets",
-    "spark_eval.engine.segments",
+    "spark_eval.conventions.presets",
+    "spark_eval.evaluation.segments",
     "spark_eval.schema",
     "spark_eval.errors",
-    "spark_eval.splits.rules",
+    "spark_eval.splits.rules.global_local_ranker",
 )
 HEAVY = ("pyspark", "pydantic", "yaml", "click", "rich")
 

@@ -13,10 +13,10 @@ from strategies import cutoffs
 from users import User, about_of, batch, for_metric, grouped_lists, user
 
 from spark_eval.conventions import Conventions, IdealTies, TieOrder
+from spark_eval.conventions.presets import PRESETS, conventions_of
 from spark_eval.metrics import RANKING, Lists, parse_metric
 from spark_eval.metrics.beyond.intents import greedy_ideal
-from spark_eval.presets import PRESETS, conventions_of
-from spark_eval.stats.exact import Floats
+from spark_eval.statistics.exact import Floats
 
 # Data of which every metric has a worked number: the means over five users, one of them without a list.
 GROUPS = {1: "a", 2: "ab", 3: "b", 4: "bc", 5: "c", 6: "ac", 7: "a", 8: "c"}

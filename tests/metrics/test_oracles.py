@@ -15,7 +15,7 @@ from users import User, batch
 
 from spark_eval.conventions import AverageVariant, Conventions, TieOrder
 from spark_eval.metrics import RANKING, Lists
-from spark_eval.stats.exact import Floats
+from spark_eval.statistics.exact import Floats
 
 WEIGHTS = {weight.name for metric in RANKING.values() for weight in metric.weights.values()}
 every_metric = pytest.mark.parametrize("name", OF_USERS)

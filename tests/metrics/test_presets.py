@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from users import User, graded
 
 from spark_eval.conventions import CONVENTIONS, POPULATION, Conventions
-from spark_eval.presets import (
-    PRESETS,
-    changed_choices,
-    conventions_of,
-    parse_conventions,
-    stamp,
-)
+from spark_eval.conventions.presets import PRESETS, changed_choices, conventions_of, parse_conventions, stamp
 
 # What each preset changes, written down a second time.
 CHANGES: dict[str, dict[str, Any]] = {

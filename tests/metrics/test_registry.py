@@ -16,8 +16,8 @@ from spark_eval.conventions import CONVENTIONS, AverageDenominator, AverageVaria
 from spark_eval.conventions.beyond import SerendipityVariant
 from spark_eval.errors import SparkEvalError
 from spark_eval.metrics import RANKING, MetricValue, metric_values
-from spark_eval.pointwise import POINTWISE
-from spark_eval.stats.exact import Floats
+from spark_eval.predictions import POINTWISE
+from spark_eval.statistics.exact import Floats
 
 
 class Facts(NamedTuple):

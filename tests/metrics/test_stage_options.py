@@ -6,7 +6,7 @@ import pytest
 
 from spark_eval.config.sections import parse_config
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.options import make_plan
+from spark_eval.evaluation.plan import make_plan
 from spark_eval.metrics.stages import Stage, make_stages
 
 FIRST = {"name": "candidates", "model": "cg", "k": 500}

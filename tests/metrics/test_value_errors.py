@@ -6,10 +6,10 @@ import pytest
 from choices import OF_ITEMS, SHARING, UNDEFINED
 
 from spark_eval.conventions import AverageVariant, Conventions, TieOrder
+from spark_eval.conventions.presets import conventions_of
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import RANKING, metric_values, parse_metric
 from spark_eval.metrics.values import MAX_K, parse_k
-from spark_eval.presets import conventions_of
 
 # Neither do tied items share places in these, nor do they see ties themselves.
 SHARED = Conventions(tie_order=TieOrder.SHARED)

@@ -8,13 +8,13 @@ from textbook_lists import EVERYBODY
 from users import batch
 
 from spark_eval.conventions import Conventions
+from spark_eval.conventions.presets import conventions_of
 from spark_eval.metrics import Lists, metric_values
 from spark_eval.metrics.beyond.catalog import Catalog
 from spark_eval.metrics.beyond.discovery import surprise
 from spark_eval.metrics.distances import cosine, euclid
 from spark_eval.metrics.values import published_name
-from spark_eval.presets import conventions_of
-from spark_eval.stats.exact import Floats
+from spark_eval.statistics.exact import Floats
 
 
 class Row(NamedTuple):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 from users import User, batch, graded, hits, user
 
+from spark_eval.conventions.presets import conventions_of
 from spark_eval.metrics import parse_metric
-from spark_eval.presets import conventions_of
 
 
 class Row(NamedTuple):

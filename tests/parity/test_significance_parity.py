@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.stats.samples import by_chance, clusters_of, pair_sums
 
-from spark_eval.stats.significance import adjusted, t_test, tost
+from spark_eval.statistics.significance import adjusted, t_test, tost
 
 PYTHON = Path(__file__).parents[2] / ".venv-parity" / "bin" / "python"
 SCRIPT = Path(__file__).parent / "libraries" / "ask_statsmodels.py"

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.pointwise.batches import RowReader, TaskCounts, in_buckets
-from spark_eval.pointwise.cuts import RangeSize, Sample, range_offsets, score_ranges
-from spark_eval.pointwise.options import make_prediction_plan
-from spark_eval.pointwise.ordered import Range, RangeResult, ScoreRun, measured_range
-from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, MeasuredPredictions
-from spark_eval.pointwise.task import PredictionPlan, Scores
-from spark_eval.pointwise.totals import Cell, Totals
+from spark_eval.predictions.plan import make_prediction_plan
+from spark_eval.predictions.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, MeasuredPredictions
+from spark_eval.predictions.task import PredictionPlan, Scores
+from spark_eval.predictions.worker.batches import RowReader, TaskCounts, in_buckets
+from spark_eval.predictions.worker.ordered import Range, RangeResult, ScoreRun, measured_range
+from spark_eval.predictions.worker.score_ranges import RangeSize, Sample, range_offsets, score_ranges
+from spark_eval.predictions.worker.totals import Cell, Totals
 from spark_eval.schema import ALL
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from local import crowd, measure
 
-from spark_eval.pointwise import POINTWISE, PointwiseMetric
-from spark_eval.pointwise.task import Scores, Task
+from spark_eval.predictions import POINTWISE, PointwiseMetric
+from spark_eval.predictions.task import Scores, Task
 from spark_eval.schema import Direction
 
 TASKS = [

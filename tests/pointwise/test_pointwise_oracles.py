@@ -8,7 +8,7 @@ import pytest
 import slow
 from local import crowd, measure
 
-from spark_eval.pointwise.rows import correct_for_sampling
+from spark_eval.predictions.worker.rows import correct_for_sampling
 
 EVERYTHING: dict[str, Any] = {
     "metrics": [
@@ -196,8 +196,8 @@ def test_the_same_bits_however_the_rows_come(
     if not is_weighted:
         del rows["weight"]
     whole = measure(rows, **EVERYTHING)
-    monkeypatch.setattr("spark_eval.pointwise.batches.ROWS_TOGETHER", 20)
-    monkeypatch.setattr("spark_eval.pointwise.cuts.STEP", 2)
+    monkeypatch.setattr("spark_eval.predictions.worker.batches.ROWS_TOGETHER", 20)
+    monkeypatch.setattr("spark_eval.predictions.worker.score_ranges.STEP", 2)
     parted = measure(rows, order=np.random.default_rng(1).permutation(400), **layout, **EVERYTHING)
     assert parted.metrics == whole.metrics
     assert parted.thresholds == whole.thresholds

@@ -7,9 +7,9 @@ import pytest
 
 from spark_eval.config.sections import read_config
 from spark_eval.errors import ConfigError
-from spark_eval.pointwise import POINTWISE
-from spark_eval.pointwise.options import make_prediction_plan
-from spark_eval.pointwise.task import Scores, Task
+from spark_eval.predictions import POINTWISE
+from spark_eval.predictions.plan import make_prediction_plan
+from spark_eval.predictions.task import Scores, Task
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from local import measure
 
-from spark_eval.pointwise.rows import bins_of
+from spark_eval.predictions.worker.rows import bins_of
 
 TRUE = [0, 0, 1, 1, 0, 1, 0, 1, 1, 1]
 PREDICTED = [0, 1, 0, 1, 0, 1, 1, 1, 1, 0]

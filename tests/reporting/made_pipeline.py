@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from tests.reporting.made_runs import STAMP, mean, publish
 
-from spark_eval.engine.summary import MetricRow
-from spark_eval.pipeline.rows import FunnelRow
+from spark_eval.evaluation.stages.rows import FunnelRow
+from spark_eval.evaluation.summary import MetricRow
 from spark_eval.schema import Table
 
 MODELS: Final = ("popular", "similar", "taste", "ruled")

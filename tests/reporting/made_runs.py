@@ -10,16 +10,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_eval.accounting import ACCOUNTING, Entry
-from spark_eval.comparing.rows import COMPARISONS, GATES, ComparisonRow, GateRow
-from spark_eval.engine.summary import METRICS, MetricRow, fold_rows
+from spark_eval.comparison.rows import COMPARISONS, GATES, ComparisonRow, GateRow
+from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
+from spark_eval.evaluation.summary import METRICS, MetricRow, fold_rows
 from spark_eval.names import folder_name
-from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
-from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, CurveRow, ThresholdRow
+from spark_eval.predictions.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, CurveRow, ThresholdRow
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
 from spark_eval.schema import Table
+from spark_eval.splits.leakage import LEAKAGE, LeakageRow
 from spark_eval.splits.subsets import SUBSET_TABLE, SubsetRow
-from spark_eval.verbs.leakage import LEAKAGE, LeakageRow
 
 TYPES = {
     "string": pa.string(),

@@ -9,9 +9,9 @@ import pytest
 
 from spark_eval.errors import ConfigError
 from spark_eval.publishing.local import LocalStore
-from spark_eval.reporting.facts import RunFacts
-from spark_eval.reporting.page import CHAPTERS
-from spark_eval.reporting.plots import Plot, plot_of
+from spark_eval.results.report.data import RunFacts
+from spark_eval.results.report.page import CHAPTERS
+from spark_eval.results.report.plots import Plot, plot_of
 from spark_eval.runs.report import facts_of
 
 

@@ -17,7 +17,7 @@ from tests.browsers import MARKS, browsing, log_of, requests_of
 from tests.reporting import made_runs
 
 from spark_eval.publishing.local import LocalStore
-from spark_eval.reporting.plots import plot_of
+from spark_eval.results.report.plots import plot_of
 from spark_eval.runs.report import facts_of
 
 pytestmark = MARKS

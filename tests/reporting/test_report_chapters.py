@@ -8,12 +8,12 @@ from tests.reporting import made_pipeline
 from tests.reporting.test_report_page import column, data_of, statements
 
 from spark_eval.publishing.local import LocalStore
-from spark_eval.reporting import beyond, funnel, page
-from spark_eval.reporting.facts import RunFacts
-from spark_eval.reporting.people import segments
+from spark_eval.results.report import beyond, funnel, page
+from spark_eval.results.report.data import RunFacts
+from spark_eval.results.report.users import segments
+from spark_eval.results.shown import UNPUBLISHED
 from spark_eval.runs.report import facts_of
 from spark_eval.schema import Table
-from spark_eval.verbs.results.shown import UNPUBLISHED
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from tests.reporting.conftest import MODELS
 from spark_eval.arrow.user_files import open_dataset
 from spark_eval.cli.commands import main
 from spark_eval.publishing.local import LocalStore
-from spark_eval.reporting import page, spread
-from spark_eval.reporting.facts import RunFacts
+from spark_eval.results.report import page, spread
+from spark_eval.results.report.data import RunFacts
 from spark_eval.runs.report import facts_of, write_report
 from spark_eval.schema import Table
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.verbs.split import Split, split
+from spark_eval.splits.split import Split, split
 
 LOG = "user string, item int, timestamp timestamp, genre string, row int"
 SECONDS_PER_DAY = 86_400

@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, USER
-from spark_eval.splits.moments import to_microseconds
-from spark_eval.splits.rules import GlobalLocalRanker, Timeline
-from spark_eval.transforms.label import PLACE, explode_folds, label
+from spark_eval.splits.label import PLACE, explode_folds, label
+from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker, Timeline
+from spark_eval.splits.rules.moments import to_microseconds
 
 LOG = "user int, item int, timestamp timestamp, fault string"
 DAY = 86_400_000_000

@@ -6,8 +6,8 @@ from frames import assert_rows
 from pyspark.sql import SparkSession
 
 from spark_eval.accounting import ACCOUNTING
-from spark_eval.verbs.evaluate import evaluate
-from spark_eval.verbs.evaluation import Evaluation
+from spark_eval.evaluation.evaluate import evaluate
+from spark_eval.evaluation.result import Evaluation
 
 NAN, INFINITY = float("nan"), float("inf")
 # Ranked, best first: user 1's 10, 20, 11. Of these, k = 2 takes the first two.

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from spark_eval.comparison.compare import Comparison, compare
 from spark_eval.errors import SparkEvalError
-from spark_eval.verbs.compare import Comparison, compare
-from spark_eval.verbs.evaluate import evaluate
+from spark_eval.evaluation.evaluate import evaluate
 
 A1 = (0.2, 0.4, 0.0, 0.6, 0.2, 0.8, 0.4, 0.0, 0.2, 1.0, 0.4, 0.6)
 B1 = (0.4, 0.4, 0.2, 0.6, 0.6, 0.8, 0.2, 0.0, 0.6, 1.0, 0.6, 0.8)

@@ -13,15 +13,15 @@ from scipy import stats
 
 from spark_eval.arrow.hashes import bucket_of, hashes_of
 from spark_eval.arrow.user_files import file_name
-from spark_eval.comparing.options import make_compare_plan
-from spark_eval.comparing.passes import RequiredPasses
-from spark_eval.comparing.rows import ComparisonRow
+from spark_eval.comparison import sides
+from spark_eval.comparison.compare import compare_sides
+from spark_eval.comparison.extra_passes import RequiredPasses
+from spark_eval.comparison.plan import make_compare_plan
+from spark_eval.comparison.rows import ComparisonRow
+from spark_eval.comparison.sides import Side
 from spark_eval.errors import DataError
+from spark_eval.evaluation.exchange import write_users
 from spark_eval.metrics.columns import value_of_column
-from spark_eval.transforms.exchange import write_users
-from spark_eval.verbs import sides
-from spark_eval.verbs.compare import compare_sides
-from spark_eval.verbs.sides import Side
 
 COLUMNS = ("ap_at_5", "ndcg_at_5")
 TESTS = ("t", "sign", "wilcoxon", "randomization", "bootstrap", "bca")

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from spark_eval.arrow.xxhash64 import id_hashes
+from spark_eval.comparison.compare import compare
 from spark_eval.errors import SparkEvalError
-from spark_eval.stats.draws import flips, poisson_weights
-from spark_eval.verbs.compare import compare
+from spark_eval.statistics.draws import flips, poisson_weights
 
 pytestmark = pytest.mark.usefixtures("spark")
 VALUE, WEIGHT = "fcp_at_5", "fcp_pairs_at_5"

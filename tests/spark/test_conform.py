@@ -9,10 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.arrow.row_faults import FaultRule, fault_rules, judge_lists
 from spark_eval.conventions import Conventions
+from spark_eval.conventions.presets import parse_conventions
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.presets import parse_conventions
-from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
-from spark_eval.transforms.conform import (
+from spark_eval.evaluation.conform import (
     align_ids,
     conform_interactions,
     conform_recommendations,
@@ -21,7 +20,8 @@ from spark_eval.transforms.conform import (
     conform_users,
     unusable_rows,
 )
-from spark_eval.transforms.items import conform_items
+from spark_eval.evaluation.items import conform_items
+from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
 
 SCORED = "model string, user string, item int, score double, fault string"
 RANKED = "model string, user string, item int, rank long, fault string"

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.errors import ConfigError, DataError, SparkEvalError
-from spark_eval.verbs.evaluate import evaluate
+from spark_eval.evaluation.evaluate import evaluate
 
 
 def tiny(spark: SparkSession, rows: list[tuple[object, ...]], user: str = "int") -> DataFrame:

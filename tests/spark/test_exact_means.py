@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_eval.errors import DataError
-from spark_eval.verbs.evaluate import evaluate
-from spark_eval.verbs.evaluation import Evaluation
+from spark_eval.evaluation.evaluate import evaluate
+from spark_eval.evaluation.result import Evaluation
 
 # The relevances of the first item of each user of a model: a list is one hit.
 NEAR_ONE = [1.0, *(1.0 + number * 2.0**-52 for number in (1, 1, 2, 3))]

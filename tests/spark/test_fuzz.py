@@ -19,8 +19,8 @@ from oracle import Id, Recommendation, Relevance, Rules
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval import evaluate
+from spark_eval.evaluation.plan import make_plan
 from spark_eval.metrics import RANKING, MetricValue
-from spark_eval.metrics.options import make_plan
 
 N_ITEMS, LONGEST, LAST_RANK = 9, 7, 14
 # Few enough of a list tie for the oracle to try all their orders.

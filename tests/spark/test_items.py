@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 
 from spark_eval import evaluate
 from spark_eval.errors import ConfigError, DataError
+from spark_eval.evaluation import side_tables as segments
+from spark_eval.evaluation.items import conform_items
 from spark_eval.metrics.registry import Fact
-from spark_eval.transforms.items import conform_items
-from spark_eval.verbs import segments
 
 # What the metrics of tests/engine/item_metrics.py are of data B at 3.
 AT_3 = {

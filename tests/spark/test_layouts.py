@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.verbs.evaluate import evaluate
-from spark_eval.verbs.evaluation import Evaluation
+from spark_eval.evaluation.evaluate import evaluate
+from spark_eval.evaluation.result import Evaluation
 
 N_USERS, N_ITEMS, LONGEST = 60, 30, 12
 METRICS = ("ndcg", "map", "precision", "map(tie_order=worst)@3")
@@ -102,5 +102,5 @@ def test_the_same_bits_from_files_and_from_spark(
     plain = [spark.read.parquet(str(tmp_path / str(place))) for place in range(len(tables))]
     assert measured(plain) == through_spark
     # Many buckets of few rows; the users are written on the way.
-    monkeypatch.setattr("spark_eval.verbs.workers.ROWS_PER_BUCKET", 200)
+    monkeypatch.setattr("spark_eval.evaluation.messages.ROWS_PER_BUCKET", 200)
     assert measured(plain, folder=str(tmp_path / "per_user")) == through_spark

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from spark_eval.arrow.xxhash64 import id_hashes
-from spark_eval.engine.summary import MetricRow
+from spark_eval.comparison import sides
 from spark_eval.errors import ConfigError
-from spark_eval.stats.draws import poisson_weights
-from spark_eval.verbs import sides
-from spark_eval.verbs.evaluate import evaluate
-from spark_eval.verbs.evaluation import Evaluation
+from spark_eval.evaluation.evaluate import evaluate
+from spark_eval.evaluation.result import Evaluation
+from spark_eval.evaluation.summary import MetricRow
+from spark_eval.statistics.draws import poisson_weights
 
 pytestmark = pytest.mark.usefixtures("spark")
 N_USERS, LENGTH, N_ITEMS = 60, 8, 20

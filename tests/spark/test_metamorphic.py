@@ -9,9 +9,9 @@ from choices import ACCURACY, PERFECT
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_eval.evaluation.evaluate import evaluate
+from spark_eval.evaluation.result import Evaluation
 from spark_eval.metrics import RANKING
-from spark_eval.verbs.evaluate import evaluate
-from spark_eval.verbs.evaluation import Evaluation
 
 N_USERS, N_ITEMS, LENGTH = 50, 30, 8
 KS = (1, 3, LENGTH)

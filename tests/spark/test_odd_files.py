@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from spark_eval import evaluate, evaluate_predictions, split
 from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError
+from spark_eval.init.samples import sample_of
 from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.read import read_source
-from spark_eval.sources.samples import sample_of
 
 ROWS = pd.DataFrame({"user": [1, 2, 3], "item": [1, 2, 3], "rank": [1, 1, 1]})
 FORMATS: dict[str, tuple[Callable[[Path], object], dict[str, Any]]] = {

@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 
 from spark_eval import compare, evaluate, evaluate_predictions, split
 from spark_eval.errors import SparkEvalError
+from spark_eval.evaluation.result import Evaluation
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import SUBSET
-from spark_eval.verbs.evaluation import Evaluation
 
 USERS: Final = range(8)
 TRUTH: Final = pd.DataFrame({"user": USERS, "item": [user % 3 for user in USERS]})

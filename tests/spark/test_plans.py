@@ -11,9 +11,9 @@ import pytest
 from frames import explained
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.transforms.exchange import measure
-from spark_eval.verbs.evaluate import evaluate
-from spark_eval.verbs.evaluation import Evaluation
+from spark_eval.evaluation.evaluate import evaluate
+from spark_eval.evaluation.exchange import measure
+from spark_eval.evaluation.result import Evaluation
 
 SOURCES = {
     "ranked": "SELECT id % 10 AS user, id AS item, int(id div 10) + 1 AS rank, 'als' AS model, 'x' AS note "
@@ -44,7 +44,7 @@ def evaluated(*frames: DataFrame, **rules: Any) -> Iterator[tuple[Evaluation, st
         return passes[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spark_eval.verbs.evaluate.measure", noted)
+        patch.setattr("spark_eval.evaluation.evaluate.measure", noted)
         evaluation = evaluate(*frames, **rules)
     [rows] = passes
     # What has run; below it Spark tells what it meant to run at first.
@@ -80,7 +80,7 @@ def test_rows_meet_once_and_are_sent_and_measured_by_one_call_of_python_each(
 def test_the_workers_read_plain_files_themselves(
     read: Callable[[str], DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_eval.verbs.workers.LEAST_ROWS", 10)  # worth more than one task
+    monkeypatch.setattr("spark_eval.evaluation.messages.LEAST_ROWS", 10)  # worth more than one task
     with evaluated(read("ranked"), read("truth")) as (_, plan):
         assert operators(plan) == {"Exchange hashpartitioning": 1, "Exchange": 1, "MapInArrow": 3}
         assert len(re.findall(r"Range \(0, 1", plan)) == 2

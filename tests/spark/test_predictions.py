@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 
 from spark_eval import evaluate_predictions
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.pointwise.options import make_prediction_plan
+from spark_eval.evaluation.checks import quarantined
+from spark_eval.predictions.evaluate import measure_predictions, read_predictions
+from spark_eval.predictions.measure import conform_predictions
+from spark_eval.predictions.plan import make_prediction_plan
 from spark_eval.runtime.spark_errors import named_spark_error
-from spark_eval.transforms.predictions import conform_predictions
-from spark_eval.verbs.checks import quarantined
-from spark_eval.verbs.predictions import measure_predictions, read_predictions
 
 NAN, INFINITE = float("nan"), float("inf")
 OPTIONS: dict[str, Any] = {
@@ -219,8 +219,8 @@ def test_the_numbers_are_those_without_spark_to_the_last_bit(
     rows = crowd(3)
     expected = measure(rows, **OPTIONS)
     # Also the ranges are many.
-    monkeypatch.setattr("spark_eval.verbs.predictions.SCORES_PER_RANGE", 6)
-    monkeypatch.setattr("spark_eval.verbs.predictions.USER_ROWS_PER_BUCKET", 100)
+    monkeypatch.setattr("spark_eval.predictions.evaluate.SCORES_PER_RANGE", 6)
+    monkeypatch.setattr("spark_eval.predictions.evaluate.USER_ROWS_PER_BUCKET", 100)
     table = pd.DataFrame({name.replace("segment_0", "country"): values for name, values in rows.items()})
     shuffled = table.sample(frac=1, random_state=np.random.RandomState(partitions))
     conf = {"spark.sql.adaptive.enabled": adaptive, "spark.sql.execution.arrow.maxRecordsPerBatch": "64"}
@@ -256,7 +256,7 @@ def test_areas_under_preset_spark_are_those_of_spark_where_the_best_scores_weigh
     )
     theirs = {case: evaluator.evaluate(frame.where(F.col("model") == case)) for case in WEIGHTLESS}
     for scores_per_range in (1_000, 1):
-        monkeypatch.setattr("spark_eval.verbs.predictions.SCORES_PER_RANGE", scores_per_range)
+        monkeypatch.setattr("spark_eval.predictions.evaluate.SCORES_PER_RANGE", scores_per_range)
         found = evaluate_predictions(frame, "binary", metrics=["auprc"], conventions="spark")
         ours = {row["model"]: row["value"] for row in found.metrics.collect()}
         assert ours == pytest.approx(theirs, rel=1e-12)

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.pointwise.batches import RowReader
-from spark_eval.pointwise.options import make_prediction_plan
-from spark_eval.pointwise.task import PredictionPlan
-from spark_eval.verbs.predictions import PredictionMetrics, measure_predictions, read_predictions
+from spark_eval.predictions.evaluate import PredictionMetrics, measure_predictions, read_predictions
+from spark_eval.predictions.plan import make_prediction_plan
+from spark_eval.predictions.task import PredictionPlan
+from spark_eval.predictions.worker.batches import RowReader
 
 SCHEMA = "name string, label int, score double, user bigint, weight double, cv int, country string, age int"
 COLUMNS = {"model": "name", "fold": "cv"}

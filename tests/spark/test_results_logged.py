@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_eval import Evaluation, compare, evaluate, evaluate_predictions
-from spark_eval.engine.summary import MetricRow
 from spark_eval.errors import ConfigError, EnvironmentFault
-from spark_eval.reporting.facts import RunFacts
+from spark_eval.evaluation.summary import MetricRow
+from spark_eval.results.mlflow_runs import log_run, logged_metrics, logged_params
+from spark_eval.results.report.data import RunFacts
 from spark_eval.schema import VERSION, Table
-from spark_eval.verbs.results.mlflow_runs import log_run, logged_metrics, logged_params
 
 LISTS = pd.DataFrame(
     [("als", user, item, item + 1) for user in range(40) for item in range(4)]

@@ -11,8 +11,8 @@ from choices import ACCURACY
 from frames import settings
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.verbs.evaluate import evaluate
-from spark_eval.verbs.evaluation import Evaluation
+from spark_eval.evaluation.evaluate import evaluate
+from spark_eval.evaluation.result import Evaluation
 
 Rows = Sequence[tuple[Any, ...]]
 N_ITEMS, N_USERS = 30, 60

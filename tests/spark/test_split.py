@@ -14,9 +14,9 @@ from split_logs import day, leaks, log_at, outcomes, ranker_parts
 from spark_eval.accounting import ACCOUNTING
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, USER
-from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, rule_of
-from spark_eval.splits.rules import GlobalLocalRanker
-from spark_eval.verbs.split import Split, split
+from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker
+from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, rule_of
+from spark_eval.splits.split import Split, split
 
 RATINGS = Path(__file__).parents[2].parent / "shared" / "data" / "ml-latest-small" / "ratings.csv"
 

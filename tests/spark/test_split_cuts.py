@@ -14,12 +14,12 @@ from split_logs import DAY, KNOWN_AND_COLD, LogRow, day, log_at, log_of, micros,
 
 from spark_eval.errors import DataError
 from spark_eval.schema import FAULT, TIMESTAMP
-from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, rule_of
-from spark_eval.splits.moments import Boundary, DaysBack, Share
-from spark_eval.splits.rules import GlobalLocalRanker
-from spark_eval.verbs import cuts
-from spark_eval.verbs.cuts import TimeBucket, Times, timeline, times_counted, times_of_rows
-from spark_eval.verbs.split import split
+from spark_eval.splits import cuts
+from spark_eval.splits.cuts import TimeBucket, Times, timeline, times_counted, times_of_rows
+from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker
+from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, rule_of
+from spark_eval.splits.rules.moments import Boundary, DaysBack, Share
+from spark_eval.splits.split import split
 
 
 def test_days_back_count_from_the_newest_event(spark: SparkSession) -> None:

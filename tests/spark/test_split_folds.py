@@ -9,7 +9,7 @@ from fold_logs import in_part, leaks, ledger, log_of, places, random_rows, split
 from pyspark.sql import SparkSession
 
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.verbs.split import split
+from spark_eval.splits.split import split
 
 ROWS = random_rows(80)
 USER = {row[4]: row[0] for row in ROWS}
@@ -70,7 +70,7 @@ def test_shares_and_folds_by_draws_are_within_one_percent(spark: SparkSession) -
 
 
 def test_exact_folds_differ_by_one_at_most(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_eval.transforms.label.BUCKETS", 3)
+    monkeypatch.setattr("spark_eval.splits.label.BUCKETS", 3)
     rows = ROWS + [(*row[:4], row[4] + 1_000) for row in ROWS[:21]]
     dealt = places(split_rows(spark, rows, "k_fold", k=4, exact=True))
     assert sorted(len(in_part(dealt, fold, "test")) for fold in range(4)) == [25, 25, 25, 26]

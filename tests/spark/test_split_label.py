@@ -21,9 +21,9 @@ from split_logs import (
 )
 
 from spark_eval.schema import FAULT, FOLD, SUBSET, TIMESTAMP, USER
-from spark_eval.splits.fold_rule import Policy
-from spark_eval.splits.moments import Boundary
-from spark_eval.splits.rules import GlobalLocalRanker, Timeline
+from spark_eval.splits.rules.fold_rule import Policy
+from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker, Timeline
+from spark_eval.splits.rules.moments import Boundary
 
 
 @pytest.mark.parametrize(

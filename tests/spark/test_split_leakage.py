@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from split_logs import at, day
 
 from spark_eval.splits.facts import SplitCounts
-from spark_eval.splits.rules import GlobalLocalRanker
-from spark_eval.verbs.leakage import compare_times, leakage_rows
+from spark_eval.splits.leakage import compare_times, leakage_rows
+from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker
 
 Row = tuple[Any, Any, Any, str]
 Found = dict[str, tuple[int, int, bool]]
@@ -69,7 +69,7 @@ def test_what_is_found_is_found_one_by_one(
         )
         for _ in range(600)
     ]
-    monkeypatch.setattr("spark_eval.verbs.leakage.PART_ROWS_PER_BUCKET", 50)
+    monkeypatch.setattr("spark_eval.splits.leakage.PART_ROWS_PER_BUCKET", 50)
     split_rows = spark.createDataFrame(
         rows, f"user {kind}, item {kind}, timestamp timestamp, subset string"
     ).repartition(3)

@@ -8,7 +8,7 @@ from fold_logs import in_part, leaks, ledger, log_of, places, random_rows, split
 from pyspark.sql import SparkSession
 
 from spark_eval.errors import DataError
-from spark_eval.verbs.split import split
+from spark_eval.splits.split import split
 
 # user a has four rows, two of them at one time; b two at one time; c one.
 ROWS: list[tuple[Any, ...]] = [

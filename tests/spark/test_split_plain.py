@@ -20,7 +20,7 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.runtime.any_session import TIMESTAMP_TYPE
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import SUBSET
-from spark_eval.verbs.split import split
+from spark_eval.splits.split import split
 
 START = datetime(1969, 12, 1, tzinfo=UTC)
 INSTANT = pa.timestamp("us", "UTC")

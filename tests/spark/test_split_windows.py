@@ -7,7 +7,7 @@ from fold_logs import SECONDS_PER_DAY, in_part, leaks, ledger, log_of, places, r
 from pyspark.sql import SparkSession
 
 from spark_eval.errors import DataError
-from spark_eval.verbs.split import split
+from spark_eval.splits.split import split
 
 # A row a day, numbered as its day, from 0 to 20.
 DAILY: list[tuple[Any, ...]] = [("a", day % 4, day * SECONDS_PER_DAY, None, day) for day in range(21)]

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.schema import Subset
-from spark_eval.splits.fold_rule import HASH_STEPS, Policy
-from spark_eval.splits.folds import Holdout, KFold, StratifiedKFold, Unit
-from spark_eval.splits.leave_out import Choices, Choose, LastFraction, LeaveOneOut, LeavePOut, TiesAtCut
-from spark_eval.splits.methods import METHODS, rule_of
-from spark_eval.splits.moments import MICROSECONDS_PER_DAY as DAY
-from spark_eval.splits.moments import Boundary, Instant, to_microseconds
-from spark_eval.splits.windows import Backtest, Expanding, Rolling
+from spark_eval.splits.rules.fold_rule import HASH_STEPS, Policy
+from spark_eval.splits.rules.folds import Holdout, KFold, StratifiedKFold, Unit
+from spark_eval.splits.rules.leave_out import Choices, Choose, LastFraction, LeaveOneOut, LeavePOut, TiesAtCut
+from spark_eval.splits.rules.methods import METHODS, rule_of
+from spark_eval.splits.rules.moments import MICROSECONDS_PER_DAY as DAY
+from spark_eval.splits.rules.moments import Boundary, Instant, to_microseconds
+from spark_eval.splits.rules.windows import Backtest, Expanding, Rolling
 
 
 @pytest.mark.parametrize(

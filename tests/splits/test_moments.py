@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.splits.moments import (
+from spark_eval.splits.rules.moments import (
     MICROSECONDS_PER_DAY,
     UNITS,
     Boundary,

@@ -7,9 +7,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from spark_eval.errors import ConfigError, DataError, SparkEvalError
-from spark_eval.splits.fold_rule import Policy
-from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, rule_of
-from spark_eval.splits.moments import (
+from spark_eval.splits.rules.fold_rule import Policy
+from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker, Timeline
+from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, rule_of
+from spark_eval.splits.rules.moments import (
     MICROSECONDS_PER_DAY,
     Boundary,
     DaysBack,
@@ -17,7 +18,6 @@ from spark_eval.splits.moments import (
     Share,
     to_microseconds,
 )
-from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 
 BERLIN = ZoneInfo("Europe/Berlin")
 HOUR = 3_600_000_000

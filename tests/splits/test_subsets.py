@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_eval.schema import SUBSETS, Subset
-from spark_eval.splits.fold_rule import FoldRule
-from spark_eval.splits.methods import rule_of
+from spark_eval.splits.rules.fold_rule import FoldRule
+from spark_eval.splits.rules.methods import rule_of
 from spark_eval.splits.subsets import (
     MOST_COLD,
     cold_warnings,

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.schema import Reason, Subset
-from spark_eval.splits.by_time import Periods, TimeSplit
-from spark_eval.splits.methods import rule_of
-from spark_eval.splits.moments import MICROSECONDS_PER_DAY as DAY
-from spark_eval.splits.moments import Boundary
+from spark_eval.splits.rules.by_time import Periods, TimeSplit
+from spark_eval.splits.rules.methods import rule_of
+from spark_eval.splits.rules.moments import MICROSECONDS_PER_DAY as DAY
+from spark_eval.splits.rules.moments import Boundary
 
 HOUR = DAY // 24
 

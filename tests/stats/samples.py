@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from spark_eval.stats.differences import PairSums, RatioSums, to_quanta
-from spark_eval.stats.exact import Floats
-from spark_eval.stats.ranked import RankSums
+from spark_eval.statistics.differences import PairSums, RatioSums, to_quanta
+from spark_eval.statistics.exact import Floats
+from spark_eval.statistics.ranked import RankSums
 
 Pair = tuple[Floats, Floats]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.stats.samples import filled
 
-from spark_eval.stats.significance import CORRECTIONS, adjusted
+from spark_eval.statistics.significance import CORRECTIONS, adjusted
 
 p_values = st.lists(st.one_of(st.none(), st.floats(0, 1), st.sampled_from([0.01, 0.02, 1.0])), max_size=12)
 

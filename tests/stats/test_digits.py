@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_eval.stats.exact import (
+from spark_eval.statistics.exact import (
     BLOCK,
     DIGIT_BITS,
     LIMB_BITS,

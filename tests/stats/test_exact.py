@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from spark_eval.stats.exact import ByPlace, add, counts, exact_sums, integers_of_sums, two_product
+from spark_eval.statistics.exact import ByPlace, add, counts, exact_sums, integers_of_sums, two_product
 
 RANDOM = np.random.default_rng(2)
 SIZES = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_eval.stats.intervals import Summary, square_root, summarise
+from spark_eval.statistics.intervals import Summary, square_root, summarise
 
 positive = st.floats(0, allow_infinity=False)
 

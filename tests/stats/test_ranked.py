@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 from tests.stats.samples import ALTERNATIVES, ZERO_METHODS, by_chance, ranks_of, whole_differences
 
-from spark_eval.stats.differences import UNTESTED
-from spark_eval.stats.ranked import MOST_EXACT, RankSums, wilcoxon
+from spark_eval.statistics.differences import UNTESTED
+from spark_eval.statistics.ranked import MOST_EXACT, RankSums, wilcoxon
 
 CLOSE = 1e-9
 METHODS = pytest.mark.parametrize("zeros", ZERO_METHODS)

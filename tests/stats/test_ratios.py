@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_eval.stats.differences import UNMEASURED, RatioSums
-from spark_eval.stats.exact import Floats
+from spark_eval.statistics.differences import UNMEASURED, RatioSums
+from spark_eval.statistics.exact import Floats
 
 CLICKS, LISTS, MORE_CLICKS, MORE_LISTS = np.array(
     [[1, 0, 3, 2, 5, 1], [2, 4, 6, 2, 9, 3], [2, 0, 4, 2, 4, 3], [3, 4, 6, 2, 8, 5]], dtype=np.float64

@@ -12,9 +12,16 @@ from scipy import stats
 from tests.stats.samples import ALTERNATIVES, by_chance, pair_sums
 
 from spark_eval.arrow.xxhash64 import id_hashes
-from spark_eval.stats.draws import POISSON_STEPS, USERS_AT_ONCE, Draw, flips, poisson_weights, resampled_sums
-from spark_eval.stats.exact import Floats
-from spark_eval.stats.resampling import (
+from spark_eval.statistics.draws import (
+    POISSON_STEPS,
+    USERS_AT_ONCE,
+    Draw,
+    flips,
+    poisson_weights,
+    resampled_sums,
+)
+from spark_eval.statistics.exact import Floats
+from spark_eval.statistics.resampling import (
     Replicates,
     bca_interval,
     drawn_flip_p,
@@ -23,7 +30,7 @@ from spark_eval.stats.resampling import (
     scale_of,
     scaled,
 )
-from spark_eval.stats.significance import t_test
+from spark_eval.statistics.significance import t_test
 
 DRAWS = pytest.mark.parametrize("draw", [poisson_weights, flips])
 MASK = 2**64 - 1

@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.stats.samples import ALTERNATIVES, by_chance, clusters_of, clusters_of_both, filled, pair_sums
 
-from spark_eval.stats.differences import (
-    UNMEASURED,
-    UNTESTED,
-    Estimate,
-    PairSums,
-    over_folds,
-    unpaired,
-)
-from spark_eval.stats.significance import (
+from spark_eval.statistics.differences import UNMEASURED, UNTESTED, Estimate, PairSums, over_folds, unpaired
+from spark_eval.statistics.significance import (
     binomial_tail,
     bounds,
     effect_size,

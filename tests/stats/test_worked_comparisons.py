@@ -8,10 +8,10 @@ import pytest
 from tests.stats.samples import S1, S2, Pair, clusters_of, pair_sums, ranks_of, whole_differences
 
 from spark_eval.arrow.xxhash64 import id_hashes
-from spark_eval.stats.differences import over_folds, unpaired
-from spark_eval.stats.draws import poisson_weights, resampled_sums, splitmix64
-from spark_eval.stats.ranked import wilcoxon
-from spark_eval.stats.resampling import (
+from spark_eval.statistics.differences import over_folds, unpaired
+from spark_eval.statistics.draws import poisson_weights, resampled_sums, splitmix64
+from spark_eval.statistics.ranked import wilcoxon
+from spark_eval.statistics.resampling import (
     Replicates,
     bca_interval,
     exact_flip_p,
@@ -19,7 +19,7 @@ from spark_eval.stats.resampling import (
     scale_of,
     scaled,
 )
-from spark_eval.stats.significance import (
+from spark_eval.statistics.significance import (
     adjusted,
     bounds,
     effect_size,

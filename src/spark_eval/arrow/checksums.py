@@ -9,7 +9,7 @@ from spark_eval.arrow.codes import Codes
 from spark_eval.arrow.hashes import Hashes, to_numpy
 from spark_eval.arrow.xxhash64 import SPARK_SEED, text_hashes, word_hashes
 from spark_eval.schema import N_RECOMMENDED, N_RELEVANT, USER
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 # Columns in a row's checksum, in addition to its model.
 KEYS: Final = (USER, N_RELEVANT, N_RECOMMENDED)

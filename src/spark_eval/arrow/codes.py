@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.arrow.hashes import Booleans, Hashes, run_starts, to_numpy
-from spark_eval.stats.exact import Ints
+from spark_eval.statistics.exact import Ints
 
 # Function from row indices to the sort values of these rows.
 SortKey = Callable[[Ints], NDArray[Any]]

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.schema import ODD_ID
-from spark_eval.stats.draws import GOLDEN, splitmix64_finalize
-from spark_eval.stats.exact import Ints
+from spark_eval.statistics.draws import GOLDEN, splitmix64_finalize
+from spark_eval.statistics.exact import Ints
 
 Hashes = NDArray[np.uint64]
 Booleans = NDArray[np.bool_]

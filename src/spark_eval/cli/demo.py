@@ -9,13 +9,13 @@ from typing import Any, Final
 import yaml
 
 from spark_eval.cli import terminal
-from spark_eval.comparing.sentences import Row, decimals_for, interval_text, short, where
 from spark_eval.config.sections import Config, parse_config, read_config
 from spark_eval.demo.models import ALS_MODEL, POPULARITY, recommend_all
 from spark_eval.demo.simulate import simulate
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import literal_path
 from spark_eval.publishing.local import LocalStore
+from spark_eval.results.sentences import Row, decimals_for, interval_text, short, where
 from spark_eval.runs.compare import run_compare
 from spark_eval.runs.report import write_report
 from spark_eval.runs.run import run_evaluate, run_split

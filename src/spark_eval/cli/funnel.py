@@ -7,10 +7,10 @@ from rich.bar import Bar
 from rich.console import Console
 
 from spark_eval.cli.leaderboard import drawn
-from spark_eval.comparing.leaderboard import four_digits
-from spark_eval.comparing.sentences import Row, TextLines
-from spark_eval.pipeline.quantities import ADDED_RECALL, STAGE_RECALL
-from spark_eval.reporting.funnel import reached_rows, said_of, with_share
+from spark_eval.evaluation.stages.quantities import ADDED_RECALL, STAGE_RECALL
+from spark_eval.results.leaderboard import four_digits
+from spark_eval.results.report.funnel import reached_rows, said_of, with_share
+from spark_eval.results.sentences import Row, TextLines
 from spark_eval.schema import ALL, Table
 
 MOST_METRICS: Final = 20

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from spark_eval.comparing.leaderboard import Columns, Leaderboard
 from spark_eval.errors import escape_control_characters
+from spark_eval.results.leaderboard import Columns, Leaderboard
 
 # Width of a column in addition to its text.
 MARGIN: Final = 3

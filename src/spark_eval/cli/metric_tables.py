@@ -12,15 +12,15 @@ from string import Template
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_eval.conventions import CONVENTIONS, TieOrder, TruthDuplicates
+from spark_eval.conventions.presets import PRESETS, changed_choices, conventions_of
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import RANKING, RankingMetric, parse_metric
 from spark_eval.metrics.aliases import ALIASES, find_name
 from spark_eval.metrics.registry import Kind
 from spark_eval.metrics.values import SHARES_PLACES, ranking_names, split_metric_text, without_metric
-from spark_eval.pointwise import POINTWISE
-from spark_eval.pointwise.registry import PointwiseMetric
-from spark_eval.pointwise.task import PREDICTION_PRESETS as POINTWISE_PRESETS
-from spark_eval.presets import PRESETS, changed_choices, conventions_of
+from spark_eval.predictions import POINTWISE
+from spark_eval.predictions.registry import PointwiseMetric
+from spark_eval.predictions.task import PREDICTION_PRESETS as POINTWISE_PRESETS
 
 if TYPE_CHECKING:
     import pandas as pd

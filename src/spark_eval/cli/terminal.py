@@ -13,8 +13,17 @@ from spark_eval.accounting import entries_of_rows, unusable
 from spark_eval.cli import metric_tables
 from spark_eval.cli.funnel import show_funnel
 from spark_eval.cli.leaderboard import drawn, show
-from spark_eval.comparing.leaderboard import Leaderboard
-from spark_eval.comparing.sentences import (
+from spark_eval.config.sections import Config
+from spark_eval.conventions.presets import PRESETS, conventions_of
+from spark_eval.errors import DataError, escape_control_characters
+from spark_eval.predictions.tables import metrics_by_model, six_digits
+from spark_eval.publishing.commits import Record, published
+from spark_eval.publishing.places import store_of
+from spark_eval.publishing.published import check_is_there, damage_of, open_table
+from spark_eval.publishing.remote import MOST_HOURS
+from spark_eval.results.leaderboard import Leaderboard
+from spark_eval.results.report.origins import leak_verdict
+from spark_eval.results.sentences import (
     COMPARED,
     GATED,
     MOST_SENTENCES,
@@ -24,18 +33,9 @@ from spark_eval.comparing.sentences import (
     shortened,
     where,
 )
-from spark_eval.config.sections import Config
-from spark_eval.errors import DataError, escape_control_characters
-from spark_eval.pointwise.tables import metrics_by_model, six_digits
-from spark_eval.presets import PRESETS, conventions_of
-from spark_eval.publishing.commits import Record, published
-from spark_eval.publishing.places import store_of
-from spark_eval.publishing.published import check_is_there, damage_of, open_table
-from spark_eval.publishing.remote import MOST_HOURS
-from spark_eval.reporting.origins import leak_verdict
 from spark_eval.runs.job import Run
 from spark_eval.schema import ALL, FOLDS, Outcome, Table
-from spark_eval.splits.fold_rule import Leak
+from spark_eval.splits.rules.fold_rule import Leak
 from spark_eval.splits.subsets import cold_warnings, counted_ways_to_train
 
 # Maximum number of lines of a published table; several classes give many more.

@@ -19,24 +19,24 @@ from pydantic import (
     model_validator,
 )
 
-from spark_eval.comparing.gates import Gate, GateOptions, check_models
-from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
+from spark_eval.comparison.gates import Gate, GateOptions, check_models
+from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.config.input_policy import check_secrets
 from spark_eval.config.inputs import Place, Recommendations, Scalar, Source
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed, setting_keys
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
-from spark_eval.engine.segments import check_given
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
+from spark_eval.evaluation.plan import EvaluateOptions, Plan, make_plan
+from spark_eval.evaluation.segments import check_given
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.metrics.values import parse_metric
 from spark_eval.names import check_run_id
 from spark_eval.options import check_keys, declared
-from spark_eval.pointwise import POINTWISE
-from spark_eval.pointwise.options import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
-from spark_eval.pointwise.task import PredictionPlan
-from spark_eval.splits.fold_rule import FoldRule
-from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
+from spark_eval.predictions import POINTWISE
+from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
+from spark_eval.predictions.task import PredictionPlan
+from spark_eval.splits.rules.fold_rule import FoldRule
+from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
 
 RunId = Annotated[str, AfterValidator(check_run_id)]
 

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.hashes import to_numpy
+from spark_eval.arrow.messages import Content
 from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_truth
 from spark_eval.conventions import RecommendationDuplicates
-from spark_eval.engine.bucket import Bucket
-from spark_eval.engine.lists import BucketLists
-from spark_eval.engine.messages import Content
-from spark_eval.engine.question import EvaluationTask
 from spark_eval.errors import DataError
-from spark_eval.metrics.options import Plan
+from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.worker.bucket import Bucket
+from spark_eval.evaluation.worker.lists import BucketLists
+from spark_eval.evaluation.worker.task import EvaluationTask
 from spark_eval.schema import EXACT_DIGITS, FATAL, ITEM, RANK, RELEVANCE, SCORE, USER
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 RECOMMENDED: Final = "recommended"
 RELEVANT: Final = "relevant"

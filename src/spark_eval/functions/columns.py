@@ -13,12 +13,12 @@ from pyspark.sql import types as T
 
 from spark_eval.arrow.hashes import to_numpy
 from spark_eval.conventions import CONVENTIONS, Conventions, TruthDuplicates
+from spark_eval.conventions.presets import parse_conventions
 from spark_eval.errors import ConfigError, SetupError
+from spark_eval.evaluation.plan import DEFAULT_METRICS, Plan, make_plan
 from spark_eval.functions.arrays import RECOMMENDED, RELEVANCE_ARRAY, RELEVANT, SCORE_ARRAY, measured_values
-from spark_eval.metrics.options import DEFAULT_METRICS, Plan, make_plan
 from spark_eval.metrics.registry import RANKING, RankingMetric
 from spark_eval.metrics.values import without_metric
-from spark_eval.presets import parse_conventions
 
 ColumnOrName = Column | str
 Rules = Conventions | str | Mapping[str, Any]

@@ -20,7 +20,7 @@ from spark_eval.metrics.beyond.arrays import divide
 from spark_eval.metrics.discounts import harmonic
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import ranking_metric
-from spark_eval.stats.exact import Floats
+from spark_eval.statistics.exact import Floats
 
 
 @ranking_metric("precision", formula="h / k", conventions=("precision_denominator",))

@@ -10,7 +10,7 @@ from itertools import accumulate
 import numpy as np
 
 from spark_eval.conventions import Discount, Gain
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 
 def gains(relevance: Floats, gain: Gain) -> Floats:

@@ -5,7 +5,7 @@ Components are summed in the same order on every processor, so the results are i
 
 import numpy as np
 
-from spark_eval.stats.exact import Floats
+from spark_eval.statistics.exact import Floats
 
 
 def cosine(one: Floats, other: Floats) -> Floats:

@@ -7,7 +7,7 @@ from spark_eval.metrics.beyond.arrays import divide
 from spark_eval.metrics.discounts import discount_sums, discounts, gains
 from spark_eval.metrics.lists import Lists, Ragged
 from spark_eval.metrics.registry import ranking_metric
-from spark_eval.stats.exact import Floats
+from spark_eval.statistics.exact import Floats
 
 
 @ranking_metric("cg", formula="sum over hits of relevance", upper=None)

@@ -17,7 +17,7 @@ from spark_eval.conventions import TieOrder
 from spark_eval.metrics.beyond.arrays import index_in_run
 from spark_eval.metrics.beyond.catalog import Entries, ItemContext, RankedEntries, require_fact
 from spark_eval.metrics.beyond.known import ListsOfItems, example_context
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from spark_eval.conventions import AucTies, Conventions, OneClass
 from spark_eval.metrics.beyond.arrays import divide
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Kind, Weight, ranking_metric
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 
 def impressions(lists: Lists, k: int | None, conventions: Conventions) -> Floats:

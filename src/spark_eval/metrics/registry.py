@@ -11,7 +11,7 @@ from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.lists import Lists
 from spark_eval.schema import Direction
-from spark_eval.stats.exact import Floats
+from spark_eval.statistics.exact import Floats
 
 Kernel = Callable[[Lists, int | None, Conventions], Floats]
 # Returns one value of the run, NaN if undefined.

@@ -13,7 +13,7 @@ from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import ALL_ITEMS, RANKING, Fact, Kind, RankingMetric, Weight
-from spark_eval.stats.exact import Floats
+from spark_eval.statistics.exact import Floats
 
 METRICS_KEY: Final = "evaluate.metrics"
 MAX_K: Final = 100_000

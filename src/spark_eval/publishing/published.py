@@ -29,7 +29,7 @@ from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles, is_hidden, local_path, uri_of
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import MODEL, Table
-from spark_eval.transforms.plain_files import CHECKSUMS
+from spark_eval.tables.plain_files import CHECKSUMS
 
 Read = TypeVar("Read")
 RUN_ID_COLUMN: Final = "run_id"

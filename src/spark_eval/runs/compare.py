@@ -4,15 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spark_eval.accounting import ACCOUNTING
-from spark_eval.comparing.decisions import failure_of
-from spark_eval.comparing.gates import Gate, IfMissing, check_models
-from spark_eval.comparing.options import COMPARE, ComparePlan
-from spark_eval.comparing.rows import COMPARISONS, GATES, GateRow
+from spark_eval.comparison.decisions import failure_of
+from spark_eval.comparison.gates import Gate, IfMissing, check_models
+from spark_eval.comparison.plan import COMPARE, ComparePlan
+from spark_eval.comparison.rows import COMPARISONS, GATES, GateRow
 from spark_eval.config.sections import Baseline, Config
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import records_of
 from spark_eval.publishing.places import store_of
+from spark_eval.results.driver_tables import SmallRows
 from spark_eval.runs.gated import PublishedPair
 from spark_eval.runs.job import Job, Run, digest_of, settings_of
 from spark_eval.runs.measured import EVALUATE, MeasuredRun, known_runs
@@ -20,7 +21,6 @@ from spark_eval.runs.run import needed, stage_rows
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
-from spark_eval.verbs.small import SmallRows
 
 
 def run_compare(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:

@@ -7,24 +7,24 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from spark_eval.accounting import Entry
-from spark_eval.comparing.decisions import Evidence
-from spark_eval.comparing.gates import Pairing
-from spark_eval.comparing.gating import (
+from spark_eval.comparison.compare import Comparison, compare_sides
+from spark_eval.comparison.decisions import Evidence
+from spark_eval.comparison.gates import Pairing
+from spark_eval.comparison.gating import (
     GatedPair,
     decide_pairs,
     evidence_of_means,
     evidence_of_users,
     gated_pairs,
 )
-from spark_eval.comparing.matching import check_conventions, check_digests
-from spark_eval.comparing.options import ComparePlan
-from spark_eval.comparing.rows import ComparisonRow, GateRow
+from spark_eval.comparison.matching import check_conventions, check_digests
+from spark_eval.comparison.plan import ComparePlan
+from spark_eval.comparison.rows import ComparisonRow, GateRow
+from spark_eval.comparison.sides import Side
 from spark_eval.config.sections import Baseline
 from spark_eval.errors import DataError
 from spark_eval.publishing.attempt import Store
 from spark_eval.runs.measured import MeasuredRun, known_runs
-from spark_eval.verbs.compare import Comparison, compare_sides
-from spark_eval.verbs.sides import Side
 
 
 @dataclass

@@ -8,18 +8,18 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from spark_eval.comparing.gating import MeanCell
+from spark_eval.comparison.gating import MeanCell
+from spark_eval.comparison.sides import Side
 from spark_eval.config.sections import EvaluateSection
 from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.evaluation.plan import Plan
 from spark_eval.metrics.means import means_of_users
-from spark_eval.metrics.options import Plan
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published, records_of, usual_place
 from spark_eval.publishing.published import PublishedTable, incomplete, open_table
 from spark_eval.runtime.versions import release
 from spark_eval.schema import FOLD, FOLDS, VERSION, Subset, Table
-from spark_eval.stats.intervals import Summary
-from spark_eval.verbs.sides import Side
+from spark_eval.statistics.intervals import Summary
 
 EVALUATE: Final = "evaluate"
 SPLIT: Final = "split"

@@ -7,25 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spark_eval.comparing.sentences import Row
+from spark_eval.comparison.compare import Comparison
 from spark_eval.errors import ConfigError, DataError
+from spark_eval.evaluation.result import Evaluation, spread_in_spark
 from spark_eval.names import check_run_id
+from spark_eval.predictions.evaluate import PredictionMetrics
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import published, records_of
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.places import check_places
 from spark_eval.publishing.published import RUN_ID_COLUMN, incomplete, open_table, unknown_run
 from spark_eval.publishing.remote import MOST_HOURS, HadoopStore
-from spark_eval.reporting.facts import SMALL, RunFacts, share_texts
-from spark_eval.reporting.page import report_page
-from spark_eval.reporting.spread import UserCount, spread_of
+from spark_eval.results.report.data import SMALL, RunFacts, share_texts
+from spark_eval.results.report.page import report_page
+from spark_eval.results.report.spread import UserCount, spread_of
+from spark_eval.results.sentences import Row
+from spark_eval.results.shown import UNPUBLISHED
 from spark_eval.runtime.local_files import check_path, local_path, write_file
 from spark_eval.schema import REPORT, Table
-from spark_eval.verbs.compare import Comparison
-from spark_eval.verbs.evaluation import Evaluation, spread_in_spark
-from spark_eval.verbs.predictions import PredictionMetrics
-from spark_eval.verbs.results.shown import UNPUBLISHED
-from spark_eval.verbs.split import Split
+from spark_eval.splits.split import Split
 
 Result = Evaluation | Comparison | PredictionMetrics | Split
 

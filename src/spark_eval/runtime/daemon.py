@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-LOADED = ("pyspark.worker", "pyarrow.dataset", "spark_eval.transforms.exchange")
+LOADED = ("pyspark.worker", "pyarrow.dataset", "spark_eval.evaluation.exchange")
 
 
 def archives() -> list[str]:

@@ -19,7 +19,7 @@ from spark_eval.names import PATTERN, literal_path
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
 from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
-from spark_eval.transforms.listed import check_all_read, check_regular
+from spark_eval.tables.listed import check_all_read, check_regular
 
 # Spark's own formats of files below a path that accept any schema.
 FILE_FORMATS: Final = ("parquet", "orc", "csv", "json", "xml", "text")

@@ -11,20 +11,20 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.config.inputs import Source
-from spark_eval.engine.segments import user_columns
 from spark_eval.errors import ConfigError, DataError, collect_errors, nearest
-from spark_eval.metrics.options import Plan
+from spark_eval.evaluation.conform import conform_interactions, conform_table
+from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.segments import user_columns
 from spark_eval.names import quote_column
+from spark_eval.predictions.measure import conform_predictions
 from spark_eval.runtime.hadoop_files import files_at
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.sources.listing import FILE_FORMATS, check_listing, data_files, depth_of, partitions_of
 from spark_eval.sources.schemas import PARQUET, FileSchemas, columns_of
 from spark_eval.sources.typed import in_microseconds, read_typed
-from spark_eval.transforms.conform import conform_interactions, conform_table
-from spark_eval.transforms.listed import named_type
-from spark_eval.transforms.partitions import with_partitions
-from spark_eval.transforms.predictions import conform_predictions
+from spark_eval.tables.listed import named_type
+from spark_eval.tables.partitions import with_partitions
 
 # Options of readers and settings of the session that make Spark silently lose files or rows.
 LOSSY_OPTIONS: Final = {"ignorecorruptfiles": "true", "ignoremissingfiles": "true", "mode": "dropmalformed"}

@@ -14,7 +14,7 @@ from spark_eval.runtime.any_session import NANOS_AS_LONG, setting
 from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 from spark_eval.sources.listing import spark_path
 from spark_eval.sources.schemas import PARQUET
-from spark_eval.transforms.plain_files import CHECKSUMS
+from spark_eval.tables.plain_files import CHECKSUMS
 
 TEXT_FORMATS: Final = ("csv", "json", "xml")
 # Spark silently reads damaged pages unless it verifies checksums.

@@ -8,7 +8,7 @@ from typing import Final
 from spark_eval.accounting import Entry, check_accounting
 from spark_eval.errors import DataError
 from spark_eval.schema import FOLDS, Fault, Outcome, Reason, Subset
-from spark_eval.splits.fold_rule import POLICIES, FoldRule
+from spark_eval.splits.rules.fold_rule import POLICIES, FoldRule
 
 INTERACTIONS: Final = "interactions"
 # Accounting outcome of rows that no fold uses, by their code.

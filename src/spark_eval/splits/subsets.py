@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from spark_eval.schema import SUBSETS, Subset, ddl_of
-from spark_eval.splits.fold_rule import FoldRule
+from spark_eval.splits.rules.fold_rule import FoldRule
 
 # Warn if the share of cold users or items is larger than this.
 MOST_COLD: Final = 0.5

@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 from spark_eval.arrow.hashes import Booleans
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 Bearer = TypeVar("Bearer")
 Arguments = ParamSpec("Arguments")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spark_eval.arrow.hashes import Booleans, run_starts
 from spark_eval.metrics.beyond.arrays import cached_on_first_argument, expand_ranges, index_in_run
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 # Index of an item without attributes.
 UNKNOWN: Final = -1

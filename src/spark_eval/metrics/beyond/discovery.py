@@ -16,7 +16,7 @@ from spark_eval.metrics.beyond.similarity import comparable_counts, mean_similar
 from spark_eval.metrics.discounts import discount_sums, discounts
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Fact, Kind, ranking_metric
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 
 @ranking_metric(

@@ -14,7 +14,7 @@ from spark_eval.metrics.beyond.spread import distance_sums
 from spark_eval.metrics.distances import lengths
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Kind, ranking_metric
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 # Shorter vectors have lost too many bits to have a direction.
 LEAST_LENGTH: Final = 1e-300

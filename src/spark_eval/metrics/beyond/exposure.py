@@ -8,7 +8,7 @@ from spark_eval.conventions import Conventions
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.registry import Fact, Kind, ranking_metric
 from spark_eval.schema import Direction
-from spark_eval.stats.exact import Floats, integers_of_sums
+from spark_eval.statistics.exact import Floats, integers_of_sums
 
 
 @ranking_metric(

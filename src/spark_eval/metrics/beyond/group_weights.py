@@ -9,7 +9,7 @@ from spark_eval.conventions import Conventions, Discount, ExposureWeights
 from spark_eval.metrics.beyond.catalog import Catalog, ItemContext, Sets, require_fact
 from spark_eval.metrics.discounts import discounts
 from spark_eval.schema import MISSING
-from spark_eval.stats.exact import ByPlace, Floats, Ints, add, exact_sums
+from spark_eval.statistics.exact import ByPlace, Floats, Ints, add, exact_sums
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class GroupWeights:
     """Weights of item groups in the recommended ranks, as exact sums that do not depend on order.
 
     An item of s groups gives 1/s of its weight to each. ``names`` are the n groups, including MISSING for
-    items without a group; ``sums`` are arrays (n,) by digit (``stats.exact``).
+    items without a group; ``sums`` are arrays (n,) by digit (``statistics.exact``).
     """
 
     names: Sequence[str]

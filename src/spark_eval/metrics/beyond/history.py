@@ -13,7 +13,7 @@ from spark_eval.metrics.discounts import discounts
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
 from spark_eval.schema import Direction
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 # Weight of the history when the list's group shares are smoothed, so that no share is 0.
 ALPHA = 0.01

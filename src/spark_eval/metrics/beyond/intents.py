@@ -19,7 +19,7 @@ from spark_eval.metrics.beyond.catalog import require_fact
 from spark_eval.metrics.discounts import discounts
 from spark_eval.metrics.lists import Lists, Ragged
 from spark_eval.metrics.registry import Fact, ranking_metric
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 # Share of the gain that an intent loses with each further hit.
 REDUNDANCY: Final = 0.5

@@ -7,7 +7,7 @@ from itertools import zip_longest
 import numpy as np
 
 from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext, Sets
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 ListsOfItems = Sequence[Sequence[int]]
 

@@ -25,7 +25,7 @@ from spark_eval.metrics.beyond.catalog import Catalog, require_fact
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
 from spark_eval.schema import Direction
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 # The head: the most popular items that together have 4 / 5 of the training users summed over all items.
 HEAD_SHARE = (4, 5)

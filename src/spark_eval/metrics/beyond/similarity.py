@@ -12,7 +12,7 @@ from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext, Set
 from spark_eval.metrics.beyond.diversity import is_known, known_vectors, vector_lengths
 from spark_eval.metrics.beyond.spread import list_parts
 from spark_eval.metrics.lists import Lists
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 # Maximum number of pairs of items, or of their members, compared at once.
 MOST_COMPARED: Final = 1 << 20

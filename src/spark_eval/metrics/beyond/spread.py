@@ -17,7 +17,7 @@ from spark_eval.conventions.beyond import Distance
 from spark_eval.metrics.beyond.arrays import index_in_run, slices_by_cost
 from spark_eval.metrics.beyond.catalog import Sets, require_fact
 from spark_eval.metrics.distances import euclid, squares
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints
 
 # Maximum length of a temporary array: it fits the processor's cache.
 MOST_IN_CACHE: Final = 1 << 17

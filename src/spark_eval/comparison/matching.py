@@ -1,0 +1,253 @@
+"""Match models and metrics for comparison, validate them, and account for users."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark_eval.accounting import Entry
+from spark_eval.comparison.gating import ModelPair, UserCounts
+from spark_eval.comparison.plan import COMPARE, OF_WEIGHTED_MEANS, OVER_FOLDS, ComparePlan
+from spark_eval.conventions import POPULATION
+from spark_eval.conventions.presets import parse_stamp
+from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.metrics import MetricValue
+from spark_eval.metrics.means import WeightedMean
+from spark_eval.metrics.values import ranking_names, split_metric_text
+from spark_eval.resampling.population import BASELINE, CANDIDATE, PairCounts
+from spark_eval.resampling.products import Match, model_indices
+from spark_eval.schema import Outcome, Reason
+
+# Maximum number of pairs that an error names.
+MOST_PAIRS_NAMED: Final = 3
+# Conventions that affect all metrics, or the population of a mean.
+OF_ALL: Final = (*POPULATION, "threshold", "ties", "truth_duplicates")
+
+
+@dataclass(frozen=True)
+class MatchedModels:
+    """Models and the pairs to compare; see ``population.ComparisonTask``.
+
+    ``models`` have their role (BASELINE or CANDIDATE) and name. ``unpaired`` are the models without a
+    counterpart in the other table.
+    """
+
+    models: Sequence[tuple[str, str]]
+    matches: Sequence[Match]
+    unpaired: Sequence[tuple[str, str]] = ()
+
+    @property
+    def pairs(self) -> list[ModelPair]:
+        """Names of baseline and candidate of each pair."""
+        names = [name for _, name in self.models]
+        return [(names[left], names[right]) for left, right in zip(*model_indices(self.matches), strict=True)]
+
+    def with_pairs(self, pairs: Iterable[ModelPair], side: str) -> "MatchedModels":
+        """Return the matched models with missing pairs appended; ``side`` is the role of their baselines."""
+        models, matches, known = list(self.models), list(self.matches), set(self.pairs)
+        for pair in dict.fromkeys(pairs):
+            if pair not in known:
+                places = []
+                for model in zip((side, CANDIDATE), pair, strict=True):
+                    if model not in models:
+                        models.append(model)
+                    places.append(models.index(model))
+                left, right = (slice(place, place + 1) for place in places)
+                matches.append((left, right))
+        return MatchedModels(models, matches, self.unpaired)
+
+
+def match_models(
+    candidates: Sequence[str],
+    baselines: Sequence[str] | None,
+    baseline_model: str | None,
+    plan: ComparePlan,
+) -> MatchedModels:
+    """Return the models and pairs to compare.
+
+    Within one table (``baselines`` is None) all pairs are compared; the first name is the baseline. Across
+    two tables models of the same name are compared. With ``baseline_model``, it is compared with all others,
+    or with all candidates of the other table.
+
+    Raises:
+        ConfigError: UNKNOWN_MODEL, NOTHING_TO_COMPARE or TOO_MANY_PAIRS.
+    """
+    for name in plan.models or ():
+        check_known("model", name, candidates, f"{COMPARE}.models")
+    chosen = sorted(candidates if plan.models is None else plan.models)
+    if baseline_model is not None:
+        known, side = (candidates, CANDIDATE) if baselines is None else (baselines, BASELINE)
+        check_known("model", baseline_model, known, f"{COMPARE}.baseline")
+        first = (side, baseline_model)
+        models = [first, *(model for name in chosen if (model := (CANDIDATE, name)) != first)]
+        matched = MatchedModels(models, [(slice(0, 1), slice(1, len(models)))])
+    elif baselines is None:
+        matches = [(slice(n, n + 1), slice(n + 1, len(chosen))) for n in range(len(chosen) - 1)]
+        matched = MatchedModels([(CANDIDATE, name) for name in chosen], matches)
+    else:
+        matched = match_names(chosen, sorted(baselines))
+    n_pairs = len(matched.pairs)
+    if not n_pairs:
+        names = f"candidates: {', '.join(chosen)}"
+        names += f"; baselines: {', '.join(sorted(baselines))}" if baselines is not None else ""
+        message = f"no two models to compare ({names}); name a baseline, or baseline.model"
+        raise ConfigError("NOTHING_TO_COMPARE", message)
+    if n_pairs > plan.max_pairs:
+        message = f"{n_pairs:,} pairs of models, {COMPARE}.max_pairs is {plan.max_pairs:,}"
+        hint = f"name a baseline or fewer models, or set max_pairs: {n_pairs}"
+        raise ConfigError("TOO_MANY_PAIRS", f"{message}; {hint}")
+    return matched
+
+
+def check_known(kind: str, name: str, known: Sequence[str], where: str) -> None:
+    """Raise ConfigError UNKNOWN_MODEL or UNKNOWN_SEGMENT if a name is unknown."""
+    if name not in known:
+        raise ConfigError.unknown(f"UNKNOWN_{kind.upper()}", kind, name, known, where)
+
+
+def match_names(candidates: Sequence[str], baselines: Sequence[str]) -> MatchedModels:
+    """Return the pairs of models with the same name in two tables."""
+    both = [name for name in candidates if name in set(baselines)]
+    unpaired = [(CANDIDATE, name) for name in candidates if name not in both]
+    unpaired += [(BASELINE, name) for name in baselines if name not in both]
+    models = [(side, name) for side in (BASELINE, CANDIDATE) for name in both]
+    return MatchedModels(models, [(slice(0, len(both)), slice(len(both), 2 * len(both)))], unpaired)
+
+
+def match_metrics(
+    candidate: Sequence[MetricValue], baseline: Sequence[MetricValue] | None, plan: ComparePlan
+) -> list[MetricValue]:
+    """Return the metrics to compare.
+
+    Raises:
+        ConfigError: METRIC_NOT_MEASURED if baseline or candidate lacks one; NOT_PER_USER for a metric without
+            per-user values; NOT_OF_WEIGHTED_MEANS for tests that are not defined for a weighted mean.
+    """
+    sides = {CANDIDATE: candidate} if baseline is None else {CANDIDATE: candidate, BASELINE: baseline}
+    measured = {str(value): value for values in sides.values() for value in values}
+    chosen = list(measured.values())
+    if plan.metrics is not None:
+        chosen = []
+        for name in plan.metrics:
+            found = [value for text, value in measured.items() if name in (text, value.name)]
+            if not found:
+                check_per_user(name)
+                known = {name for text, value in measured.items() for name in (text, value.name)}
+                message = f"{COMPARE}.metrics: {name!r} is not measured; {nearest(name, known)}"
+                raise ConfigError("METRIC_NOT_MEASURED", message)
+            chosen += [value for value in found if value not in chosen]
+    for value in chosen:
+        for side, values in sides.items():
+            if value not in values:
+                names = map(str, values)
+                message = f"{value} is not measured on the side of the {side}; {nearest(str(value), names)}"
+                raise ConfigError("METRIC_NOT_MEASURED", f"{message}; {COMPARE}.metrics can leave it out")
+    if not chosen:
+        raise ConfigError("METRIC_NOT_MEASURED", "no metric is measured; columns are named as ndcg_at_10")
+    undefined = [test for test in (*plan.tests, plan.interval) if test not in OF_WEIGHTED_MEANS]
+    weighted = [str(value) for value in chosen if isinstance(value, WeightedMean)]
+    if undefined and weighted:
+        message = f"{', '.join(dict.fromkeys(undefined))} is not defined for the weighted mean {weighted[0]}"
+        hint = f"take {' or '.join(OF_WEIGHTED_MEANS)}, or leave it out by {COMPARE}.metrics"
+        raise ConfigError("NOT_OF_WEIGHTED_MEANS", f"{message}; {hint}")
+    return chosen
+
+
+def check_over_folds(plan: ComparePlan) -> None:
+    """Raise ConfigError NOT_OVER_FOLDS for tests that treat a user's rows of folds as several users."""
+    refused = [test for test in plan.tests if test not in OVER_FOLDS]
+    if refused:
+        message = f"{', '.join(refused)} would take a user's rows of several folds for several users"
+        hint = f"take {', '.join(OVER_FOLDS)}, or compare runs of one fold"
+        raise ConfigError("NOT_OVER_FOLDS", f"{message}; {hint}")
+
+
+def check_per_user(text: str) -> None:
+    """Raise ConfigError NOT_PER_USER for a metric without per-user values."""
+    metric = ranking_names().get(split_metric_text(text)["name"])
+    if metric is not None and not metric.is_of_users:
+        message = (
+            f"{COMPARE}.metrics: {text!r} is a value of a run, not of users, and is not compared by them"
+        )
+        raise ConfigError("NOT_PER_USER", f"{message}; a gate of mode observed has it")
+
+
+def check_conventions(candidate: str, baseline: str, values: Sequence[MetricValue]) -> None:
+    """Raise DataError CONVENTIONS_DIFFER unless both stamps define the metrics and their population alike."""
+    if candidate == baseline:
+        return
+    try:
+        stamps = [parse_stamp(candidate), parse_stamp(baseline)]
+    except (ConfigError, ValueError):
+        message = f"conventions are {candidate!r} of the candidate, {baseline!r} of the baseline"
+        raise DataError("CONVENTIONS_DIFFER", f"{message}; evaluate both alike") from None
+    differing = dict[str, list[str]]()
+    for value in values:
+        own, others = (value.conventions(stamp) for stamp in stamps)
+        for name in dict.fromkeys((*OF_ALL, *value.metric.conventions)):
+            of_candidate, of_baseline = getattr(own, name), getattr(others, name)
+            if of_candidate != of_baseline:
+                choices = f"{name}: {of_candidate} of the candidate, {of_baseline} of the baseline"
+                differing.setdefault(choices, []).append(str(value))
+    if differing:
+        each = [f"{choices} (touches {', '.join(touched[:5])})" for choices, touched in differing.items()]
+        raise DataError("CONVENTIONS_DIFFER", f"{'; '.join(each)}; evaluate both alike")
+
+
+def check_counts(pairs: Sequence[ModelPair], counts: PairCounts) -> None:
+    """Raise DataError NO_COMMON_USERS, or TRUTH_DIFFERS if a user's numbers of relevant items differ."""
+    if not counts.rows[:, 2].any():
+        of_baseline, of_candidate, _ = counts.people.max(axis=0).tolist()
+        message = f"{of_baseline} users of the baseline, {of_candidate} of the candidate, none of both"
+        raise DataError("NO_COMMON_USERS", f"{message}; are their ids written alike?")
+    others = counts.other_truth.tolist()
+    differing = [f"{n} common users of {pair_text(pair)}" for pair, n in zip(pairs, others, strict=True) if n]
+    if differing:
+        message = f"{', '.join(differing[:MOST_PAIRS_NAMED])} have another number of relevant items"
+        raise DataError("TRUTH_DIFFERS", f"{message}; measure both against one truth")
+
+
+def check_digests(candidate: str | None, baseline: str | None) -> None:
+    """Raise DataError TRUTH_DIFFERS if both digests are known and differ."""
+    if candidate is not None and baseline is not None and candidate != baseline:
+        message = f"truth_digest is {candidate} of the candidate, {baseline} of the baseline"
+        raise DataError("TRUTH_DIFFERS", f"{message}; measure both against one truth")
+
+
+def pair_entries(pairs: Sequence[ModelPair], counts: PairCounts, segments: Sequence[str]) -> Iterator[Entry]:
+    """Yield the accounting of each pair: compared and dropped rows, and users who changed segment."""
+    rows, people, moved = counts.rows.tolist(), counts.people.tolist(), counts.moved.tolist()
+    for place, pair in enumerate(pairs):
+        name, used = pair_text(pair), (rows[place][2], people[place][2])
+        for side, n_rows, n_people in zip((BASELINE, CANDIDATE), rows[place], people[place], strict=False):
+            yield Entry(side, name, Outcome.IN, None, n_rows, n_people)
+            yield Entry(side, name, Outcome.USED, None, *used)
+            if n_rows > used[0]:
+                left = (n_rows - used[0], n_people - used[1])
+                yield Entry(side, name, Outcome.DROPPED, Reason.ONLY_HERE, *left)
+        for segment, of_pairs in zip(segments, moved, strict=True):
+            if of_pairs[place]:
+                yield Entry(CANDIDATE, name, Outcome.MOVED, segment, 0, of_pairs[place])
+
+
+def model_entries(matched: MatchedModels) -> Iterator[Entry]:
+    """Yield the accounting of models if some have no counterpart in the other table."""
+    for side in (BASELINE, CANDIDATE):
+        n_used = sum(one == side for one, _ in matched.models)
+        n_unpaired = sum(one == side for one, _ in matched.unpaired)
+        if n_unpaired:
+            source = f"models of the {side}"
+            yield Entry(source, None, Outcome.IN, None, n_used + n_unpaired, None)
+            yield Entry(source, None, Outcome.USED, None, n_used, None)
+            yield Entry(source, None, Outcome.DROPPED, Reason.UNPAIRED, n_unpaired, None)
+
+
+def users_of(pairs: Sequence[ModelPair], counts: PairCounts) -> dict[ModelPair, UserCounts]:
+    """Return the numbers of users of each pair: of the baseline, of the candidate, and of both."""
+    people = counts.people.tolist()
+    return {pair: (own[0], own[1], own[2]) for pair, own in zip(pairs, people, strict=True)}
+
+
+def pair_text(pair: ModelPair) -> str:
+    """Return a pair as text: ``candidate against baseline``."""
+    baseline, candidate = pair
+    return f"{candidate} against {baseline}"

@@ -1,0 +1,178 @@
+"""Options of a comparison, validated as one plan."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypedDict, Unpack
+
+from spark_eval.comparison.gates import Gate, make_gates
+from spark_eval.conventions.choice import Choice
+from spark_eval.errors import ConfigError
+from spark_eval.evaluation.plan import RESAMPLES, Seed, as_tuple
+from spark_eval.metrics.values import UNCUT, has_cutoff, parse_k, published_name, split_metric_text
+from spark_eval.options import ABOVE_0, AT_LEAST_1, INSIDE_0_AND_1, checked
+from spark_eval.statistics.resampling import DEFAULT_RESAMPLES
+
+COMPARE: Final = "compare"
+# Default maximum number of model pairs.
+MOST_PAIRS: Final = 1_000
+
+
+class PairTest(Choice):
+    """Test of the differences of users; sign and wilcoxon do not test the mean."""
+
+    T = "t", "paired t: the mean difference is 0"
+    SIGN = "sign", "as many users go up as down; not about the mean"
+    WILCOXON = "wilcoxon", "signed ranks: differences lie symmetrically about 0; not about the mean"
+    RANDOMIZATION = "randomization", "signs of differences are flipped by chance"
+    BOOTSTRAP = "bootstrap", "users are drawn again; interval by percentiles"
+    BCA = "bca", "the same, corrected for bias and skewness"
+
+
+# Tests and intervals for weighted means; these are not means of users' differences.
+OF_WEIGHTED_MEANS: Final = (PairTest.T, PairTest.BOOTSTRAP)
+# Tests that treat a user's rows of several folds as one cluster.
+OVER_FOLDS: Final = (PairTest.T, PairTest.RANDOMIZATION, PairTest.BOOTSTRAP, PairTest.BCA)
+
+
+class Interval(Choice):
+    """Interval in the rows of tests that have no interval of their own."""
+
+    T = "t", "mean -+ t * std_error"
+    BOOTSTRAP = "bootstrap", "percentiles of resampled means"
+    BCA = "bca", "the same, corrected for bias and skewness"
+
+
+class Correction(Choice):
+    """Correction of the p-values of one test for multiple comparisons."""
+
+    HOLM = "holm", "no more than 1 - confidence that any is a false alarm"
+    BONFERRONI = "bonferroni", "the same, by their number alone"
+    BH = "bh", "the expected share of false alarms (Benjamini-Hochberg)"
+    NONE = "none", "as they are"
+
+
+class Alternative(Choice):
+    """Alternative hypothesis."""
+
+    TWO_SIDED = "two_sided", "a difference to either side"
+    GREATER = "greater", "the candidate's values are greater"
+    LESS = "less", "the candidate's values are less"
+
+
+class Zeros(Choice):
+    """Treatment of users without a difference in wilcoxon."""
+
+    PRATT = "pratt", "they are ranked, then left out"
+    WILCOX = "wilcox", "they are left out, then the others are ranked"
+    ZSPLIT = "zsplit", "they are ranked, and count half to either side"
+
+
+def chosen_names(given: Any, where: str) -> tuple[str, ...]:
+    """Return the distinct names of an option; raise ConfigError EMPTY_COMPARISON for an empty list."""
+    names = tuple(dict.fromkeys(map(str, as_tuple(given, where))))
+    if not names and given is not None:
+        raise ConfigError("EMPTY_COMPARISON", f"{where} is empty; name one, or leave the key out")
+    return names
+
+
+def parse_tests(given: Any, where: str) -> tuple[str, ...]:
+    """Return the names of tests; raise ConfigError UNKNOWN_TEST."""
+    tests = chosen_names(given, where)
+    for name in tests:
+        if name not in set(PairTest):
+            raise ConfigError.unknown("UNKNOWN_TEST", "test", name, PairTest, where)
+    return tests
+
+
+def as_published(text: str) -> str:
+    """Return the published name of a metric, with the cutoff of the text: ``map@5`` for ``AP@5``."""
+    key = f"{COMPARE}.metrics"
+    name, form = published_name(text, key), split_metric_text(text, key)
+    if not has_cutoff(form):
+        return name
+    k = parse_k(form["k"])
+    return f"{name}@{UNCUT if k is None else k}"
+
+
+def parse_metrics(given: Any, where: str) -> tuple[str, ...]:
+    """Return the distinct published names of metrics."""
+    return tuple(dict.fromkeys(map(as_published, chosen_names(given, where))))
+
+
+class CompareOptions(TypedDict, total=False):
+    """Options of ``compare``; also keys of the config's section ``compare``."""
+
+    models: Annotated[Sequence[str] | None, "names of the candidates' models; None: all.", None, chosen_names]
+    metrics: Annotated[
+        Sequence[str] | None,
+        "names, each perhaps with its k: ndcg@10; None: all measured.",
+        None,
+        parse_metrics,
+        as_published,
+    ]
+    segments: Annotated[
+        Sequence[str], "segments of the candidate's users that are compared by themselves, too.", (), as_tuple
+    ]
+    tests: Annotated[
+        Sequence[str],
+        "t, sign, wilcoxon, randomization, bootstrap, bca; each has rows of its own.",
+        ("t",),
+        parse_tests,
+    ]
+    interval: Annotated[
+        str, "whose interval rows without one of their own show: t, bootstrap or bca.", "t", Interval
+    ]
+    confidence: Annotated[float, "of the intervals.", 0.95, INSIDE_0_AND_1]
+    correction: Annotated[
+        str,
+        "of p-values over all of one test in this call: holm, bonferroni, bh or none.",
+        "holm",
+        Correction,
+    ]
+    alternative: Annotated[str, "two_sided, or the candidate is greater, or less.", "two_sided", Alternative]
+    zeros: Annotated[str, "equal users in wilcoxon: pratt, wilcox or zsplit.", "pratt", Zeros]
+    equivalence: Annotated[
+        float | None, "a difference that does not matter: adds rows of the test tost.", None, ABOVE_0
+    ]
+    resamples: Annotated[int, "replicates of bootstrap, bca and randomization.", DEFAULT_RESAMPLES, RESAMPLES]
+    seed: Seed
+    test_train_ratio: Annotated[
+        float | None, "rows of test per row of train in a fold; None: as in the run's split.", None, ABOVE_0
+    ]
+    max_pairs: Annotated[int, "so many pairs of models are compared at most.", MOST_PAIRS, AT_LEAST_1]
+
+
+@dataclass(frozen=True)
+class ComparePlan:
+    """Validated options of a comparison; see CompareOptions."""
+
+    models: Sequence[str] | None
+    metrics: Sequence[str] | None
+    segments: Sequence[str]
+    tests: Sequence[str]
+    interval: str
+    confidence: float
+    correction: str
+    alternative: str
+    zeros: str
+    equivalence: float | None
+    resamples: int
+    seed: int
+    test_train_ratio: float | None
+    max_pairs: int
+    gates: Sequence[Gate] = ()
+
+
+def make_compare_plan(
+    gates: Sequence[Mapping[str, Any]] = (), **options: Unpack[CompareOptions]
+) -> ComparePlan:
+    """Return the validated options; raise ConfigError with the nearest allowed choice.
+
+    A single name in ``models``, ``metrics``, ``segments`` and ``tests`` means a list of one. ``gates`` are
+    mappings as in ``make_gates``.
+
+    >>> plan = make_compare_plan(metrics="NDCG@10", tests=["t", "sign"])
+    >>> plan.metrics, plan.tests, str(plan.correction)
+    (('ndcg@10',), ('t', 'sign'), 'holm')
+    """
+    return ComparePlan(**checked(CompareOptions, options, COMPARE), gates=make_gates(gates))

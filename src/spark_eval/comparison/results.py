@@ -1,0 +1,252 @@
+"""Tests from the sums of pairs, with adjusted p-values: the rows of ``comparisons``."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, product
+from statistics import mean
+from typing import Any, Final
+
+from spark_eval.comparison.gating import ModelPair, PairCell
+from spark_eval.comparison.plan import ComparePlan, Interval, PairTest
+from spark_eval.comparison.rows import ComparisonRow
+from spark_eval.comparison.worker.sums import N_COMMON, BucketTotals, cluster_sums, pair_sums, ratio_sums
+from spark_eval.metrics import MetricValue
+from spark_eval.metrics.means import WeightedMean
+from spark_eval.resampling.cells import EVERYBODY, SegmentValue
+from spark_eval.resampling.population import ComparisonTask
+from spark_eval.schema import ALL, FOLD, FOLDS, Direction
+from spark_eval.statistics.differences import (
+    UNTESTED,
+    ComparedSums,
+    Estimate,
+    PairSums,
+    TestResult,
+    over_folds,
+)
+from spark_eval.statistics.ranked import RankSums, wilcoxon
+from spark_eval.statistics.resampling import Replicates, bca_interval, percentile_interval
+from spark_eval.statistics.significance import (
+    adjusted,
+    effect_size,
+    minimal_detectable_effect,
+    relative_change,
+    sign_test,
+    t_test,
+    tost,
+)
+
+TOST: Final = "tost"
+
+
+@dataclass(frozen=True)
+class ComparedCell:
+    """Results of one pair of models in one metric, over the users of a segment value.
+
+    ``n_common`` is the number of rows of both models. ``place`` is the index (cell, pair, column) in the
+    totals, ``mean`` the index of a weighted mean. ``sums`` are over rows.
+
+    Estimates use ``of_users``: the same sums, or sums by user if users have rows in several folds, or the
+    sums of weighted means. ``ranks``, ``flipped`` (a p-value), ``replicates`` and ``acceleration`` are set if
+    a test needs them.
+    """
+
+    models: ModelPair
+    value: MetricValue
+    segment: str
+    segment_value: str
+    sums: PairSums
+    n_common: int
+    place: tuple[int, int, int]
+    of_users: ComparedSums
+    mean: int | None = None
+    ranks: RankSums | None = None
+    flipped: float | None = None
+    replicates: Replicates | None = None
+    acceleration: float = 0.0
+
+    @property
+    def n_differing(self) -> int:
+        """Number of rows with a nonzero difference."""
+        return self.sums.greater + self.sums.less
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Mean difference, with its standard error by user."""
+        return self.of_users.estimate
+
+    @property
+    def means(self) -> tuple[float, float] | None:
+        """Means of the baseline and of the candidate; None if undefined."""
+        means = self.of_users.means
+        return None if means is None else (float(means[1]), float(means[0]))
+
+    def tested(self, test: str, plan: ComparePlan) -> TestResult:
+        """Return the result of a test."""
+        sums = self.sums
+        match test:
+            case PairTest.T:
+                return t_test(self.estimate, plan.confidence, plan.alternative)
+            case PairTest.SIGN:
+                return sign_test(sums.greater, sums.less, plan.alternative) if sums.n else UNTESTED
+            case PairTest.WILCOXON if self.ranks is not None:
+                zeros = sums.n - sums.greater - sums.less
+                return wilcoxon(zeros, self.ranks, plan.zeros, plan.alternative)
+            case PairTest.RANDOMIZATION:
+                value = self.estimate.value
+                statistic = None if value is None else float(value)
+                return TestResult(statistic, self.flipped, None, None)
+            case PairTest.BOOTSTRAP:
+                return TestResult(None, None, *percentile_interval(self.replicates, plan.confidence))
+            case PairTest.BCA:
+                ends = bca_interval(self.replicates, self.acceleration, plan.confidence)
+                return TestResult(None, None, *ends)
+            case _ if plan.equivalence is not None:
+                return tost(self.estimate, plan.equivalence, plan.confidence)
+        return UNTESTED
+
+    def rows(self, plan: ComparePlan) -> Iterator[ComparisonRow]:
+        """Yield a row per test, with p-values that are not adjusted yet."""
+        tests = (*plan.tests, *([TOST] if plan.equivalence is not None else []))
+        results = {test: self.tested(test, plan) for test in dict.fromkeys((*tests, plan.interval))}
+        untested = self.untested(plan)
+        for test in tests:
+            has_own = test in set(Interval) or test == TOST
+            interval = results[test if has_own else plan.interval]
+            result = results[test]._replace(ci_low=interval.ci_low, ci_high=interval.ci_high)
+            yield untested._replace(test=str(test), **result._asdict())
+
+    def untested(self, plan: ComparePlan) -> ComparisonRow:
+        """Return a row with the values that all tests share."""
+        sums, estimate = self.sums, self.estimate
+        relative, relative_error = relative_change(self.of_users)
+        before, after = self.means or (None, None)
+        is_lower = self.value.metric.direction is Direction.LOWER
+        wins, losses = (sums.less, sums.greater) if is_lower else (sums.greater, sums.less)
+        return ComparisonRow(
+            baseline=self.models[0],
+            candidate=self.models[1],
+            metric=self.value.name,
+            k=self.value.k,
+            segment=self.segment,
+            segment_value=self.segment_value,
+            n_users=sums.n,
+            n_undefined=self.n_common - sums.n,
+            baseline_value=before,
+            candidate_value=after,
+            difference=None if estimate.value is None else float(estimate.value),
+            std_error=estimate.std_error,
+            wins=wins,
+            ties=sums.n - wins - losses,
+            losses=losses,
+            relative=relative,
+            relative_std_error=relative_error,
+            effect_size=None if isinstance(self.value, WeightedMean) else effect_size(sums),
+            mde=minimal_detectable_effect(estimate, plan.confidence),
+        )
+
+
+def cells_of_pairs(
+    summed: BucketTotals,
+    pairs: Sequence[ModelPair],
+    values: Sequence[MetricValue],
+    question: ComparisonTask,
+) -> dict[PairCell, ComparedCell]:
+    """Return all cells of the pairs, by pair, metric, segment and segment value.
+
+    For each pair and metric all users come first, then the segment values.
+    """
+    parts = (summed.totals, summed.clusters, summed.ratios)
+    rows, clusters, ratios = ({cell: n for n, cell in enumerate(part.cells)} for part in parts)
+    known = [cell for cell in rows if cell[0] in (ALL, *question.segments)]
+    cells = {}
+    in_order = product(enumerate(pairs), values, sorted(known, key=cell_order))
+    for (pair, models), value, cell in in_order:
+        column = question.columns.index(value.column)
+        place = (rows[cell], pair, column)
+        of_users: ComparedSums
+        of_users, mean = (sums := pair_sums(summed.totals, place)), None
+        if isinstance(value, WeightedMean):
+            mean = question.weighted.index((value.column, value.weight))
+            of_users = ratio_sums(summed.ratios, (ratios[cell], pair, mean))
+        elif clusters:
+            of_users = cluster_sums(summed.clusters, (clusters[cell], pair, column), sums)
+        n_common = summed.totals.count(N_COMMON, place)
+        cells[models, str(value), *cell] = ComparedCell(
+            models, value, *cell, sums, n_common, place, of_users, mean
+        )
+    return cells
+
+
+def cell_order(cell: SegmentValue) -> tuple[bool, str, int, str]:
+    """Return the sort key of a cell: all users first, then segment values, folds by number."""
+    segment, value = cell
+    return (cell != EVERYBODY, segment, int(value) if segment == FOLD else 0, value)
+
+
+def comparison_rows(
+    cells: Sequence[ComparedCell], plan: ComparePlan, run: str | None, conventions: str
+) -> list[ComparisonRow]:
+    """Return the rows of all cells and of the means over folds, with p-values adjusted per test."""
+    rows: list[ComparisonRow] = []
+    for _, own in groupby(cells, lambda cell: (cell.models, cell.value)):
+        of_value = list(own)
+        for cell in of_value:
+            if cell.segment != FOLD or FOLD in plan.segments:
+                rows += cell.rows(plan)
+        folds = [cell for cell in of_value if cell.segment == FOLD]
+        if folds and PairTest.T in plan.tests and (over := row_over_folds(folds, plan)) is not None:
+            rows.append(over)
+    shared: dict[str, Any] = {
+        "correction": str(plan.correction),
+        "baseline_run": run,
+        "conventions": conventions,
+    }
+    return [row._replace(**shared) for row in corrected_rows(rows, plan.correction)]
+
+
+def row_over_folds(folds: Sequence[ComparedCell], plan: ComparePlan) -> ComparisonRow | None:
+    """Return the row of the mean over folds with equal weights, by the test of Nadeau and Bengio.
+
+    None if the overlap of the folds' training sets is unknown.
+    """
+    row = folds[0].untested(plan)
+    known = [cell for cell in folds if cell.estimate.value is not None]
+    if plan.test_train_ratio is None and len(known) > 1:
+        return None
+    estimate = over_folds([float(cell.estimate.value or 0) for cell in known], plan.test_train_ratio)
+    result = t_test(estimate, plan.confidence, plan.alternative)
+    means = [cell.means for cell in known if cell.means is not None]
+    return row._replace(
+        segment=FOLDS,
+        segment_value="mean",
+        test=str(PairTest.T),
+        n_users=sum(cell.sums.n for cell in folds),
+        n_undefined=sum(cell.n_common - cell.sums.n for cell in folds),
+        baseline_value=mean(before for before, _ in means) if means else None,
+        candidate_value=mean(after for _, after in means) if means else None,
+        difference=None if estimate.value is None else float(estimate.value),
+        std_error=estimate.std_error,
+        relative=None,
+        relative_std_error=None,
+        effect_size=None,
+        mde=minimal_detectable_effect(estimate, plan.confidence),
+        **result._asdict(),
+    )
+
+
+def corrected_rows(rows: Sequence[ComparisonRow], method: str) -> list[ComparisonRow]:
+    """Return the rows with adjusted p-values; a family is all rows of one test that have a p-value."""
+    sizes = Counter(row.test for row in rows if row.p_value is not None)
+    corrected = {}
+    for test in sizes:
+        p_values = [row.p_value for row in rows if row.test == test]
+        corrected[test] = iter(adjusted(p_values, method))
+    return [
+        row._replace(
+            p_adjusted=next(corrected[row.test]) if row.test in corrected else None,
+            family_size=sizes[row.test],
+        )
+        for row in rows
+    ]

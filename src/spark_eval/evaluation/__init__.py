@@ -1,0 +1,1 @@
+"""Evaluation of lists: ``evaluate``, its plan, inputs, workers' code, sums and result."""

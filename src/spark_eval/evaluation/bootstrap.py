@@ -1,0 +1,104 @@
+"""Bootstrap intervals of means: resampled sums of measured users, and percentiles of the replicates."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.summary import Ends, MeanKey
+from spark_eval.metrics.means import weighted_means
+from spark_eval.resampling.cells import SegmentValue
+from spark_eval.resampling.drawing import Amount, ResampledSums, Resampler, check_replicates
+from spark_eval.resampling.population import CANDIDATE, ComparisonTask
+from spark_eval.statistics.exact import Floats
+from spark_eval.statistics.resampling import SCALE_BITS, Replicates, percentile_interval, scale_of
+
+CONFIDENCE: Final = 0.95
+
+
+@dataclass(frozen=True)
+class ResampledMean:
+    """Mean of a model: the sum of ``above`` divided by that of ``below``, or by the number of users if None.
+
+    ``upper`` is the largest possible value, None if unknown.
+    """
+
+    model: str
+    metric: str
+    k: int | None
+    above: Amount
+    below: Amount | None
+    upper: float | None
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Means of a plan over resampled users; all rows of a user, for all models, are drawn together.
+
+    ``cells`` are segments with their values. Raises ConfigError TOO_MANY_REPLICATES.
+    """
+
+    plan: Plan
+    models: Sequence[str]
+    cells: Sequence[SegmentValue]
+
+    def __post_init__(self) -> None:
+        check_replicates(len(self.cells) * len(self.uppers), self.plan.resamples)
+
+    def means(self) -> Iterator[ResampledMean]:
+        """Yield the means of all models, weighted ones last."""
+        for value, (index, model) in product(self.plan.metrics, enumerate(self.models)):
+            if value.metric.is_of_users:
+                of_users = Amount.of(index, value.column)
+                yield ResampledMean(model, value.name, value.k, of_users, None, value.metric.upper)
+        for mean, (index, model) in product(weighted_means(self.plan.metrics), enumerate(self.models)):
+            yield ResampledMean(
+                model, mean.name, mean.k, *Amount.parts(index, mean.column, mean.weight), None
+            )
+
+    @cached_property
+    def uppers(self) -> dict[Amount, float | None]:
+        """Largest possible value of each resampled amount, None if unknown."""
+        return {amount: mean.upper for mean in self.means() for amount in (mean.above, mean.below) if amount}
+
+    @property
+    def unbounded(self) -> list[Amount]:
+        """Amounts without a known largest value."""
+        return [amount for amount, upper in self.uppers.items() if upper is None]
+
+    def question(self, *, has_text_ids: bool) -> ComparisonTask:
+        """Return the task of the executors: the users of each model, without pairs."""
+        return ComparisonTask(
+            models=[(CANDIDATE, model) for model in self.models],
+            matches=(),
+            columns=self.plan.columns,
+            segments=self.plan.segments,
+            by_fold=self.plan.by_fold,
+            has_text_ids=has_text_ids,
+        )
+
+    def drawing(self, largest: Sequence[Floats]) -> Resampler:
+        """Return the plan of the resamples; ``largest`` has the largest unbounded amounts, by bucket."""
+        maxima = np.max([np.zeros(len(self.unbounded)), *largest], axis=0).tolist()
+        known = self.uppers | dict(zip(self.unbounded, maxima, strict=True))
+        sizes = np.array([known[amount] for amount in self.uppers], dtype=np.float64)
+        return Resampler(self.cells, list(self.uppers), sizes, self.plan.seed, self.plan.resamples)
+
+    def intervals(self, drawing: Resampler, sums: ResampledSums) -> Mapping[MeanKey, Ends]:
+        """Return the percentile interval of each mean in each cell."""
+        place_of = {amount: index for index, amount in enumerate(drawing.drawn)}
+        ends = {}
+        for (number, cell), mean in product(enumerate(self.cells), self.means()):
+            first, above = number * len(drawing.drawn), place_of[mean.above]
+            divisors, scale = sums.weights[first + above], scale_of(float(drawing.largest[above]))
+            if mean.below is not None:
+                below = place_of[mean.below]
+                divisors = sums.totals[first + below]
+                scale *= 2.0**SCALE_BITS / scale_of(float(drawing.largest[below]))
+            means = Replicates.of(sums.totals[first + above].tolist(), divisors.tolist(), scale)
+            ends[mean.model, mean.metric, mean.k, *cell] = percentile_interval(means, CONFIDENCE)
+        return ends

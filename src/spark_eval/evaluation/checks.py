@@ -1,0 +1,226 @@
+"""Validate the inputs by their counts before any value is returned: zeros would be silently wrong."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_eval.accounting import Counts, Entry, ListCounts, TruthCounts, check_accounting
+from spark_eval.conventions import RecommendationDuplicates
+from spark_eval.errors import DataError
+from spark_eval.evaluation.plan import LARGEST_DOUBLE, Plan
+from spark_eval.evaluation.result import Tables
+from spark_eval.evaluation.summaries import Summaries
+from spark_eval.names import model_faults
+from spark_eval.schema import FATAL, FAULT, FOLD, MODEL, USER, Fault, Outcome, Reason
+from spark_eval.splits.rules.fold_rule import MOST_FOLDS
+
+# Number of quarantined rows in a message, and the maximum number of characters of each.
+MOST_EXAMPLES: Final = 3
+LONGEST_EXAMPLE: Final = 200
+# Maximum number of folds in a message.
+MOST_FOLDS_NAMED: Final = 10
+# Maximum number of values of a segment: more are likely ids or measurements.
+MAX_SEGMENT_VALUES: Final = 1_000
+# Hints added to messages, by code.
+HINTS: Final = {Fault.NOT_A_PROBABILITY.value: "; say scores: raw of scores that are no probabilities"}
+
+
+def truth_faults(entries: Sequence[Entry], counts: TruthCounts, plan: Plan) -> list[DataError]:
+    """Return the errors of the truth, other than invalid rows: no relevant row, or gains beyond a double."""
+    largest, faults = counts.max_relevance, []
+    if not counts.n_users:
+        left = unused(entries, "truth")
+        message = f"truth: no relevant row is left{left}; see relevance.threshold, where and subset"
+        faults.append(DataError("EMPTY_TRUTH", message))
+    elif largest > LARGEST_DOUBLE:
+        message = "truth: the sum of an item's relevances is larger than any double"
+        faults.append(DataError("RELEVANCE_TOO_LARGE", f"{message}; scale relevances down"))
+    elif largest > plan.most_relevance:
+        message = f"truth: relevance {largest} is too large for gain=exp2; at most {plan.most_relevance}"
+        faults.append(DataError("RELEVANCE_TOO_LARGE", message))
+    return faults
+
+
+def check_tables(
+    tables: Tables,
+    entries: Sequence[Entry],
+    counts: Mapping[str | None, ListCounts],
+    faults: Sequence[DataError],
+) -> None:
+    """Check that the accounting closes; raise one DataError that lists the errors of all tables.
+
+    ``counts`` are those of the lists. ``faults`` are the errors already found. Errors of the lists, rows with
+    fatal codes and excessive quarantine are added.
+    """
+    of_lists = list_faults(tables, entries, counts)
+    shares = share_faults(entries, tables.judged(entries), tables.most_quarantined)
+    check_accounting(entries, [*faults, *of_lists, *shares])
+
+
+def list_faults(
+    tables: Tables, entries: Sequence[Entry], counts: Mapping[str | None, ListCounts]
+) -> list[DataError]:
+    """Return the errors of the recommendations, other than invalid rows.
+
+    These are invalid model names, no user in common with the truth, and repeated items if refused.
+    """
+    named = {model: count for model, count in counts.items() if model is not None}
+    once_only = tables.plan.conventions.recommendation_duplicates is RecommendationDuplicates.REFUSE
+    faults = model_faults(list(named))
+    if not counts:
+        message = "recommendations: not a single row; see their path, where and subset"
+        faults.append(DataError("EMPTY_RECOMMENDATIONS", message))
+    has_truth = any(entry.source == "truth" and entry.outcome == Outcome.USED for entry in entries)
+    for model, count in named.items():
+        lists = f"recommendations of model {model!r}"
+        # If all lists are rejected for another reason, only that reason is reported.
+        is_refused = not count.without_truth and any(count.rows[Outcome.QUARANTINED, one] for one in FATAL)
+        if has_truth and not count.with_truth and not is_refused:
+            left = unused(entries, "recommendations", model)
+            message = f"{lists}: no valid row has a user of the truth{left}"
+            if not any(fault.code == "NO_ID_OVERLAP" for fault in faults):
+                here, there = some_users(tables.recommendations, model), some_users(tables.truth)
+                message += f"; here users are {here}, there {there}"
+            faults.append(DataError("NO_ID_OVERLAP", f"{message}; write ids alike in both tables"))
+        repeats = count.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM]
+        if repeats and once_only:
+            message = f"{lists}: {repeats} rows repeat an item of their list; remove them, or use "
+            faults.append(DataError("REPEATED_ITEM", f"{message}recommendation_duplicates=best_rank"))
+    return faults
+
+
+def some_users(rows: DataFrame, model: str | None = None) -> str:
+    """Return a few users of a table, or of a model's lists, as an example."""
+    mine = rows.where(F.col(USER).isNotNull())
+    mine = mine if model is None else mine.where(F.col(MODEL) == model)
+    users = {repr(row[USER]) for row in mine.select(USER).limit(MOST_EXAMPLES).collect()}
+    return ", ".join(sorted(users)) or "null"
+
+
+def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> str:
+    """Return the reasons for unused rows of a table or a model's lists, in parentheses; empty if none."""
+    outcomes = (Outcome.QUARANTINED, Outcome.FILTERED, Outcome.DROPPED)
+    lines = [entry for entry in entries if (entry.source, entry.model) == (source, model)]
+    reasons = [f"{line.rows} {line.reason}" for line in lines if line.outcome in outcomes]
+    return f" ({', '.join(reasons)})" if reasons else ""
+
+
+def check_train(counts: Counts) -> None:
+    """Raise DataError EMPTY_TRAIN if no row is valid."""
+    if not counts.rows[Outcome.USED, None]:
+        raise DataError("EMPTY_TRAIN", "train: not a single valid row; see its path, where and subset")
+
+
+def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
+    """Raise DataError for rows without a user, users with several rows, and segments with too many values."""
+    faults = []
+    repeats, without = count["with_id"] - count["users"], count["rows"] - count["with_id"]
+    if repeats:
+        message = f"users: {repeats} rows are not the first of their user; keep one row per user"
+        faults.append(DataError("DUPLICATE_USER", message))
+    if without:
+        faults.append(DataError("NULL_USER", f"users: {without} rows without a user; remove them"))
+    for place, name in enumerate(segments):
+        values = count[f"values_{place}"]
+        if values > MAX_SEGMENT_VALUES:
+            message = f"users: segment {name!r} has {values} values, at most {MAX_SEGMENT_VALUES}; group them"
+            faults.append(DataError("TOO_MANY_SEGMENTS", message))
+    DataError.raise_all(faults)
+
+
+def quarantined(source: str, rows: DataFrame) -> DataFrame:
+    """Return (source, code, row as JSON) of the invalid rows of a conformed table."""
+    codes = [fault.value for fault in Fault]
+    return rows.where(F.col(FAULT).isin(codes)).select(
+        F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
+    )
+
+
+def share_faults(
+    entries: Sequence[Entry], tables: Mapping[str, DataFrame], most: Mapping[str, float]
+) -> list[DataError]:
+    """Return errors QUARANTINE_SHARE for tables with a larger quarantined share than ``most`` allows.
+
+    Recommendations are checked per model, so that valid models do not hide a broken one. Rows with fatal
+    codes are not counted, because each of them is an error by itself.
+    """
+    n_rows = {(entry.source, entry.model): entry.rows for entry in entries if entry.outcome == Outcome.IN}
+    codes: dict[tuple[str, str | None], Counter[str]] = {}
+    for entry in entries:
+        if entry.outcome == Outcome.QUARANTINED and entry.reason not in set(FATAL):
+            codes.setdefault((entry.source, entry.model), Counter())[str(entry.reason)] += entry.rows
+    faults = []
+    for (source, model), of_codes in codes.items():
+        share, n_bad = Fraction(str(most.get(source, 1))), of_codes.total()
+        if n_bad > share * n_rows[source, model]:
+            rows = tables[source] if model is None else tables[source].where(F.col(MODEL) == model)
+            examples = quarantined(source, rows).limit(MOST_EXAMPLES).collect()
+            shown = ", ".join(f"{row['code']} {row['row'][:LONGEST_EXAMPLE]}" for row in examples)
+            by_code = ", ".join(f"{number} {code}" for code, number in of_codes.items())
+            which = source if model is None else f"{source} of model {model!r}"
+            message = f"{which}: {n_bad} of {n_rows[source, model]} rows are quarantined ({by_code})"
+            limit = f"{source}.max_quarantined, now {float(share):g}"
+            message += f", such as {shown}; mend them, or allow more by {limit}"
+            message += "".join(hint for code, hint in HINTS.items() if code in of_codes)
+            faults.append(DataError("QUARANTINE_SHARE", message))
+    return faults
+
+
+def check_folds(tables: Tables) -> Tables:
+    """Return the tables with a plan by fold if the recommendations have folds; otherwise without ``fold``.
+
+    Raises DataError FOLDS_DIFFER if only some of the tables have folds.
+    """
+    has_folds, faults = FOLD in tables.recommendations.columns, []
+    timed = {name: frame for name, frame in tables.given().items() if name in ("truth", "train")}
+    for name, frame in timed.items():
+        if has_folds and FOLD not in frame.columns:
+            message = f"recommendations have a column {FOLD}, {name} has none; give it one, or rename theirs"
+            faults.append(DataError("FOLDS_DIFFER", message))
+        elif FOLD in frame.columns and not has_folds and len(some := some_folds(frame)) > 1:
+            shown = " and ".join(some)
+            message = f"{name} has several folds, such as {shown}, the recommendations tell none"
+            message += f"; give them a column {FOLD}, or read one fold by {name}.{FOLD}"
+            faults.append(DataError("FOLDS_DIFFER", message))
+    DataError.raise_all(faults)
+    if has_folds:
+        return replace(tables, plan=replace(tables.plan, segments=(FOLD, *tables.plan.segments)))
+    truth, train = tables.truth.drop(FOLD), tables.train and tables.train.drop(FOLD)
+    files = {name: one and one.without(FOLD) for name, one in tables.files.items()}
+    return replace(tables, truth=truth, train=train, files=files)
+
+
+def fold_faults(summaries: Summaries) -> list[DataError]:
+    """Return errors FOLDS_DIFFER: too many folds, or a fold without any list of a model."""
+    folds = summaries.folds
+    if len(folds) > MOST_FOLDS:
+        return [DataError("FOLDS_DIFFER", f"truth: {len(folds)} folds; there are 1 to {MOST_FOLDS}")]
+    faults = []
+    for model, mine in summaries.folds_of_models.items():
+        missing = [fold for fold in folds if fold not in mine]
+        lists = f"recommendations of model {model!r}: no list in {len(missing)} of {len(folds)} folds"
+        faults += missing_folds(lists, missing)
+    return faults
+
+
+def train_fold_faults(summaries: Summaries, folds: Sequence[int]) -> list[DataError]:
+    """Return errors FOLDS_DIFFER for folds of the truth without any training interaction."""
+    missing = [fold for fold in summaries.folds if fold not in set(folds)]
+    return missing_folds(f"train: no valid row in {len(missing)} folds", missing)
+
+
+def missing_folds(what: str, folds: Sequence[int]) -> list[DataError]:
+    """Return an error FOLDS_DIFFER for folds of the truth that another table lacks; empty if none."""
+    shown = ", ".join(map(str, folds[:MOST_FOLDS_NAMED]))
+    mend = "add them, or leave these folds out of the truth"
+    return [DataError("FOLDS_DIFFER", f"{what} of the truth, such as {shown}; {mend}")] if folds else []
+
+
+def some_folds(frame: DataFrame) -> list[str]:
+    """Return up to two of a table's folds, as text."""
+    return [str(row[FOLD]) for row in frame.select(FOLD).distinct().take(2)]

@@ -1,0 +1,226 @@
+"""``evaluate``: from recommendations and truth to metrics and the accounting of every row."""
+
+import pickle
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial, reduce
+from operator import add
+from typing import Unpack
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
+from spark_eval.arrow.files import remove_other_files
+from spark_eval.comparison.sides import buckets_of_sides, side_of
+from spark_eval.errors import ConfigError, collect_errors
+from spark_eval.evaluation.bootstrap import Bootstrap
+from spark_eval.evaluation.checks import (
+    check_folds,
+    check_tables,
+    fold_faults,
+    train_fold_faults,
+    truth_faults,
+)
+from spark_eval.evaluation.conform import Described, align_ids, check_id_types, conform_table
+from spark_eval.evaluation.exchange import exchange, histograms_of, measure
+from spark_eval.evaluation.messages import buckets_for, evaluation_task, messages_of, per_user_schema
+from spark_eval.evaluation.plan import EvaluateOptions, MeanInterval, make_plan
+from spark_eval.evaluation.result import Evaluation, Tables, read_back
+from spark_eval.evaluation.segments import check_given, unread_tables
+from spark_eval.evaluation.side_tables import Training, facts_of_items, read_users_and_items
+from spark_eval.evaluation.summaries import SUMMARY, Summaries
+from spark_eval.evaluation.summary import Ends, MeanKey
+from spark_eval.evaluation.worker.items.attributes import ItemAttributes
+from spark_eval.metrics.stages import check_stage_models
+from spark_eval.names import literal_path
+from spark_eval.options import documented
+from spark_eval.resampling.drawing import largest_of
+from spark_eval.resampling.population import CANDIDATE
+from spark_eval.results.driver_tables import collect_objects, collect_or_raise
+from spark_eval.runtime import events
+from spark_eval.runtime.any_session import is_remote, persist, release_with
+from spark_eval.schema import USER
+from spark_eval.tables.frames import Frame, to_spark_frames
+from spark_eval.tables.listed import ListedFiles
+from spark_eval.tables.plain_files import takes_files
+
+
+@events.timed_call("evaluate")
+@documented(EvaluateOptions)
+def evaluate(
+    recommendations: Frame,
+    truth: Frame,
+    *,
+    model: str | None = None,
+    layout: str = "long",
+    columns: Mapping[str, str] | None = None,
+    truth_columns: Mapping[str, str] | None = None,
+    timestamp_unit: str | None = None,
+    timezone: str = "UTC",
+    train: Frame | None = None,
+    train_columns: Mapping[str, str] | None = None,
+    users: Frame | None = None,
+    users_columns: Mapping[str, str] | None = None,
+    items: Frame | None = None,
+    items_columns: Mapping[str, str] | None = None,
+    folder: str | None = None,
+    **options: Unpack[EvaluateOptions],
+) -> Evaluation:
+    """Compute ranking metrics per user and on average, for one or many models, in one pass.
+
+    ``evaluate(recommendations, truth, model="als", metrics=["ndcg"], k=[1, 5])`` evaluates one model.
+
+    Every row is accounted for before any value is returned. If ``recommendations`` has a column ``fold``,
+    ``truth`` and ``train`` must have one as well: the folds are evaluated separately in the same pass, and
+    the mean and standard deviation over folds are added.
+
+    Frames are Spark, pandas or polars frames, Arrow tables, or paths of Parquet files.
+
+    The options under *Keyword args* are also keys of the config's section ``evaluate``.
+
+    Args:
+        recommendations: One row per recommended item: ``user``, ``item``, and ``rank`` (from 1) or ``score``
+            (higher is better); ``model`` if there are several models, ``fold`` if there are folds.
+        truth: One row per relevant item: ``user``, ``item``, and ``relevance`` if graded.
+        model: Name of the only model, if ``recommendations`` has no column ``model``.
+        layout: ``long`` for one row per item, ``array`` for one row per user with an array of items.
+        columns: Mapping of these names to the column names of ``recommendations``.
+        truth_columns: The same mapping for ``truth``.
+        timestamp_unit: Unit of integer timestamps of ``truth``: s, ms or us.
+        timezone: Time zone of timestamps without one.
+        train: Training interactions, one row each: ``user``, ``item``. Required by the segments ``known`` and
+            ``activity`` and by metrics of popularity. With ``train``, the accounting counts cold items, which
+            have no training interaction.
+        train_columns: The same mapping for ``train``.
+        users: One row per user: ``user`` and the columns to segment by.
+        users_columns: The same mapping for ``users``.
+        items: One row per item of the catalogue: ``item``, ``groups`` (array of text, or text separated by
+            ``|``), ``features`` (array of text or integers; by default the groups) and ``vector`` (array of
+            numbers, or map of int to double). Only columns that a chosen metric needs are required and read.
+        items_columns: The same mapping for ``items``.
+        folder: Path of a new folder; if given, ``per_user`` is written there as Parquet.
+
+    Returns:
+        An ``Evaluation``: ``metrics``, ``per_user``, ``accounting``, ``sums``; ``stages`` and ``funnel``,
+        which locate the loss of users and relevant items in a pipeline; ``leaderboard()``, ``plot()``,
+        ``write()``.
+
+    Raises:
+        ConfigError: An option is unknown or invalid, or a metric needs a table that was not given.
+        DataError: The tables cannot be evaluated; one error lists everything that was found.
+    """
+    plan = make_plan(**options)
+    optional = {"train": train, "users": users, "items": items}
+    check_given(plan, [name for name, frame in optional.items() if frame is not None], model)
+    given = {"recommendations": recommendations, "truth": truth} | optional
+    frames = to_spark_frames({name: given[name] for name in given if name not in unread_tables(plan)})
+    described = {
+        "recommendations": Described(columns, model, layout),
+        "truth": Described(truth_columns, timestamp_unit=timestamp_unit),
+        "train": Described(train_columns),
+        "users": Described(users_columns),
+        "items": Described(items_columns),
+    }
+    conformed = collect_errors(
+        {
+            name: partial(conform_table, frame, name, described[name], timezone, plan)
+            for name, frame in frames.items()
+        }
+    )
+    tables = Tables.of({name: (frames[name], conformed[name]) for name in frames}, described, plan, {})
+    return measure_lists(tables, folder)
+
+
+def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
+    """Evaluate conformed tables: one shuffle by bucket of users, metrics per bucket, then checks.
+
+    With ``folder``, ``per_user`` is written there. Raises one DataError that lists the errors of all tables.
+    """
+    check_id_types(tables.given())
+    recommendations, truth = align_ids(tables.recommendations, tables.truth)
+    tables = check_folds(replace(tables, recommendations=recommendations, truth=truth))
+    plan = tables.plan
+    with ExitStack() as held:
+        training, tables = read_users_and_items(tables, held)
+        facts, tables = facts_of_items(tables, training)
+        question = evaluation_task(tables, training.bounds, facts)
+        n_buckets, n_tasks = buckets_for(tables)
+        messages = exchange(messages_of(tables, n_buckets, n_tasks), n_tasks)
+        schema = per_user_schema(tables)
+        # Folders of a remote session are on its server.
+        in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
+        listed = ListedFiles.of(*tables.given().values())
+        rows = measure(messages, question, n_buckets, schema, in_place, listed)
+        if in_place is None or plan.of_run:
+            rows = persist(rows, held)
+        of_buckets = rows.where(F.col(SUMMARY).isNotNull()).select(SUMMARY).collect()
+        summaries = Summaries([pickle.loads(row[SUMMARY]) for row in of_buckets], plan)
+        entries = checked_entries_of(tables, training, facts, summaries)
+        if in_place is None:
+            of_users = rows.where(F.col(USER).isNotNull()).select(*schema.fieldNames())
+            per_user = read_back(of_users, folder)
+        else:
+            remove_other_files(in_place, summaries.files)
+            per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal_path(in_place))
+        histograms = collect_objects(histograms_of(rows, n_buckets)) if plan.of_run else []
+        found = Evaluation(
+            per_user=per_user,
+            entries=entries,
+            models=summaries.models,
+            plan=plan,
+            held=held,
+            sum_rows=summaries.sum_rows,
+            keys=summaries.keys,
+            truth_digest=summaries.truth_digest,
+            n_per_user=summaries.n_per_user,
+            run_rows=summaries.run_rows(histograms, question.known_items),
+            folder=in_place,
+            files=frozenset(summaries.files),
+            stage_sums=summaries.stages,
+        )
+        is_drawn = plan.interval is MeanInterval.BOOTSTRAP
+        found = replace(
+            found, intervals=bootstrap_intervals(found) if is_drawn else None, held=held.pop_all()
+        )
+    release_with(per_user, found.held)
+    return found
+
+
+def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
+    """Return the interval of each mean, by a second pass over ``per_user``; see ``evaluation.bootstrap``."""
+    cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
+    bootstrap = Bootstrap(evaluation.plan, evaluation.models, cells)
+    has_text_ids = isinstance(evaluation.per_user.schema[USER].dataType, T.StringType)
+    question = bootstrap.question(has_text_ids=has_text_ids)
+    with ExitStack() as held:
+        buckets = buckets_of_sides({CANDIDATE: side_of(evaluation, None, CANDIDATE)}, question)
+        if buckets.is_sent:
+            buckets = replace(buckets, frame=persist(buckets.frame, held))
+        unbounded = bootstrap.unbounded
+        largest = collect_or_raise(buckets.each(partial(largest_of, unbounded))) if unbounded else []
+        drawing = bootstrap.drawing(largest)
+        parts = collect_or_raise(buckets.added(drawing.sums))
+        return bootstrap.intervals(drawing, reduce(add, parts, drawing.zero()))
+
+
+def checked_entries_of(
+    tables: Tables, training: Training, facts: ItemAttributes | None, summaries: Summaries
+) -> list[Entry]:
+    """Return the entries of the accounting; raise one DataError that lists the errors of all tables.
+
+    Raises ConfigError UNKNOWN_MODEL if the base or a stage names a model without recommendations.
+    """
+    plan, entries = tables.plan, [*training.entries, *table_entries("truth", summaries.truth)]
+    of_truth = truth_faults(entries, summaries.truth, plan)
+    of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
+    if facts is not None and facts.folds is not None and plan.needs_items:
+        of_folds += train_fold_faults(summaries, facts.folds.tolist())
+    entries += list_entries(summaries.lists, summaries.truth.n_users, plan.conventions)
+    events.stage("measure", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
+    check_tables(tables, entries, summaries.lists, [*of_truth, *of_folds])
+    if plan.base is not None and plan.base not in summaries.models:
+        raise ConfigError.unknown("UNKNOWN_MODEL", "model", plan.base, summaries.models, "evaluate.base")
+    check_stage_models(plan.stages, summaries.models)
+    return entries

@@ -1,0 +1,166 @@
+"""The only shuffle of an evaluation: rows are sent as messages, grouped by bucket, and measured."""
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from spark_eval.arrow.files import Batches, FilePart, read_parts
+from spark_eval.arrow.messages import (
+    MESSAGE,
+    Content,
+    from_bytes,
+    group_by_bucket,
+    partition_bucket,
+    to_bytes,
+)
+from spark_eval.arrow.user_files import file_name
+from spark_eval.evaluation.stages.measure import stage_sums
+from spark_eval.evaluation.stages.quantities import summed_columns
+from spark_eval.evaluation.summaries import SUMMARY, BucketSummary
+from spark_eval.evaluation.worker.bucket import Bucket
+from spark_eval.evaluation.worker.items.counts import histogram
+from spark_eval.evaluation.worker.items.tally import ItemTally, partition_by_item
+from spark_eval.evaluation.worker.measure import BucketMeasurer
+from spark_eval.evaluation.worker.task import EvaluationTask
+from spark_eval.evaluation.worker.users import models_in
+from spark_eval.names import folder_name, model_faults
+from spark_eval.runners.objects import NUMBER, OBJECT, group_by_key
+from spark_eval.schema import MODEL, USER
+from spark_eval.tables.listed import NOTHING_LISTED, ListedFiles
+from spark_eval.tables.plain_files import PlainFiles
+
+SendBatches = Callable[[Batches], Iterator[pa.RecordBatch]]
+# Limits of one measurement on a worker: rows of lists, and values of ``per_user``. One user may exceed them.
+MOST_ROWS: Final = 1_000_000
+MOST_VALUES: Final = 8_000_000
+
+
+def send(frame: DataFrame, files: PlainFiles | None, sender: SendBatches, n_tasks: int) -> DataFrame:
+    """Return the messages of a table; workers read its files themselves if these are plain Parquet."""
+    schema = from_arrow_schema(MESSAGE)
+    if files is None:
+        return frame.mapInArrow(sender, schema)
+    tasks: list[list[FilePart]] = files.tasks(n_tasks)
+    columns = files.columns
+
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        return sender(read_parts([part for number in numbers for part in tasks[number]], columns, coded=True))
+
+    return frame.sparkSession.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, schema)
+
+
+def exchange(messages: Sequence[DataFrame], n_tasks: int) -> DataFrame:
+    """Return all messages, shuffled so that each bucket is in one task."""
+    return reduce(DataFrame.unionAll, messages).repartition(n_tasks, "bucket")
+
+
+def measure(
+    messages: DataFrame,
+    question: EvaluationTask,
+    n_buckets: int,
+    schema: T.StructType,
+    folder: str | None = None,
+    listed: ListedFiles = NOTHING_LISTED,
+) -> DataFrame:
+    """Return the rows of ``per_user`` with this schema, and one row per bucket with only its summary.
+
+    With ``folder``, the rows are written below it instead, and only the summaries are returned. Nothing is
+    written if a model's name cannot be a folder name, because the run then fails. If items are counted, each
+    task adds rows with only the number of a group of items and its counts, as bytes.
+
+    The ``listed`` files must be unchanged if rows are computed later, or again: one task checks them.
+    """
+    rows_schema = to_arrow_schema(schema)
+    left = schema if folder is None else T.StructType([])
+    counts = [T.StructField(NUMBER, T.IntegerType()), T.StructField(OBJECT, T.BinaryType())]
+    beside = [T.StructField(SUMMARY, T.BinaryType()), *(counts if question.plan.of_run else [])]
+    whole = T.StructType([*left.fields, *beside])
+    columns = to_arrow_schema(whole)
+
+    def measured(batches: Batches) -> Iterator[pa.RecordBatch]:
+        task = TaskContext.get()
+        if task is not None and task.partitionId() == 0:
+            listed.check_here()
+        tally = ItemTally(question)
+        for number, n_numbers, bucket in buckets(batches, question, n_buckets):
+            is_written = not model_faults([name for name in bucket.models if name is not None])
+            measuring, models = BucketMeasurer(bucket, tally), []
+            for one, rows in measuring.measured():
+                rows = rows.add_column(0, MODEL, pa.repeat(one.model, len(rows)))
+                rows, file = rows.select(rows_schema.names).cast(rows_schema), None
+                if folder is None:
+                    yield from add_missing_columns(rows, columns).to_batches()
+                elif is_written and len(rows):
+                    name = file_name(number, n_numbers)
+                    file = write_users(one.model or "", rows.drop_columns(MODEL), folder, name)
+                models.append(replace(one, file=file))
+            of_truth = (bucket.truth_counts(), bucket.truth_digest, bucket.truth_folds)
+            stages = stage_sums(measuring) if question.plan.stages else None
+            summary = BucketSummary(*of_truth, models, measuring.sums, stages, measuring.groups)
+            del measuring  # free its lists before the next bucket
+            yield from add_missing_columns({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
+        counts = tally.table()
+        for part, rows in partition_by_item(counts, n_buckets) if counts is not None else ():
+            of_items = {NUMBER: [part], OBJECT: [pickle.dumps(to_bytes(rows).to_pybytes())]}
+            yield from add_missing_columns(of_items, columns).to_batches()
+
+    return messages.mapInArrow(measured, whole)
+
+
+def add_missing_columns(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema) -> pa.Table:
+    """Return the rows with all of these columns; missing ones are null."""
+    n_rows = len(next(iter(rows.values()))) if isinstance(rows, Mapping) else len(rows)
+    names = rows.keys() if isinstance(rows, Mapping) else rows.column_names
+    return pa.table(
+        [rows[one.name] if one.name in names else pa.nulls(n_rows, one.type) for one in columns],
+        schema=columns,
+    )
+
+
+def histograms_of(rows: DataFrame, n_buckets: int) -> DataFrame:
+    """Return the number of items per number of lists, from the result of ``measure``: one shuffle."""
+
+    def met(_: int, parts: list[bytes]) -> pa.Table:
+        return histogram([from_bytes(pa.py_buffer(part)) for part in parts])
+
+    return group_by_key(rows.where(f"{NUMBER} is not null").select(NUMBER, OBJECT), n_buckets, met)
+
+
+def buckets(batches: Batches, question: EvaluationTask, n_buckets: int) -> Iterator[tuple[int, int, Bucket]]:
+    """Yield number, total number and content of each bucket of a task; large buckets are divided."""
+    for number, rows in group_by_bucket(batches):
+        n_parts = parts_for(rows, question)
+        parts = iter([rows]) if n_parts == 1 else partition_bucket(rows, n_buckets, n_parts)
+        del rows
+        for place, part in enumerate(parts):
+            yield number * n_parts + place, n_buckets * n_parts, Bucket(question, part)
+
+
+def parts_for(rows: Mapping[Content, pa.Table], question: EvaluationTask) -> int:
+    """Return the number of parts to divide a bucket into."""
+    n_lists = rows[Content.LISTS].num_rows if Content.LISTS in rows else 0
+    n_users = len(rows[Content.TRUTH][USER].unify_dictionaries().unique()) if Content.TRUTH in rows else 0
+    n_columns = sum(len(value.columns) for value in question.plan.metrics)
+    n_of_stages = len(summed_columns(question.plan)) if question.plan.stages else 0
+    n_values = n_users * (len(models_in(rows, question.model)) * n_columns + n_of_stages)
+    return 1 + max(n_lists // MOST_ROWS, n_values // MOST_VALUES)
+
+
+def write_users(model: str, rows: pa.Table, folder: str, name: str) -> str:
+    """Write rows to a file of this name in the folder of their model; return its path."""
+    file = f"{MODEL}={folder_name(model)}/{name}"
+    path = Path(folder, file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, path, write_page_checksum=True)
+    return file

@@ -1,0 +1,306 @@
+"""Options of ``evaluate``: checked, and turned into a ``Plan``."""
+
+import sys
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Final, TypedDict, Unpack
+
+from spark_eval.conventions import Checks, Conventions, Gain
+from spark_eval.conventions.choice import SLOTS, Choice
+from spark_eval.conventions.presets import parse_conventions, stamp, with_choices
+from spark_eval.errors import ConfigError
+from spark_eval.metrics import MetricValue, metric_values
+from spark_eval.metrics.aliases import as_list
+from spark_eval.metrics.columns import sum_of_columns
+from spark_eval.metrics.registry import Fact, Kind
+from spark_eval.metrics.stages import Stage, make_stages
+from spark_eval.metrics.values import METRICS_KEY, UNCUT, canonical_text, parse_k
+from spark_eval.options import SEED, checked, number_in_range
+from spark_eval.schema import FEATURES, FOLD, GROUPS, VECTOR
+from spark_eval.statistics.resampling import DEFAULT_RESAMPLES, MOST_RESAMPLES
+
+# The square of 2^512 is still a double.
+MAX_EXP2_RELEVANCE: Final = 511
+LARGEST_DOUBLE: Final = sys.float_info.max
+DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
+
+# Kinds and attributes that need training interactions, and attributes that need the table of items.
+OF_TRAIN: Final[Set[Kind | Fact]] = {Kind.PROFILE, Fact.POPULARITY, Fact.TAKERS}
+OF_ITEMS: Final[Set[Kind | Fact]] = {Fact.GROUPS, Fact.FEATURES, Fact.VECTORS}
+COLUMNS_OF_FACTS: Final = {Fact.GROUPS: GROUPS, Fact.FEATURES: FEATURES, Fact.VECTORS: VECTOR}
+ILD_WITHOUT_VECTORS: Final = "ild(distance=jaccard)"
+
+
+class MeanInterval(Choice):
+    """Confidence interval of a mean over users."""
+
+    NORMAL = "normal", "mean -+ z * std_error; of weighted means by the delta method"
+    BOOTSTRAP = "bootstrap", "percentiles of means over resampled users"
+
+
+def as_tuple(given: Any, _where: str) -> tuple[Any, ...]:
+    """Convert an option to a tuple; a single value becomes a tuple of one, None an empty one."""
+    return () if given is None else tuple(as_list(given))
+
+
+def metric_texts(given: Any, where: str) -> list[str]:
+    """Return the requested metrics; raise ConfigError NO_METRICS if there are none."""
+    if texts := as_list(given):
+        return texts
+    raise ConfigError("NO_METRICS", f"{where} is empty; `spark-eval metrics` lists them")
+
+
+def ascending_cutoffs(given: Any, where: str) -> list[int | None]:
+    """Return the distinct cutoffs, ``all`` as None and last; raise ConfigError INVALID_K."""
+    cutoffs = set(map(parse_k, as_list(given)))
+    if not cutoffs:
+        raise ConfigError("INVALID_K", f"{where} is empty; give at least one cutoff, or all")
+    return sorted(cutoffs, key=lambda cut: (cut is None, cut))
+
+
+# Options of resampling.
+RESAMPLES: Final = number_in_range(f"1 to {MOST_RESAMPLES}", lambda given: 1 <= given <= MOST_RESAMPLES)
+Seed = Annotated[int, "random seed; a user's draws depend on it and the user id only.", 0, SEED]
+
+
+class EvaluateOptions(TypedDict, total=False):
+    """Options of ``evaluate`` and keys of the config's section ``evaluate``."""
+
+    segments: Annotated[
+        Sequence[str],
+        "columns of users, or known and activity (deciles of training rows): means per value, too.",
+        (),
+        as_tuple,
+    ]
+    metrics: Annotated[
+        Sequence[str],
+        "names, optionally with conventions and k: ndcg(gain=exp2)@10.",
+        DEFAULT_METRICS,
+        metric_texts,
+        canonical_text,
+    ]
+    k: Annotated[
+        Sequence[int | str] | int | str, "cutoffs; all means no cutoff.", (1, 5, 10), ascending_cutoffs
+    ]
+    conventions: Annotated[
+        Conventions | str | Mapping[str, Any],
+        "name of a preset, or a mapping of a preset and single choices: {preset: spark, ...}.",
+        "default",
+    ]
+    threshold: Annotated[float | None, "smallest relevance of a relevant item; None: any above 0."]
+    no_recommendations: Annotated[
+        str | None, "users with truth but no list: zero or drop; None: as in the conventions."
+    ]
+    no_truth: Annotated[
+        str | None, "users with a list but no truth: drop or zero; None: as in the conventions."
+    ]
+    checks: Annotated[
+        str, "search for repeated items and ranks among hits, or in full lists: full.", "hits", Checks
+    ]
+    stages: Annotated[
+        Sequence[Mapping[str, Any]],
+        "stages of a pipeline, candidates first, each a mapping of name, model and k.",
+        (),
+    ]
+    interval: Annotated[
+        str, "of means: normal, or bootstrap, which needs a second pass.", "normal", MeanInterval
+    ]
+    resamples: Annotated[int, "number of bootstrap replicates.", DEFAULT_RESAMPLES, RESAMPLES]
+    seed: Seed
+    base: Annotated[str | None, "name of the baseline model for unexpectedness."]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Validated options of ``evaluate``; ``asked`` are the requested metrics, in order."""
+
+    asked: Sequence[MetricValue]
+    conventions: Conventions
+    checks: Checks
+    segments: Sequence[str]
+    stages: Sequence[Stage]
+    interval: MeanInterval
+    resamples: int
+    seed: int
+    base: str | None
+
+    @cached_property
+    def run_cuts(self) -> list[int | None]:
+        """Cutoffs of the counts of recommended items and of item groups; None: whole lists."""
+        return list(dict.fromkeys(value.k for value in (*self.of_run, *self.of_groups)))
+
+    @cached_property
+    def metrics(self) -> list[MetricValue]:
+        """Metrics with a value per user."""
+        return [value for value in self.asked if value.metric.is_of_users]
+
+    @cached_property
+    def of_run(self) -> list[MetricValue]:
+        """Metrics of the whole run, computed from the number of lists with each item."""
+        return [value for value in self.asked if value.metric.kind is Kind.CATALOG]
+
+    @cached_property
+    def sees_slots(self) -> bool:
+        """True if a metric of the run weights an item in each list by 1 / length of the list."""
+        return any(SLOTS in value.sees(self.conventions) for value in self.of_run)
+
+    @cached_property
+    def of_groups(self) -> list[MetricValue]:
+        """Metrics with a value of the run for each group of items."""
+        return [value for value in self.asked if value.metric.kind is Kind.GROUPS]
+
+    @cached_property
+    def facts(self) -> frozenset[Fact]:
+        """Item attributes that the metrics need."""
+        return frozenset[Fact]().union(*(value.facts(self.conventions) for value in self.asked))
+
+    @property
+    def columns(self) -> list[str]:
+        """Metric columns of ``per_user``: ``ap_at_1``, ``ap_at_5``, ..."""
+        return [column for value in self.metrics for column in value.columns]
+
+    @cached_property
+    def summed(self) -> dict[str, tuple[str, ...]]:
+        """Sums over users (see ``columns.summed``), and numbers of non-empty lists at ``run_cuts``."""
+        filled = map(filled_column, self.run_cuts)
+        return sum_of_columns(self.metrics) | {column: (column,) for column in filled}
+
+    @cached_property
+    def cuts(self) -> list[int]:
+        """All cutoffs k of the metrics, ascending."""
+        return sorted({value.k for value in self.asked if value.k is not None})
+
+    @cached_property
+    def sees_about(self) -> bool:
+        """True if any per-user metric needs the item context, ``Lists.about``."""
+        run = self.conventions
+        return any(value.facts(run) or value.sees_items(run) for value in self.metrics)
+
+    @property
+    def needs_items(self) -> bool:
+        """True if any metric needs more than hits, so that item attributes are read."""
+        return self.sees_about or bool(self.of_run or self.of_groups)
+
+    @property
+    def sees_items(self) -> bool:
+        """True if any metric needs all items of lists."""
+        return any(value.sees_items(self.conventions) for value in self.asked)
+
+    @cached_property
+    def listed_depth(self) -> int | None:
+        """Largest rank of the items that a metric needs; None: any."""
+        cuts = [value.k for value in self.asked if value.sees_items(self.conventions)]
+        return None if None in cuts else max((k for k in cuts if k is not None), default=0)
+
+    @property
+    def sees_profiles(self) -> bool:
+        """True if any metric needs the training items of users."""
+        return any(value.sees_history(self.conventions) for value in self.asked)
+
+    def seen_by(self, value: MetricValue) -> Set[Kind | Fact]:
+        """Return the attributes that a metric needs under its choices, and PROFILE if it needs histories."""
+        facts: Set[Kind | Fact] = value.facts(self.conventions)
+        return facts | {Kind.PROFILE} if value.sees_history(self.conventions) else facts
+
+    @property
+    def item_columns(self) -> dict[str, str]:
+        """Required columns of ``items``, with the purpose of each as text."""
+        needed = {}
+        for fact, column in COLUMNS_OF_FACTS.items():
+            names = dict.fromkeys(one.name for one in self.asked if fact in one.facts(self.conventions))
+            if names:
+                needed[column] = f"for {', '.join(names)}"
+        if VECTOR in needed and "ild" in needed[VECTOR]:
+            needed[VECTOR] += f" (by features instead: {ILD_WITHOUT_VECTORS})"
+        return needed
+
+    def check_tables(self, *, has_train: bool, has_items: bool) -> None:
+        """Raise ConfigError for a table, or a baseline model, that a metric needs but that is missing."""
+        has_catalog, has_base = has_items or has_train, self.base is not None
+        for is_there, needed, fault in (
+            (has_train, OF_TRAIN, ConfigError("MISSING_TRAIN", "training interactions; give train")),
+            (has_items, OF_ITEMS, ConfigError("MISSING_ITEMS", "item attributes; give items")),
+            (
+                has_catalog,
+                {Fact.CATALOG},
+                ConfigError("MISSING_CATALOG", "a catalogue; items, or train"),
+            ),
+            (has_base, {Fact.BASE}, ConfigError("MISSING_BASE", "a baseline model; name it in base")),
+        ):
+            names = ", ".join(dict.fromkeys(one.name for one in self.asked if self.seen_by(one) & needed))
+            if names and not is_there:
+                columns = [f"{column} {why}" for column, why in self.item_columns.items()]
+                more = f", with {', '.join(columns)}" if fault.code == "MISSING_ITEMS" else ""
+                raise ConfigError(fault.code, f"{METRICS_KEY}: for {names} we need {fault.message}{more}")
+
+    @cached_property
+    def depth(self) -> int | None:
+        """Largest rank of the hits that can change a metric; None: any."""
+        if any(value.sees_whole_list(self.conventions) for value in self.asked):
+            return None
+        return None if self.drops_users_without_hits else max([*self.cuts, *self.stage_cuts])
+
+    @cached_property
+    def stage_cuts(self) -> list[int]:
+        """Cutoffs of the pipeline's stages, ascending."""
+        return sorted({stage.k for stage in self.stages})
+
+    @cached_property
+    def truth_depth(self) -> int | None:
+        """Maximum number of a user's relevant items in an ideal list, best first; None: all."""
+        return None if any(value.k is None for value in self.asked) else max(self.cuts)
+
+    @cached_property
+    def sees_ties(self) -> bool:
+        """True if a metric needs to know the items with equal scores."""
+        return any(value.sees_ties(self.conventions) for value in self.metrics)
+
+    @cached_property
+    def held_cuts(self) -> tuple[int, ...] | None:
+        """Cutoffs of the item counts that metrics of pairs need; None: no such metric."""
+        values = [value for value in self.metrics if value.sees_pairs]
+        return tuple(sorted({value.k for value in values if value.k is not None})) if values else None
+
+    @cached_property
+    def most_relevance(self) -> float:
+        """Largest relevance with a finite gain in every metric."""
+        is_power = any(value.conventions(self.conventions).gain is Gain.EXP2 for value in self.metrics)
+        return MAX_EXP2_RELEVANCE if is_power else LARGEST_DOUBLE
+
+    @property
+    def by_fold(self) -> bool:
+        """True if ids include their fold; ``fold`` is then the first segment."""
+        return FOLD in self.segments
+
+    @property
+    def drops_users_without_hits(self) -> bool:
+        """True if users without a hit are left out of the mean."""
+        return self.conventions.no_hits == "drop"
+
+    @property
+    def stamp(self) -> str:
+        """Conventions and population rules, as in every output row."""
+        return stamp(self.conventions)
+
+
+def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
+    """Check the options; raise ConfigError with the nearest allowed value.
+
+    A single name or number of ``metrics``, ``k`` and ``segments`` means a list of one. ``threshold``,
+    ``no_recommendations`` and ``no_truth`` take precedence over the conventions.
+    """
+    chosen = checked(EvaluateOptions, options, "evaluate")
+    first = {name: chosen.pop(name) for name in ("threshold", "no_recommendations", "no_truth")}
+    conventions = parse_conventions(chosen.pop("conventions"))
+    conventions = with_choices(conventions, {name: one for name, one in first.items() if one is not None})
+    values = metric_values(chosen.pop("metrics"), chosen.pop("k"), conventions)
+    if any(value.sees_length(conventions) for value in values):
+        chosen["checks"] = Checks.FULL
+    chosen["stages"] = make_stages(as_list(chosen["stages"] or ()))
+    return Plan(values, conventions, **chosen)
+
+
+def filled_column(k: int | None) -> str:
+    """Return the name of the column that is 1 for lists with an item at a rank up to k."""
+    return f"filled_at_{UNCUT if k is None else k}"

@@ -1,0 +1,268 @@
+"""Inputs and results of an evaluation, independent of how it is computed."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_eval.accounting import ACCOUNTING, Entry, unusable
+from spark_eval.arrow.row_faults import fault_rules
+from spark_eval.arrow.user_files import open_dataset
+from spark_eval.errors import ConfigError
+from spark_eval.evaluation.conform import unusable_rows
+from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE, StageSums
+from spark_eval.evaluation.summary import (
+    METRICS,
+    SUMS,
+    Ends,
+    MeanKey,
+    MetricRow,
+    SumRow,
+    fold_rows,
+    in_requested_order,
+    metric_rows,
+)
+from spark_eval.names import literal_path, models_shown, quote_column
+from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.leaderboard import Leaderboard
+from spark_eval.results.report.data import RunFacts
+from spark_eval.results.report.spread import (
+    N_BINS,
+    UserCount,
+    spread_of,
+    spread_values,
+    upper_bound,
+    user_counts,
+)
+from spark_eval.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.schema import ALL, MODEL, Outcome, Table
+from spark_eval.tables.plain_files import PlainFiles, plain_recommendations, plain_train, plain_truth
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The conformed tables, and the plan of their evaluation.
+
+    ``model`` is the name of the only model, if the lists have no column of model names. ``files`` maps
+    recommendations, truth and train to their files if these are plain Parquet. ``most_quarantined`` is the
+    largest share of rows that may be quarantined, by table; tables that are missing from it have no limit.
+    """
+
+    plan: Plan
+    recommendations: DataFrame
+    truth: DataFrame
+    train: DataFrame | None = None
+    users: DataFrame | None = None
+    items: DataFrame | None = None
+    model: str | None = None
+    files: Mapping[str, PlainFiles | None] = field(default_factory=dict)
+    most_quarantined: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        frames: Mapping[str, tuple[DataFrame, DataFrame]],
+        described: Mapping[str, Any],
+        plan: Plan,
+        most_quarantined: Mapping[str, float],
+    ) -> "Tables":
+        """Return the tables of an evaluation from pairs of (original, conformed) frames, by name."""
+        given, lists = {name: frame for name, (frame, _) in frames.items()}, described["recommendations"]
+        names = {name: described[name].columns or {} for name in frames}
+        files = {
+            "recommendations": plain_recommendations(
+                given["recommendations"], names["recommendations"], lists.model, lists.layout
+            ),
+            "truth": plain_truth(given["truth"], names["truth"], plan.conventions),
+            "train": plain_train(given["train"], names["train"]) if "train" in given else None,
+        }
+        conformed = {name: frame for name, (_, frame) in frames.items()}
+        return cls(plan, **conformed, model=lists.model, files=files, most_quarantined=most_quarantined)
+
+    def given(self) -> dict[str, DataFrame]:
+        """Return the tables that were given, by name."""
+        names = ("recommendations", "truth", "train", "users", "items")
+        return {name: frame for name in names if (frame := getattr(self, name)) is not None}
+
+    def judged(self, entries: Iterable[Entry]) -> dict[str, DataFrame]:
+        """Return the tables that have quarantined rows, with codes in ``fault``.
+
+        Recommendations and truth are reduced to their quarantined rows; the other tables are complete.
+        """
+        bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
+        rules = fault_rules(self.plan.conventions)
+        return {
+            name: unusable_rows(frame, rules[name]) if name in rules else frame
+            for name, frame in self.given().items()
+            if name in bad
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation(Writable):
+    """Result of ``evaluate``: tables as DataFrames, a leaderboard and charts.
+
+    ``per_user`` has one row per model and user, and a double per metric and k. It is computed lazily unless
+    it has been written. ``entries`` are the rows of ``accounting``, ``sum_rows`` those of ``sums``;
+    ``run_rows`` are the rows of ``metrics`` that have no value per user, such as catalog coverage. ``held``
+    owns the cached frames and ``unpersist`` frees them. ``n_per_user`` is the number of rows of ``per_user``,
+    and ``keys`` is the sum of their keys, a checksum. ``truth_digest`` is a 64-bit number as text; it is
+    equal if the relevant items are equal. ``folder`` and ``files`` locate ``per_user`` if executors wrote it,
+    one file per model and bucket. ``stage_sums`` are the sums of pipeline stages and ``intervals`` the
+    bootstrap intervals; None if not requested.
+    """
+
+    per_user: DataFrame
+    entries: Sequence[Entry]
+    models: Sequence[str]
+    plan: Plan
+    held: ExitStack
+    sum_rows: Sequence[SumRow]
+    keys: int
+    truth_digest: str
+    n_per_user: int
+    run_rows: Sequence[MetricRow] = ()
+    folder: str | None = None
+    files: frozenset[str] | None = None
+    stage_sums: StageSums | None = None
+    intervals: Mapping[MeanKey, Ends] | None = None
+    verb: ClassVar[str] = "evaluate"
+    offers: ClassVar[tuple[str, ...]] = ("leaderboard", "unpersist")
+    tables: ClassVar[tuple[str, ...]] = ("metrics", "per_user", "stages", "funnel", "sums", "accounting")
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(value.name for value in self.plan.asked))
+        cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.asked))
+        tables = f"metrics, {'stages, funnel, ' if self.plan.stages else ''}per_user, accounting"
+        told = f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables} are DataFrames"
+        return "; ".join([told, *unusable(self.entries)])
+
+    def leaderboard(self, metric: str | None = None, *, segment: str | None = None) -> TextTable:
+        """Return a table of the models and their metrics, with the best values marked.
+
+        Args:
+            metric: A name, optionally with conventions and cutoff, such as ``ndcg`` or ``ndcg@10``: show this
+                metric only, best model first. By default all metrics.
+            segment: A segment of the evaluation: show a leaderboard for each of its values.
+
+        Returns:
+            A table of texts that a notebook displays; ``to_pandas()`` converts it.
+
+        Raises:
+            ConfigError: METRIC_NOT_MEASURED or UNKNOWN_SEGMENT.
+        """
+        rows = [row._asdict() for row in self.metric_rows]
+        if segment is not None:
+            return self.leaderboard_of_segment(rows, metric, segment)
+        board = Leaderboard.of(rows, metric, (entry._asdict() for entry in self.entries))
+        columns = {**board.lines, **board.metrics, **board.users}
+        lines = list(zip(*columns.values(), strict=True))
+        return TextTable(f"Evaluation of {models_shown(self.models)}", list(columns), lines, board.notes)
+
+    def leaderboard_of_segment(
+        self, rows: Sequence[dict[str, Any]], metric: str | None, segment: str
+    ) -> TextTable:
+        """Return a table with a leaderboard for each value of a segment."""
+        known = dict.fromkeys(row["segment"] for row in rows if row["segment"] != ALL)
+        if segment not in known:
+            raise ConfigError.unknown("UNKNOWN_SEGMENT", "segment", segment, known, "leaderboard")
+        by_value: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            if row["segment"] == segment:
+                alone = row | {"segment": ALL, "segment_value": ALL}
+                by_value.setdefault(row["segment_value"], []).append(alone)
+        header, lines, notes = [segment], list[tuple[str, ...]](), list[str]()
+        for value, of_value in by_value.items():
+            board = Leaderboard.of(of_value, metric)
+            columns = {**board.lines, **board.metrics, **board.users}
+            header, notes = [segment, *columns], list(dict.fromkeys([*notes, *board.notes]))
+            lines += [(value, *line) for line in zip(*columns.values(), strict=True)]
+        title = f"Evaluation of {models_shown(self.models)} by {segment}"
+        return TextTable(title, header, lines, notes)
+
+    def shown(self) -> list[TextTable]:
+        """Return the leaderboard, with notes on rows that could not be used."""
+        board = self.leaderboard()
+        return [replace(board, notes=[*board.notes, *unusable(self.entries)])]
+
+    @property
+    def record(self) -> dict[str, str]:
+        """The conventions and the digest of the truth, which results need for comparison."""
+        return {"conventions": self.plan.stamp, "truth_digest": self.truth_digest}
+
+    def facts_of_run(self) -> RunFacts:
+        """Return the data of a report; users are counted only if a chart needs it."""
+        return replace(super().facts_of_run(), count_users=self.count_users)
+
+    def count_users(self, measures: Collection[str]) -> Sequence[UserCount]:
+        """Return histograms of the users' values of these metrics (``ndcg@10``), from files or Spark jobs."""
+        if self.folder is None:
+            return spread_in_spark(self.per_user, measures)
+        return spread_of(open_dataset(self.folder), measures)[0]
+
+    @cached_property
+    def metric_rows(self) -> list[MetricRow]:
+        """The rows of ``metrics``."""
+        rows = metric_rows(self.sum_rows, self.intervals)
+        if self.run_rows:
+            rows = in_requested_order([*rows, *self.run_rows], self.plan.asked)
+        return rows + fold_rows(rows)
+
+    @cached_property
+    def small_tables(self) -> dict[Table, SmallRows]:
+        """The rows of all tables except ``per_user``; none in ``stages`` and ``funnel`` without stages."""
+        stages = self.stage_sums
+        return {
+            Table.METRICS: (self.metric_rows, METRICS),
+            Table.SUMS: (self.sum_rows, SUMS),
+            Table.STAGES: ([] if stages is None else stages.stage_rows(), STAGE_TABLE),
+            Table.FUNNEL: ([] if stages is None else stages.funnel_rows(), FUNNEL),
+            Table.ACCOUNTING: (self.entries, ACCOUNTING),
+        }
+
+    metrics = SmallFrame(
+        Table.METRICS, "a mean per model, metric and k: ``map`` is that of the users' ``ap``."
+    )
+    sums = SmallFrame(Table.SUMS, "exact sums per model, metric and k, which add to those of other runs.")
+    stages = SmallFrame(Table.STAGES, "recall, oracle, efficiency of each stage; empty without stages.")
+    funnel = SmallFrame(Table.FUNNEL, "users at each step, relevant items by what became of them.")
+    accounting = SmallFrame(Table.ACCOUNTING, "what became of every input row.")
+
+    def unpersist(self) -> None:
+        """Free the frames that this result holds in memory."""
+        self.held.close()
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session of the inputs."""
+        return self.per_user.sparkSession
+
+
+def read_back(per_user: DataFrame, folder: str | None) -> DataFrame:
+    """Return the rows of ``per_user``; with a folder, write them there by model and read them from it."""
+    if folder is None:
+        return per_user
+    per_user.write.mode("error").partitionBy(MODEL).parquet(folder)
+    # Read with the known schema: Spark would infer that models named 1 and 01 are the same number.
+    return per_user.sparkSession.read.schema(per_user.schema).parquet(literal_path(folder))
+
+
+def spread_in_spark(per_user: DataFrame, measures: Collection[str] | None = None) -> list[UserCount]:
+    """Return the histograms of ``results.report.spread.spread_of``, by one Spark job per metric."""
+    found: list[UserCount] = []
+    for value in spread_values(per_user.columns, measures):
+        upper, column = upper_bound(value), F.col(quote_column(value.column))
+        place = F.least(F.floor(column * N_BINS / upper), F.lit(N_BINS - 1)) + 1
+        binned = F.when(column == 0, 0).otherwise(place).alias("bin")
+        is_defined = column.isNotNull() & ~F.isnan(column)
+        counts: dict[str, list[int]] = {}
+        for row in per_user.where(is_defined).groupBy(MODEL, binned).count().collect():
+            counts.setdefault(row[MODEL], [0] * (N_BINS + 1))[row["bin"]] = row["count"]
+        for model in sorted(counts):
+            found += user_counts(model, value, counts[model])
+    return found

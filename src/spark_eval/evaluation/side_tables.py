@@ -1,0 +1,158 @@
+"""Load and validate ``users``, ``train`` and ``items``."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_eval.accounting import Counts, Entry, EntryKey, table_entries
+from spark_eval.arrow.messages import concat_messages
+from spark_eval.errors import DataError, collect_errors
+from spark_eval.evaluation.checks import check_train, check_users
+from spark_eval.evaluation.items import N_BYTES, count_users, counted_train, counts_of_items, trained_items
+from spark_eval.evaluation.messages import train_messages
+from spark_eval.evaluation.result import Tables
+from spark_eval.evaluation.segments import activity_bounds, user_columns
+from spark_eval.evaluation.worker.items.attributes import ItemAttributes, item_attributes
+from spark_eval.metrics.registry import Fact
+from spark_eval.results.driver_tables import collect_objects
+from spark_eval.runtime.any_session import persist
+from spark_eval.schema import FAULT, IN_TRAIN, ITEM, USER, BuiltIn, Fault, Outcome
+from spark_eval.tables.inputs import id_type
+
+# Maximum number of trained items sent to executors: about 25 bytes each, plus the ids if these are text.
+MOST_ITEMS: Final = 2_000_000
+# Maximum size of item attributes per executor; bytes per item, and per training user of an item.
+MOST_BYTES: Final = 1_000_000_000
+BYTES_PER_ITEM: Final = 64
+BYTES_PER_TAKER: Final = 8
+
+
+@dataclass(frozen=True)
+class Training:
+    """Summary of the training interactions.
+
+    ``items`` has one row for each of the ``n_items`` items with interactions, per fold (see
+    ``evaluation.worker.items.training``); None if they are too many for the driver. ``n_users`` is the number of users
+    by fold. ``bounds`` is the largest number of interactions of each activity decile; None if not requested.
+    """
+
+    items: pa.Table | None = None
+    n_items: int = 0
+    n_users: Mapping[int | None, int] = field(default_factory=dict)
+    bounds: Mapping[int, int] | None = None
+    entries: Sequence[Entry] = ()
+
+
+def read_users_and_items(tables: Tables, held: ExitStack) -> tuple[Training, Tables]:
+    """Validate users and items, and summarize the training interactions.
+
+    The returned tables have persisted users. Truth and lists are larger and are not read yet. Raises one
+    DataError that lists the errors of all three tables.
+    """
+    readers: dict[str, Callable[[], Any]] = {
+        "users": lambda: check_users_table(tables.users, tables.plan.segments, held),
+        "train": lambda: read_train(tables),
+        "items": lambda: check_items(tables.items),
+    }
+    read = collect_errors(readers)
+    training: Training = read["train"]
+    training = replace(training, entries=[*training.entries, *read["items"]])
+    return training, replace(tables, users=read["users"])
+
+
+def read_train(tables: Tables) -> Training:
+    """Count the training interactions; the summary is empty without any. Raises DataError EMPTY_TRAIN."""
+    if tables.train is None:
+        return Training()
+    plan, (messages, n_buckets) = tables.plan, train_messages(tables)
+    most_items = MOST_BYTES // BYTES_PER_ITEM if plan.needs_items else MOST_ITEMS
+    sees_takers = Fact.POPULARITY in plan.facts
+    parts = collect_objects(counted_train(messages, n_buckets, most_items, sees_takers=sees_takers))
+    summaries = [summary for part in parts for summary in part.summaries]
+    counts = reduce(Counts.plus, (one.counts for one in summaries), Counts())
+    check_train(counts)
+    activity = sum((one.activity for one in summaries), Counter[int]())
+    items = [part.items for part in parts if part.n_items]
+    is_whole = all(part is not None for part in items)
+    return Training(
+        concat_messages(items).unify_dictionaries() if is_whole else None,
+        sum(part.n_items for part in parts),
+        sum((one.n_users for one in summaries), Counter[int | None]()),
+        activity_bounds(activity) if BuiltIn.ACTIVITY in plan.segments else None,
+        table_entries("train", counts),
+    )
+
+
+def check_users_table(users: DataFrame | None, segments: Sequence[str], held: ExitStack) -> DataFrame | None:
+    """Return the persisted users; raise DataError for repeated users or segments with too many values."""
+    if users is None:
+        return None
+    users, columns = persist(users, held), user_columns(segments)
+    check_users(count_users(users, columns).collect()[0].asDict(), columns)
+    return users
+
+
+def check_items(items: DataFrame | None) -> list[Entry]:
+    """Count the rows of the table of items. Raises DataError EMPTY_ITEMS or TOO_MANY_FACTS."""
+    if items is None:
+        return []
+    count = counts_of_items(items).collect()[0].asDict()
+    rows, valid = count["rows"], count["with_id"]
+    if not valid:
+        raise DataError("EMPTY_ITEMS", "items: not a single valid row; see its path, where and subset")
+    check_bytes(valid * BYTES_PER_ITEM + (count[N_BYTES] or 0), "items")
+    lines: dict[EntryKey, int] = {
+        (Outcome.IN, None): rows,
+        (Outcome.USED, None): valid,
+        (Outcome.QUARANTINED, Fault.NULL_ID): rows - valid,
+    }
+    return table_entries("items", Counts(Counter(lines)))
+
+
+def check_bytes(n_bytes: int, source: str) -> None:
+    """Raise DataError TOO_MANY_FACTS if item attributes are too large for the memory of an executor."""
+    if n_bytes > MOST_BYTES:
+        message = f"{source}: facts of items take {n_bytes} bytes, every worker would hold them; at most "
+        message += (
+            f"{MOST_BYTES}: leave out items that are never recommended, or give shorter vectors, as floats"
+        )
+        raise DataError("TOO_MANY_FACTS", message)
+
+
+def facts_of_items(tables: Tables, training: Training) -> tuple[ItemAttributes | None, Tables]:
+    """Return the item attributes for the executors, None if not needed, and the tables.
+
+    If only the trained items are needed and they are too many for the executors, recommendations and truth
+    get a column ``in_train`` by a join.
+    """
+    if tables.train is None and tables.items is None:
+        return None, tables
+    plan, is_left_out = tables.plan, tables.train is not None and training.items is None
+    if tables.train is not None and (is_left_out or training.n_items > MOST_ITEMS) and not plan.needs_items:
+        seen = trained_items(tables.train)
+        recommendations, truth = (mark_trained(rows, seen) for rows in (tables.recommendations, tables.truth))
+        files = {"train": tables.files.get("train")}
+        return None, replace(tables, recommendations=recommendations, truth=truth, files=files)
+    check_bytes(max(training.n_items * BYTES_PER_ITEM, is_left_out * (MOST_BYTES + 1)), "train")
+    items = tables.items and tables.items.where(F.col(FAULT).isNull()).drop(FAULT)
+    taken, n_users = None, training.n_users if Fact.POPULARITY in plan.facts else {}
+    if tables.train is not None and Fact.TAKERS in plan.facts:
+        taken = trained_items(tables.train, USER)
+        check_bytes(taken.count() * BYTES_PER_TAKER, "train")
+    of_items, of_taken = (frame and frame.toArrow() for frame in (items, taken))
+    kind = id_type(tables.truth, ITEM)
+    facts = item_attributes(kind, of_items, training.items, n_users, of_taken)
+    return (facts.with_text_order if Fact.TEXT_ORDER in plan.facts else facts), tables
+
+
+def mark_trained(rows: DataFrame, items: DataFrame) -> DataFrame:
+    """Add a column that is true if the row's item has training interactions."""
+    marked = rows.join(items.withColumn(IN_TRAIN, F.lit(True)), items.columns, "left")
+    return marked.withColumn(IN_TRAIN, F.coalesce(IN_TRAIN, F.lit(False)))

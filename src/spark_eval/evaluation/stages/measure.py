@@ -1,0 +1,175 @@
+"""Measure the pipeline stages of a bucket of users, from the hits of their lists."""
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from spark_eval.arrow.codes import count_by_code
+from spark_eval.arrow.hashes import Booleans
+from spark_eval.evaluation.stages.quantities import (
+    ADDED_RECALL,
+    CELLS,
+    CONDITIONAL,
+    ORACLE,
+    STAGE_RECALL,
+    STEP_CANDIDATES,
+    STEP_HIT,
+    STEP_RELEVANT,
+    STEP_TRUTH,
+    StageValue,
+    of_stage,
+    outside,
+    pairs_at,
+    recalls,
+    staged_metrics,
+    summed_columns,
+    users_at,
+)
+from spark_eval.evaluation.worker.lists import BucketLists
+from spark_eval.evaluation.worker.means import SegmentTotals, sums
+from spark_eval.evaluation.worker.measure import BucketMeasurer
+from spark_eval.evaluation.worker.truth import Truth
+from spark_eval.metrics.lists import Lists
+from spark_eval.metrics.stages import Stage
+from spark_eval.statistics.exact import Floats, Ints
+
+
+def stage_sums(measuring: BucketMeasurer) -> SegmentTotals:
+    """Return the sums of all stage values over the users with truth, by segment."""
+    plan, models = measuring.question.plan, measuring.bucket.models
+    truth = measuring.lists.truth
+    summed = summed_columns(plan)
+    is_refused = truth.largest_relevance > measuring.question.most_relevance
+    if is_refused or not {model for stage in plan.stages for model in stage.models} <= set(models):
+        return SegmentTotals([], (len(summed),))  # nothing is published for such tables
+    users = np.flatnonzero(truth.n_relevant)
+    columns = StageMeasurer(measuring, users).columns()
+    segments = {name: (segment.code[users], segment.names) for name, segment in measuring.segments.items()}
+    return sums(columns, summed, (np.zeros(len(users), dtype=np.int64), [""]), segments)
+
+
+class StageMeasurer:
+    """The n users of a bucket who have truth, and the lists that each stage passes on for them."""
+
+    def __init__(self, measuring: BucketMeasurer, users: Ints) -> None:
+        self.plan, self.users = measuring.question.plan, users
+        self.lists, self.truth, self.models = measuring.lists, measuring.lists.truth, measuring.bucket.models
+        self.ideal = measuring.ideal
+
+    @cached_property
+    def handed_on(self) -> list[list[BucketLists]]:
+        """Lists of each model of each stage, cut at the stage's k."""
+        return [[self.cut(model, stage.k) for model in stage.models] for stage in self.plan.stages]
+
+    @cached_property
+    def has(self) -> list[Booleans]:
+        """Mask (pairs,) of the relevant pairs in the lists of each stage."""
+        return [np.logical_or.reduce([self.pairs_in(one) for one in lists]) for lists in self.handed_on]
+
+    @cached_property
+    def candidates(self) -> Truth:
+        """Relevant pairs that are candidates, C∩T."""
+        truth, chosen = self.truth, self.has[0]
+        relevance = None if truth.relevance is None else truth.relevance[chosen]
+        return Truth(truth.n_users, truth.user[chosen], truth.item[chosen], relevance)
+
+    def cut(self, model: str, k: int) -> BucketLists:
+        """Cut the lists of a model at rank k; groups of ties are cut as well."""
+        index = self.models.index(model)
+        one = self.lists.of_models(index, index + 1)
+        hits = one.hits.take(one.hits.rank <= k)
+        return replace(
+            one,
+            n_valid=one.n_within[k],
+            n_repeated=np.zeros_like(one.n_repeated),
+            held_within=None,
+            hits=replace(hits, tie_last=np.minimum(hits.tie_last, k)),
+        )
+
+    def pairs_in(self, lists: BucketLists) -> Booleans:
+        """Return the mask (pairs,) of the relevant pairs that are hits of these lists."""
+        is_hit = np.zeros(len(self.truth.user), dtype=bool)
+        is_hit[lists.hits.pair] = True
+        return is_hit
+
+    def count(self, chosen: Booleans) -> Ints:
+        """Count the chosen pairs (pairs,) of each user; shape (n,)."""
+        counts: Ints = count_by_code(self.truth.user[chosen], self.truth.n_users)[self.users]
+        return counts
+
+    def columns(self) -> dict[str, Floats]:
+        """Return all values of the users by column, NaN if undefined; each of shape (n,)."""
+        columns = self.counts()
+        for number, stage in enumerate(self.plan.stages):
+            columns |= self.recalls(number, stage)
+            if stage.model is not None:
+                [lists] = self.handed_on[number]
+                columns |= self.metrics(stage, lists.lists(self.users, self.ideal))
+            if number:
+                columns |= self.conditional(stage, self.handed_on[number][0])
+            else:
+                columns |= self.metrics(stage, self.oracle(), ORACLE)
+        return columns
+
+    def recalls(self, place: int, stage: Stage) -> dict[str, Floats]:
+        """Return the recall of a stage; for a union also each model's recall and its exclusive recall."""
+        m = self.truth.n_relevant[self.users]
+        of_models = [self.pairs_in(lists) for lists in self.handed_on[place]]
+        n_models = np.sum(of_models, axis=0)
+        values = {StageValue(stage.name, stage.model, STAGE_RECALL, stage.k): self.has[place]}
+        for model, is_hit in zip(stage.models, of_models, strict=True):
+            values[StageValue(stage.name, model, STAGE_RECALL, stage.k)] = is_hit
+            values[StageValue(stage.name, model, ADDED_RECALL, stage.k)] = is_hit & (n_models == 1)
+        return {value.column: self.count(values[value]) / m for value in recalls(stage)}
+
+    def metrics(self, stage: Stage, lists: Lists, before: str = "") -> dict[str, Floats]:
+        """Return the metrics of lists of one stage."""
+        return {
+            of_stage(stage, value, before).column: value.measure(lists, self.plan.conventions)[value.column]
+            for value in staged_metrics(self.plan)
+        }
+
+    def oracle(self) -> Lists:
+        """Return the lists of a perfect ranker of the candidates: C∩T, most relevant first."""
+        best = self.candidates.ideal(None).of_rows(self.users)
+        return Lists(
+            n_relevant=self.truth.n_relevant[self.users],
+            n_recommended=self.candidates.n_relevant[self.users],
+            hits=best,
+            ideal=self.ideal.of_rows(self.users),
+            tie_first=best.rank,
+            tie_last=best.rank,
+        )
+
+    def conditional(self, stage: Stage, lists: BucketLists) -> dict[str, Floats]:
+        """Return the metrics of a stage with C∩T as truth; undefined if it is empty."""
+        truth, is_candidate = self.candidates, self.has[0]
+        hits = lists.hits.take(is_candidate[lists.hits.pair])
+        hits = replace(hits, pair=(np.cumsum(is_candidate) - 1)[hits.pair])
+        is_defined = truth.n_relevant[self.users] > 0
+        ideal = truth.ideal(self.plan.truth_depth)
+        seen = replace(lists, truth=truth, hits=hits).lists(self.users[is_defined], ideal)
+        columns = {}
+        for column, defined in self.metrics(stage, seen, CONDITIONAL).items():
+            columns[column] = np.full(len(self.users), np.nan)
+            columns[column][is_defined] = defined
+        return columns
+
+    def counts(self) -> dict[str, Floats]:
+        """Count each user's pairs at the funnel's steps and by fate, and the hits that are not candidates."""
+        stages, m = self.plan.stages, self.truth.n_relevant[self.users]
+        has_candidates = np.logical_or.reduce([lists.n_valid > 0 for lists in self.handed_on[0]])[self.users]
+        pairs = {STEP_TRUTH: m, STEP_CANDIDATES: m * has_candidates, STEP_RELEVANT: self.count(self.has[0])}
+        columns = {}
+        for stage, is_hit in zip(stages[1:], self.has[1:], strict=True):
+            pairs[f"{STEP_HIT}{stage.name}"] = self.count(is_hit)
+            columns[outside(stage)] = self.count(is_hit & ~self.has[0]).astype(np.float64)
+        digits = np.array([2**power for power in reversed(range(len(stages)))])
+        index = digits @ np.array(self.has)
+        for cell in set(CELLS[len(stages)]):
+            pairs[cell] = self.count(np.array([one is cell for one in CELLS[len(stages)]])[index])
+        for step, n_pairs in pairs.items():
+            columns[users_at(step)] = (n_pairs > 0).astype(np.float64)
+            columns[pairs_at(step)] = n_pairs.astype(np.float64)
+        return columns

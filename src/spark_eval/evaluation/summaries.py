@@ -1,0 +1,131 @@
+"""Sum the summaries of all buckets: counts of rows, exact sums, folds, files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from typing import Final
+
+import pyarrow as pa
+
+from spark_eval.accounting import ListCounts, TruthCounts
+from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.stages.rows import StageSums
+from spark_eval.evaluation.summary import MetricRow, SumRow, sum_rows
+from spark_eval.evaluation.worker.items.attributes import ItemAttributes
+from spark_eval.evaluation.worker.items.counts import group_rows, run_rows
+from spark_eval.evaluation.worker.means import ColumnSums, SegmentCell, SegmentTotals, merge_sums
+from spark_eval.evaluation.worker.measure import ModelSummary
+from spark_eval.metrics.beyond.group_weights import GroupWeights
+from spark_eval.schema import ALL, Outcome
+
+SUMMARY: Final = "summary"
+
+
+@dataclass(frozen=True)
+class BucketSummary:
+    """Summary of a bucket: counts, digest and folds of its truth; lists and sums of each model.
+
+    ``stages`` are the sums over pipeline stages, None if there are none. ``groups`` are weights of item
+    groups by the index of their metric and model.
+    """
+
+    truth: TruthCounts
+    truth_digest: int
+    folds: frozenset[int]
+    models: Sequence[ModelSummary]
+    sums: SegmentTotals
+    stages: SegmentTotals | None = None
+    groups: Mapping[tuple[int, str], GroupWeights] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Summaries:
+    """Summaries of all buckets."""
+
+    buckets: Sequence[BucketSummary]
+    plan: Plan
+
+    @cached_property
+    def of_models(self) -> list[ModelSummary]:
+        """Summaries of each model in each bucket."""
+        return [one for bucket in self.buckets for one in bucket.models]
+
+    @cached_property
+    def truth(self) -> TruthCounts:
+        """Counts of the rows of the truth, by outcome."""
+        return reduce(TruthCounts.plus, (one.truth for one in self.buckets), TruthCounts())
+
+    @cached_property
+    def lists(self) -> dict[str | None, ListCounts]:
+        """Counts of the rows of each model, by outcome; the key None is for rows without a model."""
+        found: dict[str | None, ListCounts] = {}
+        for one in self.of_models:
+            found[one.model] = found[one.model].plus(one.counts) if one.model in found else one.counts
+        return {model: counts for model, counts in found.items() if counts.rows[Outcome.IN, None]}
+
+    @cached_property
+    def models(self) -> list[str]:
+        """Sorted names of the models."""
+        return sorted(model for model in self.lists if model is not None)
+
+    @cached_property
+    def folds(self) -> list[int]:
+        """Folds with at least one relevant item."""
+        return sorted(frozenset[int]().union(*(one.folds for one in self.buckets)))
+
+    @cached_property
+    def folds_of_models(self) -> dict[str, frozenset[int]]:
+        """Folds with lists of each model, by model name in sorted order."""
+        found = dict.fromkeys(self.models, frozenset[int]())
+        for one in self.of_models:
+            if one.model in found:
+                found[one.model] |= one.folds
+        return found
+
+    @property
+    def truth_digest(self) -> str:
+        """A 64-bit number that is equal for equal relevant items."""
+        return str(sum(one.truth_digest for one in self.buckets) % 2**64)
+
+    @property
+    def keys(self) -> int:
+        """Sum of the keys of the rows of ``per_user``."""
+        return sum(one.keys for one in self.of_models)
+
+    @property
+    def files(self) -> set[str]:
+        """Files of ``per_user`` written by workers."""
+        return {one.file for one in self.of_models if one.file}
+
+    @cached_property
+    def sums(self) -> Mapping[SegmentCell, Mapping[str, ColumnSums]]:
+        """Exact sums of the columns of ``per_user``, by model and segment."""
+        return merge_sums([one.sums for one in self.buckets], list(self.plan.summed))
+
+    @property
+    def n_per_user(self) -> int:
+        """Number of rows of ``per_user``."""
+        everybody = (self.sums.get((model, ALL, ALL), {}) for model in self.models)
+        return sum(next(iter(of_column.values())).n_users for of_column in everybody if of_column)
+
+    @property
+    def sum_rows(self) -> list[SumRow]:
+        """Rows of the table ``sums``."""
+        return sum_rows(self.sums, self.models, self.plan.metrics, self.plan.stamp)
+
+    def run_rows(self, histograms: Sequence[pa.Table], items: ItemAttributes) -> list[MetricRow]:
+        """Return the rows of ``metrics`` that have no values per user.
+
+        ``histograms`` have the number of items per number of lists; see ``histograms_of``.
+        """
+        of_groups = [one.groups for one in self.buckets]
+        return [
+            *(run_rows(self.plan, histograms, items, self.sums, self.models) if self.plan.of_run else ()),
+            *group_rows(self.plan, of_groups, items, self.sums, self.models),
+        ]
+
+    @property
+    def stages(self) -> StageSums | None:
+        """Sums over pipeline stages; None if there are none."""
+        parts = [one.stages for one in self.buckets if one.stages is not None]
+        return StageSums(parts, self.plan) if self.plan.stages else None

@@ -1,0 +1,245 @@
+"""Rows of the tables ``sums`` and ``metrics``, computed from exact sums."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+from statistics import mean, stdev
+from typing import Any, Final, NamedTuple, Self
+
+from spark_eval.errors import DataError
+from spark_eval.evaluation.worker.means import NOBODY, ColumnSums, SegmentCell
+from spark_eval.metrics import MetricValue
+from spark_eval.metrics.columns import weighted
+from spark_eval.schema import ALL, FOLD, FOLDS, ddl_of
+from spark_eval.statistics.differences import RatioSums
+from spark_eval.statistics.intervals import Summary, normal_interval, summarise
+
+# Powers of the unit for total, squares, weight, products and squares of weights.
+POWERS: Final = (1, 2, 1, 2, 2)
+# model, metric, k, segment, segment_value, conventions
+Key = tuple[str, str, int | None, str, str, str]
+
+
+# The key without conventions, and the ends of an interval.
+MeanKey = tuple[str, str, int | None, str, str]
+Ends = tuple[float | None, float | None]
+
+
+class SumRow(NamedTuple):
+    """Row of SUMS: exact sums over the users of a segment; the mean is computed from them.
+
+    ``n_defined`` of the ``n_users`` have a value. The sum of the values is ``total`` times 2^unit, of their
+    squares ``squares`` times 4^unit. For a weighted mean, ``total`` sums weight * value and ``squares`` its
+    squares; ``weight`` times 2^unit is the sum of the weights. Times 4^unit, ``products`` sums weight * value
+    * weight, ``weight_squares`` the squares of the weights.
+    """
+
+    model: str
+    metric: str
+    k: int | None
+    segment: str
+    segment_value: str
+    n_users: int
+    n_defined: int
+    total: str
+    squares: str | None
+    weight: str | None
+    unit: int
+    conventions: str
+    products: str | None = None
+    weight_squares: str | None = None
+
+    @classmethod
+    def of(cls, key: Key, n_users: int, n_defined: int, sums: Sequence[Fraction | None]) -> "SumRow":
+        """Return a row of exact sums, in the largest unit that makes all of them integers."""
+        unit = -max(
+            -(-(number.denominator.bit_length() - 1) // power)
+            for number, power in zip(sums, POWERS, strict=True)
+            if number is not None
+        )
+        total, squares, weight, *of_ratio = (
+            None if number is None else str(int(number * 2 ** (-unit * power)))
+            for number, power in zip(sums, POWERS, strict=True)
+        )
+        return cls(*key[:5], n_users, n_defined, total or "0", squares, weight, unit, key[5], *of_ratio)
+
+    @property
+    def key(self) -> Key:
+        """Values that identify the row."""
+        return (*self[:5], self.conventions)
+
+    @property
+    def sums(self) -> list[Fraction | None]:
+        """Total, squares, weight, products and squares of weights as numbers."""
+        texts = (self.total, self.squares, self.weight, self.products, self.weight_squares)
+        digits = zip(texts, POWERS, strict=True)
+        return [None if text is None else int(text) * Fraction(2) ** (self.unit * n) for text, n in digits]
+
+
+class MetricRow(NamedTuple):
+    """Row of METRICS; predictions also have ``n_rows``, pipelines the ``stage``.
+
+    ``n_users`` counts the users in the mean, ``n_undefined`` those without a value.
+    ``model`` is None for a stage that is a union of several models.
+    """
+
+    model: str | None
+    metric: str
+    k: int | None
+    segment: str
+    segment_value: str
+    value: float | None
+    std_error: float | None
+    ci_low: float | None
+    ci_high: float | None
+    n_users: int | None
+    n_undefined: int | None
+    conventions: str
+    n_rows: int | None = None
+    stage: str | None = None
+
+    @classmethod
+    def of_run(cls, key: Key, value: float, n_users: int) -> Self:
+        """Return the row of a metric of the whole run, without values per user; NaN means undefined."""
+        known = None if math.isnan(value) else value
+        return cls(*key[:5], known, None, None, None, n_users, 0, key[5])
+
+
+SUMS: Final = ddl_of(SumRow)
+METRICS: Final = ddl_of(MetricRow, without=("n_rows", "stage"))
+
+
+def sum_rows(
+    totals: Mapping[SegmentCell, Mapping[str, ColumnSums]],
+    models: Sequence[str],
+    metrics: Sequence[MetricValue],
+    stamp: str,
+) -> list[SumRow]:
+    """Return a row per model, segment and metric value from the sums of ``evaluation.worker.means.added``.
+
+    A model without users in the mean has sums over 0 users. Raises DataError METRIC_OVERFLOW for values too
+    large for a double.
+    """
+    rows = []
+    for cell, value in product(cells_of_models(totals, models), metrics):
+        (model, segment, segment_value), of_cell = cell, totals.get(cell, {})
+        sums = of_cell.get(value.column, NOBODY)
+        if sums.n_infinite:
+            raise overflow(value.column)
+        users = (sums.n_users, sums.n_defined)
+        key = (model, value.name, value.k, segment, segment_value, stamp)
+        rows.append(SumRow.of(key, *users, (sums.total, sums.squares, None, None, None)))
+        for name, weight in zip(value.weights, value.columns[1:], strict=True):
+            own, both = (of_cell.get(column, NOBODY) for column in (weight, weighted(value, weight)))
+            key = (model, name, value.k, segment, segment_value, stamp)
+            of_ratio = (both.total, both.squares, own.total, both.products, own.squares)
+            rows.append(SumRow.of(key, *users, of_ratio))
+    return rows
+
+
+def merge_sum_rows(rows: Iterable[SumRow]) -> list[SumRow]:
+    """Add the sums of several runs, such as days: a row per model, metric, k, segment and conventions.
+
+    For readers of published sums, as in docs/operations.md under "Days added"; no verb adds runs.
+    """
+    totals: dict[Key, SumRow] = {}
+    for row in rows:
+        other = totals.get(row.key)
+        if other is not None:
+            sums = [
+                None if one is None or more is None else one + more
+                for one, more in zip(row.sums, other.sums, strict=True)
+            ]
+            row = SumRow.of(row.key, row.n_users + other.n_users, row.n_defined + other.n_defined, sums)
+        totals[row.key] = row
+    return list(totals.values())
+
+
+def metric_rows(sums: Iterable[SumRow], intervals: Mapping[MeanKey, Ends] | None = None) -> list[MetricRow]:
+    """Return the row of METRICS for each row of SUMS, in the same order.
+
+    ``intervals`` replace those computed from the standard errors. Means over no users are null. Weighted
+    means, such as the micro average, have standard errors by the delta method. Raises DataError
+    METRIC_OVERFLOW for values too large for a double.
+    """
+    rows = []
+    for row in sums:
+        total, squares, weight, products, weight_squares = (number or Fraction() for number in row.sums)
+        if row.weight is None:
+            summary = summarise(total, squares, row.n_defined)
+        elif row.products is None:
+            summary = Summary(float(total / weight) if weight else None, None, None, None, row.n_defined)
+        else:
+            of_ratio = ((squares, products), (products, weight_squares))
+            estimate = RatioSums(row.n_defined, (total, weight), of_ratio).combination(Fraction(1))
+            summary = normal_interval(estimate.value, estimate.std_error, row.n_defined)
+        ends = (summary.ci_low, summary.ci_high)
+        if intervals is not None and summary.std_error is not None:
+            ends = intervals[row[:5]]
+        interval = (summary.value, summary.std_error, *ends)
+        if not all(math.isfinite(number) for number in interval if number is not None):
+            raise overflow(f"{row.metric}@{ALL if row.k is None else row.k}")
+        users = (row.n_defined, row.n_users - row.n_defined)
+        rows.append(MetricRow(*row[:5], *interval, *users, row.conventions))
+    return rows
+
+
+def fold_rows(rows: Iterable[MetricRow]) -> list[MetricRow]:
+    """Return the mean and the standard deviation over folds: two rows per model, metric and k.
+
+    Every fold has the same weight; the standard deviation has the divisor n - 1. Folds without a value are
+    left out: the mean over none is null, and so is the standard deviation over fewer than two. Counts are
+    summed over the folds.
+    """
+    groups: dict[tuple[Any, ...], list[MetricRow]] = {}
+    for row in rows:
+        if row.segment == FOLD:
+            groups.setdefault((row.model, row.metric, row.k), []).append(row)
+    over_folds: list[MetricRow] = []
+    for folds in groups.values():
+        values = [row.value for row in folds if row.value is not None]
+        counts: dict[str, Any] = {
+            name: sum_or_none([getattr(row, name) for row in folds])
+            for name in ("n_users", "n_undefined", "n_rows")
+        }
+        whole = folds[0]._replace(segment=FOLDS, std_error=None, ci_low=None, ci_high=None, **counts)
+        over_folds.append(whole._replace(segment_value="mean", value=mean(values) if values else None))
+        over_folds.append(whole._replace(segment_value="sd", value=stdev(values) if values[1:] else None))
+    return over_folds
+
+
+def sum_or_none(counts: Sequence[int | None]) -> int | None:
+    """Sum counts; None if any is None."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def in_requested_order(rows: Iterable[MetricRow], asked: Sequence[MetricValue]) -> list[MetricRow]:
+    """Sort rows by model and segment (all users first), then in the order of the requested metrics."""
+    names = [(name, value.k) for value in asked for name in (value.name, *value.weights, value.catalog_name)]
+    place = {name: number for number, name in enumerate(names)}
+
+    def key(row: MetricRow) -> tuple[object, ...]:
+        cell = (row.model or "", row.segment, row.segment_value)
+        return (*everybody_first(cell), place[row.metric, row.k])
+
+    return sorted(rows, key=key)
+
+
+def cells_of_models(cells: Iterable[SegmentCell], models: Sequence[str]) -> list[SegmentCell]:
+    """Return the sorted cells of these models, with the cell of all users for each."""
+    own = {cell for cell in cells if cell[0] in models}
+    return sorted(own | {(model, ALL, ALL) for model in models}, key=everybody_first)
+
+
+def everybody_first(cell: SegmentCell) -> tuple[str, bool, str, str]:
+    """Return the sort key of a cell: by model, all users before the segments."""
+    model, segment, segment_value = cell
+    return (model, segment != ALL, segment, segment_value)
+
+
+def overflow(metric: str) -> DataError:
+    """Return the error for a metric with a value or interval too large for a double."""
+    message = f"{metric} has a value or an interval larger than any double"
+    return DataError("METRIC_OVERFLOW", f"{message}; scale the relevances of the truth down")

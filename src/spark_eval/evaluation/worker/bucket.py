@@ -1,0 +1,307 @@
+"""Truth, lists and hits of one bucket of users."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_eval.accounting import ListCounts, TruthCounts, outcome_and_reason
+from spark_eval.arrow.checksums import truth_digest
+from spark_eval.arrow.codes import Codes, count_by_code, count_unique
+from spark_eval.arrow.hashes import Booleans, is_numeric_lookalike, to_numpy
+from spark_eval.arrow.messages import Content
+from spark_eval.evaluation.worker.items.attributes import PlaceFinder
+from spark_eval.evaluation.worker.lists import BucketLists, Hits, RowArrays, distinct_hits
+from spark_eval.evaluation.worker.ranks import (
+    Ranks,
+    descending_keys,
+    has_no_duplicates,
+    is_duplicate_item,
+    is_duplicate_rank,
+    position_in_list,
+    rank_by_score,
+    score_keys,
+    sort_by_list_and_rank,
+    tie_keys,
+    use_given_ranks,
+)
+from spark_eval.evaluation.worker.task import EvaluationTask
+from spark_eval.evaluation.worker.truth import Truth, combine_duplicates
+from spark_eval.evaluation.worker.users import has_user, model_codes, models_in, number_users
+from spark_eval.metrics.beyond.catalog import UNKNOWN, Entries
+from spark_eval.schema import FAULT, IN_TRAIN, ITEM, MODEL, RANK, SCORE, USER, Fault, Outcome, Reason
+from spark_eval.statistics.exact import Ints
+
+
+@dataclass(frozen=True)
+class ListRows(RowArrays):
+    """n valid rows of recommendations: codes of user, item and list, and the score or rank.
+
+    ``place`` is the item's index in the catalogue, ``is_cold`` True if the item has no training interactions;
+    both None if not requested.
+    """
+
+    user: Ints
+    item: Ints
+    of_list: Ints
+    order: NDArray[Any]
+    place: Ints | None
+    is_cold: Booleans | None
+
+
+class Bucket:
+    """Users of a bucket with their truth and lists; ``rows`` are the received tables by content.
+
+    ``people`` are the n users, once per fold. ``user`` maps each content to the user codes of its rows;
+    ``items`` codes the items of truth, lists and profiles.
+    """
+
+    def __init__(self, question: EvaluationTask, rows: Mapping[Content, pa.Table]) -> None:
+        self.question = question
+        self.rows = {kind: rows.get(kind, schema.empty_table()) for kind, schema in question.schemas.items()}
+        kinds = (Content.TRUTH, Content.LISTS, Content.BAD_TRUTH, Content.BAD_LISTS)
+        valid = {kind: self.rows[kind] for kind in kinds[:2]}
+        bad = {kind: self.rows[kind].filter(has_user(self.rows[kind])) for kind in kinds[2:]}
+        self.named = valid | bad
+        self.people, users = number_users([self.named[kind] for kind in kinds])
+        self.user = dict(zip(kinds, users, strict=True))
+        with_items = (Content.TRUTH, Content.LISTS, Content.PROFILE)
+        self.items = Codes.of([self.rows[kind][ITEM] for kind in with_items if kind in self.rows])
+
+    @cached_property
+    def models(self) -> list[str | None]:
+        """Sorted names of the models that occur in any bucket."""
+        return models_in(self.rows, self.question.model)
+
+    @cached_property
+    def n_lists(self) -> int:
+        """Number of lists: one per model and user."""
+        return len(self.people) * len(self.models)
+
+    @cached_property
+    def is_odd_user(self) -> Booleans:
+        """True for users with ids that look like other users' ids; shape (n,)."""
+        return is_numeric_lookalike(self.people.ids)
+
+    @cached_property
+    def pairs(self) -> tuple[Ints, Ints, NDArray[np.float64], Ints, Booleans | None]:
+        """Distinct pairs of the truth: user, item, relevance, number of rows, cold flag (or None)."""
+        user, item = self.user[Content.TRUTH], self.items.columns[0]
+        is_cold = self.is_cold(Content.TRUTH, user, self.placed(item))
+        first, relevance, size = combine_duplicates(
+            user, item, self.rows[Content.TRUTH], self.question.plan.conventions.truth_duplicates
+        )
+        return user[first], item[first], relevance, size, None if is_cold is None else is_cold[first]
+
+    @cached_property
+    def irrelevant(self) -> tuple[Reason, Booleans]:
+        """Reason for leaving out pairs, and True for the pairs that are not relevant."""
+        relevance, least = self.pairs[2], self.question.plan.conventions.threshold
+        if least is None:
+            return Reason.NOT_RELEVANT, relevance <= 0
+        return Reason.BELOW_THRESHOLD, relevance < least
+
+    @cached_property
+    def truth(self) -> Truth:
+        """Relevant pairs."""
+        user, item, relevance, _, is_cold = self.pairs
+        is_relevant = ~self.irrelevant[1]
+        # If all pairs are relevant, nothing is copied: a single user may have millions.
+        chosen = slice(None) if is_relevant.all() else is_relevant
+        relevance = relevance[chosen]
+        return Truth(
+            len(self.people),
+            user[chosen],
+            item[chosen],
+            None if (relevance == 1).all() else relevance,
+            None if is_cold is None else is_cold[chosen],
+        )
+
+    @property
+    def truth_digest(self) -> int:
+        """Checksum of the relevant pairs."""
+        truth = self.truth
+        relevance = truth.relevances(np.arange(len(truth.user)))
+        return truth_digest(self.people.ids, truth.user, self.items, truth.item, relevance)
+
+    @property
+    def truth_folds(self) -> frozenset[int]:
+        """Folds with at least one relevant pair."""
+        folds = self.people.folds
+        return frozenset() if folds is None else frozenset(folds[self.truth.n_relevant > 0].tolist())
+
+    def truth_counts(self) -> TruthCounts:
+        """Count the rows of the truth and their users by outcome."""
+        user, size = self.pairs[0], self.pairs[3]
+        truth, bad, bad_users = self.truth, self.rows[Content.BAD_TRUTH], self.user[Content.BAD_TRUTH]
+        largest, n_users = int(truth.n_relevant.max(initial=0)), count_unique(truth.user)
+        counts = TruthCounts(largest=largest, n_users=n_users, max_relevance=truth.largest_relevance)
+        n_rows = len(self.rows[Content.TRUTH]) + len(bad)
+        counts.note((Outcome.IN, None), n_rows, count_unique(np.append(self.user[Content.TRUTH], bad_users)))
+        used: dict[str | None, Ints] = {None: truth.user}
+        if truth.is_cold is not None:
+            used = {None: truth.user[~truth.is_cold], Reason.COLD_ITEM: truth.user[truth.is_cold]}
+        for reason, users in used.items():
+            counts.note((Outcome.USED, reason), len(users), count_unique(users))
+        why, left_out = self.irrelevant
+        counts.note(outcome_and_reason(why), int(size[left_out].sum()), count_unique(user[left_out]))
+        n_repeats = int(size[~left_out].sum()) - len(truth.user)
+        counts.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM] = n_repeats
+        for fault in pc.unique(bad[FAULT]).to_pylist():
+            named = bad_users[to_numpy(pc.equal(self.named[Content.BAD_TRUTH][FAULT], fault))]
+            counts.note(
+                outcome_and_reason(fault), pc.sum(pc.equal(bad[FAULT], fault)).as_py(), count_unique(named)
+            )
+        counts.users[Outcome.ODD_IDS, USER] = int((self.is_odd_user & (truth.n_relevant > 0)).sum())
+        counts.users[Outcome.ODD_IDS, ITEM] = count_unique(
+            truth.user[is_numeric_lookalike(self.items.ids(truth.item))]
+        )
+        return counts
+
+    def is_cold(self, kind: Content, user: Ints, place: Ints | None) -> Booleans | None:
+        """Return True for rows whose item has no training interactions (in the fold of the user).
+
+        ``place`` has the catalogue index of each row's item. None if training interactions are
+        unknown.
+        """
+        if IN_TRAIN in self.rows[kind].column_names:
+            return ~to_numpy(self.rows[kind][IN_TRAIN]).astype(bool)
+        facts = self.question.facts
+        if facts is None or facts.catalog.n_rows is None or place is None:
+            return None
+        if facts.folds is None or self.people.folds is None:
+            return np.asarray(~facts.is_trained[0][place])
+        fold = facts.tables_of(self.people.folds, len(self.people))[user]
+        return ~facts.is_trained[fold, place] & (fold >= 0)
+
+    def placed(self, item: Ints) -> Ints | None:
+        """Return the catalogue indices of item codes; None if there are no item attributes."""
+        return None if self.question.facts is None else self.place_of(item)
+
+    @cached_property
+    def place_of(self) -> PlaceFinder:
+        """Function from item codes to catalogue indices."""
+        return self.question.known_items.places(self.items)
+
+    @cached_property
+    def list_rows(self) -> ListRows:
+        """Valid rows of recommendations."""
+        rows, user, item = self.rows[Content.LISTS], self.user[Content.LISTS], self.items.columns[1]
+        order = score_keys(rows[SCORE]) if self.question.has_scores else to_numpy(rows[RANK]).astype(np.int64)
+        place = self.placed(item)
+        is_cold = self.is_cold(Content.LISTS, user, place)
+        return ListRows(user, item, self.list_of(Content.LISTS), order, place, is_cold)
+
+    def list_of(self, kind: Content) -> Ints:
+        """Return the list number of each row with a user; lists are numbered by model, then by user."""
+        if self.question.model is not None:
+            return self.user[kind]
+        return self.user[kind] + len(self.people) * model_codes(self.named[kind][MODEL], self.models)
+
+    def lists(self) -> BucketLists:
+        """Rank the lists of all models at once, find their hits, count their rows."""
+        question, n_lists = self.question, self.n_lists
+        bad, rows = self.bad_lists(), self.list_rows
+        n_valid = count_by_code(rows.of_list, n_lists)
+        n_repeated = np.zeros(n_lists, dtype=np.int64)
+        if question.checks_all and not self.is_regular(rows):
+            is_again, shares = self.repeated(rows)
+            bad[Fault.DUPLICATE_RANK] = count_by_code(rows.of_list[shares], n_lists)
+            n_valid = n_valid - bad[Fault.DUPLICATE_RANK]
+            n_repeated = count_by_code(rows.of_list[is_again & ~shares], n_lists)
+            if (left_out := is_again | shares).any():
+                rows = rows.take(~left_out)
+        if question.has_scores:
+            keys = tie_keys(self.items, rows.item, question.plan.conventions.ties)
+            places = rank_by_score(
+                rows.of_list, n_lists, rows.order, keys, question.plan.cuts, question.plan.sees_ties
+            )
+        else:
+            places = use_given_ranks(rows.of_list, n_lists, rows.order)
+        near = None if question.plan.depth is None else places.rank <= question.plan.depth
+        hits, again = self.hits(rows, places, near)
+        cuts = question.held_cuts
+        return BucketLists(
+            self.truth,
+            len(self.models),
+            n_valid,
+            bad,
+            n_repeated + count_by_code(again.of_list, n_lists),
+            np.zeros(n_lists, dtype=np.int64)
+            if near is None
+            else count_by_code(rows.of_list[~near], n_lists),
+            self.n_cold(rows, near, again),
+            places.tied_cuts,
+            places.last_rank,
+            None
+            if cuts is None
+            else {k: count_by_code(rows.of_list[places.rank <= k], n_lists) for k in cuts},
+            {k: count_by_code(rows.of_list[places.rank <= k], n_lists) for k in question.plan.stage_cuts},
+            hits,
+            self.listed(rows, places) if question.plan.sees_items else None,
+        )
+
+    def listed(self, rows: ListRows, places: Ranks) -> Entries:
+        """Return the recommended items of all lists, up to the largest rank that a metric needs."""
+        row = sort_by_list_and_rank(rows.of_list, self.n_lists, places.rank, self.question.plan.listed_depth)
+        place = np.full(len(row), UNKNOWN) if rows.place is None else rows.place[row]
+        item = self.items.in_order(rows.item[row])
+        return Entries(self.n_lists, rows.of_list[row], places.rank[row], item, place)
+
+    def is_regular(self, rows: ListRows) -> bool:
+        """Return True if ranks are given and provably no list has a duplicate rank or item."""
+        is_ranked = not self.question.has_scores
+        return is_ranked and has_no_duplicates(rows.of_list, self.n_lists, rows.item, rows.order)
+
+    def repeated(self, rows: ListRows) -> tuple[Booleans, Booleans]:
+        """Return masks of rows that repeat an item of their list, and of rows that share a rank."""
+        before = descending_keys(rows.order) if self.question.has_scores else rows.order
+        again = is_duplicate_item(rows.of_list, self.n_lists, rows.item, before)
+        is_again = np.zeros(len(rows.item), dtype=bool)
+        is_again[again] = True
+        if self.question.has_scores:
+            return is_again, np.zeros_like(is_again)
+        return is_again, is_duplicate_rank(rows.of_list, rows.item, rows.order, is_again)
+
+    def hits(self, rows: ListRows, places: Ranks, near: Booleans | None) -> tuple[Hits, Hits]:
+        """Return the hits of all lists, each item once at its best rank, and the duplicate hits."""
+        row, pair = self.truth.find(rows.user, rows.item)
+        if near is not None:
+            row, pair = row[near[row]], pair[near[row]]
+        position = (
+            places.rank if self.question.held_cuts is None else position_in_list(rows.of_list, places.rank)
+        )
+        ranks = (values[row] for values in (places.rank, places.tie_first, places.tie_last, position))
+        return distinct_hits(Hits(rows.of_list[row], pair, *ranks))
+
+    def n_cold(self, rows: ListRows, near: Booleans | None, again: Hits) -> Ints | None:
+        """Count the cold items of each list; a duplicate item counts once if it is a hit."""
+        if rows.is_cold is None or self.truth.is_cold is None:
+            return None
+        is_cold = rows.is_cold if near is None else rows.is_cold & near
+        counted_again = again.of_list[self.truth.is_cold[again.pair]]
+        return count_by_code(rows.of_list[is_cold], self.n_lists) - count_by_code(counted_again, self.n_lists)
+
+    def bad_lists(self) -> dict[Fault, Ints]:
+        """Count invalid rows by error code; arrays of shape (n_lists,)."""
+        faults, of_list = self.named[Content.BAD_LISTS][FAULT], self.list_of(Content.BAD_LISTS)
+        return {
+            Fault(fault): count_by_code(of_list[to_numpy(pc.equal(faults, fault))], self.n_lists)
+            for fault in pc.unique(faults).to_pylist()
+        }
+
+    def nameless(self, model: str | None) -> ListCounts:
+        """Count a model's rows without a user, by error code."""
+        rows = self.rows[Content.BAD_LISTS]
+        rows = rows.filter(pc.invert(has_user(rows)))
+        if self.question.model is None:
+            names = rows[MODEL].cast(pa.string())
+            rows = rows.filter(pc.is_null(names) if model is None else pc.equal(names, model))
+        of_faults = Counter(outcome_and_reason(fault) for fault in rows[FAULT].to_pylist())
+        return ListCounts(Counter({(Outcome.IN, None): len(rows)}) + of_faults)

@@ -1,0 +1,181 @@
+"""Item attributes in the executors: the catalogue, and the index of each item in it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_eval.arrow.codes import Codes, count_by_code, unique_in_order_of_appearance
+from spark_eval.arrow.hashes import Booleans, to_numpy
+from spark_eval.errors import DataError
+from spark_eval.evaluation.worker.items.sets import sets_from_lists, sets_of_pairs, vectors_from_lists
+from spark_eval.evaluation.worker.users import index_of
+from spark_eval.metrics.beyond.catalog import UNKNOWN, Catalog, Sets
+from spark_eval.schema import FEATURES, FOLD, GROUPS, ITEM, N_ROWS, N_TAKERS, USER, VECTOR
+from spark_eval.statistics.exact import Ints
+
+# Maximum number of table entries per id for looking ids up in a table.
+SPARSEST: Final = 16
+PlaceFinder = Callable[[Ints], Ints]
+
+
+@dataclass(frozen=True)
+class ItemAttributes:
+    """Items with attributes, by ascending id (``ids`` are int64 or text).
+
+    ``folds`` are those of the catalogue's tables, ascending; None without folds.
+    """
+
+    ids: pa.Array
+    catalog: Catalog
+    folds: Ints | None = None
+
+    def tables_of(self, folds: Ints | None, n: int) -> Ints:
+        """Return the row of each of n users in the catalogue's tables, -1 if training lacks their fold."""
+        if self.folds is None or folds is None:
+            return np.zeros(n, dtype=np.int64)
+        return index_of(pa.array(folds), pa.array(self.folds))
+
+    def places(self, items: Codes) -> "PlaceFinder":
+        """Return a function from item codes to catalogue indices, UNKNOWN for items without attributes."""
+        if items.texts is None:
+            return self.places_of_integers
+        of_text = index_of(items.texts, self.ids)
+        return lambda numbered: of_text[numbered]
+
+    def places_of_integers(self, items: Ints) -> Ints:
+        """Return the index of each id, UNKNOWN for items without attributes."""
+        table, ids = self.table, to_numpy(self.ids)
+        if table is not None:
+            # Unsigned differences wrap around: ids out of range become large.
+            offset = (items - (ids[0] if len(ids) else 0)).view(np.uint64)
+            return table[np.minimum(offset, np.uint64(len(table) - 1))].astype(np.int64)
+        distinct, row = unique_in_order_of_appearance(items)
+        place = np.minimum(np.searchsorted(ids, distinct), len(ids) - 1)
+        return np.where(ids[place] == distinct, place, UNKNOWN)[row]
+
+    def cells_of_rows(self, rows: pa.Table) -> tuple[Ints, Ints]:
+        """Return the row in the catalogue's tables (by fold) and the item index of each row."""
+        folds = to_numpy(rows[FOLD]).astype(np.int64) if self.folds is not None else None
+        return self.tables_of(folds, len(rows)), self.places_of_rows(rows)
+
+    def places_of_rows(self, rows: pa.Table) -> Ints:
+        """Return the index of each row's item."""
+        return index_of(rows[ITEM].cast(self.ids.type).combine_chunks(), self.ids)
+
+    @cached_property
+    def table(self) -> NDArray[np.int32] | None:
+        """Index of each integer from the smallest id on; the last entry is for all others.
+
+        None if the ids are too far apart.
+        """
+        if not len(self.ids):
+            return np.array([UNKNOWN], dtype=np.int32)
+        ids = to_numpy(self.ids)
+        span = int(ids[-1]) - int(ids[0]) + 1
+        if span > SPARSEST * (len(ids) + 1024):
+            return None
+        table = np.full(span + 1, UNKNOWN, dtype=np.int32)
+        table[ids - ids[0]] = np.arange(len(ids))
+        return table
+
+    @property
+    def with_text_order(self) -> "ItemAttributes":
+        """Copy with the rank of each id in the order of ids as text."""
+        by_text = to_numpy(pc.sort_indices(self.ids.cast(pa.string())))
+        order = np.full(len(by_text) + 1, -1, dtype=np.int64)
+        order[by_text] = np.arange(len(by_text))
+        return replace(self, catalog=replace(self.catalog, text_order=order))
+
+    @cached_property
+    def is_trained(self) -> Booleans:
+        """True for items with training interactions, by fold; shape (f, n + 1)."""
+        n_rows = self.catalog.n_rows
+        return np.zeros((1, self.catalog.n_items + 1), dtype=bool) if n_rows is None else n_rows > 0
+
+
+def item_attributes(
+    kind: pa.DataType,
+    items: pa.Table | None,
+    trained: pa.Table | None,
+    n_users: Mapping[int | None, int],
+    taken: pa.Table | None = None,
+) -> ItemAttributes:
+    """Build the item attributes; ids are cast to ``kind``.
+
+    ``items`` has a row per item with the required columns: groups and features (lists of text), vector.
+    ``trained`` has a row per item (and fold) with n_rows, and n_takers if required; ``n_users`` are the
+    training users by fold, if required; ``taken`` has a row per item and user (and fold).
+
+    Raises DataError DUPLICATE_ITEM, VECTOR_LENGTHS or VECTOR_NOT_FINITE.
+    """
+    given = [table[ITEM].cast(kind) for table in (items, trained) if table is not None]
+    ids = pa.chunked_array([chunk for column in given for chunk in column.chunks], kind).unique()
+    ids = ids.take(pc.sort_indices(ids))
+    folds = None
+    if trained is not None and FOLD in trained.column_names:
+        folds = np.unique(to_numpy(trained[FOLD]).astype(np.int64))
+    facts = ItemAttributes(ids, Catalog(len(ids)), folds)
+    known = Catalog(len(ids)) if trained is None else add_training_counts(facts, trained, n_users)
+    if taken is not None:
+        known = replace(known, takers=training_users_by_item(facts, taken))
+    if items is not None:
+        known = add_item_table(facts, known, items)
+    return replace(facts, catalog=known)
+
+
+def add_training_counts(
+    facts: ItemAttributes, trained: pa.Table, n_users: Mapping[int | None, int]
+) -> Catalog:
+    """Return the catalogue of training items, with their numbers of interactions."""
+    folds = [None] if facts.folds is None else facts.folds.tolist()
+    shape = len(folds), len(facts.ids) + 1
+    at = facts.cells_of_rows(trained)
+    n_rows = np.zeros(shape, dtype=np.int64)
+    n_rows[at] = to_numpy(trained[N_ROWS])
+    n_takers = None
+    if N_TAKERS in trained.column_names:
+        n_takers = np.zeros(shape, dtype=np.int64)
+        n_takers[at] = to_numpy(trained[N_TAKERS])
+    of_folds = np.array([n_users[fold] for fold in folds], dtype=np.int64) if n_users else None
+    return Catalog(len(facts.ids), n_rows > 0, n_takers, n_rows, of_folds)
+
+
+def add_item_table(facts: ItemAttributes, known: Catalog, items: pa.Table) -> Catalog:
+    """Add the attributes of the table of items; its items become the catalogue."""
+    n = len(facts.ids) + 1
+    place = facts.places_of_rows(items)
+    rows = count_by_code(place, n)
+    if rows.max(initial=0) > 1:
+        message = f"items: {np.count_nonzero(rows > 1)} items have several rows"
+        shown = facts.ids[int(rows.argmax())].as_py()
+        raise DataError("DUPLICATE_ITEM", f"{message}, such as {shown!r}; keep one row per item")
+    is_listed = np.broadcast_to(rows > 0, (1 if facts.folds is None else len(facts.folds), n))
+    sets = {
+        name: sets_from_lists(items[name], place, n)
+        for name in (GROUPS, FEATURES)
+        if name in items.column_names
+    }
+    vectors = vectors_from_lists(items[VECTOR], place, n) if VECTOR in items.column_names else None
+    return replace(
+        known,
+        is_listed=is_listed,
+        groups=sets.get(GROUPS),
+        features=sets.get(FEATURES),
+        vectors=vectors,
+    )
+
+
+def training_users_by_item(facts: ItemAttributes, taken: pa.Table) -> list[Sets]:
+    """Return the sets of training users of each item, by fold."""
+    row, place = facts.cells_of_rows(taken)
+    user = to_numpy(taken[USER].combine_chunks().dictionary_encode().indices).astype(np.int64)
+    n_folds = 1 if facts.folds is None else len(facts.folds)
+    return [
+        sets_of_pairs(place[row == fold], user[row == fold], len(facts.ids) + 1) for fold in range(n_folds)
+    ]

@@ -1,0 +1,109 @@
+"""Context of lists for metrics: recommended items, truth, training history, base lists."""
+
+import numpy as np
+
+from spark_eval.arrow.codes import count_by_code, lexsort
+from spark_eval.arrow.hashes import Booleans, run_starts
+from spark_eval.arrow.messages import Content
+from spark_eval.evaluation.worker.bucket import Bucket
+from spark_eval.evaluation.worker.lists import BucketLists
+from spark_eval.evaluation.worker.users import Users, indices_of_users
+from spark_eval.metrics.beyond.arrays import index_in_run
+from spark_eval.metrics.beyond.catalog import Entries, ItemContext, Sets
+from spark_eval.metrics.registry import Fact
+from spark_eval.schema import Outcome
+from spark_eval.statistics.exact import Floats, Ints
+
+
+class ItemContextBuilder:
+    """Users' relevant, trained and base items in a bucket, if a metric needs them.
+
+    ``lists`` are those of all models. ``fold`` (users,) is the row of each user in the catalogue's tables;
+    ``relevant``, ``profile`` and ``base`` have a row per user.
+    """
+
+    def __init__(self, bucket: Bucket, lists: BucketLists) -> None:
+        plan, self.bucket = bucket.question.plan, bucket
+        people, self.facts = bucket.people, bucket.question.known_items
+        # A fold that is missing in training raises an error after all buckets are measured.
+        self.fold = np.maximum(self.facts.tables_of(people.folds, len(people)), 0)
+        self.relevant = self.relevant_items() if Fact.RELEVANT in plan.facts else None
+        self.profile = self.trained_items() if plan.sees_profiles else None
+        self.base, self.has_base = None, None
+        if Fact.BASE in plan.facts:
+            self.has_base = np.zeros(len(people), dtype=bool)
+            self.base = self.entries(*np.empty((3, 0), dtype=np.int64))
+            if plan.base in bucket.models and lists.listed is not None:
+                place = bucket.models.index(plan.base)
+                of_base = lists.of_models(place, place + 1)
+                self.base, self.has_base = of_base.listed, of_base.n_recommended > 0
+
+    def entries(self, row: Ints, rank: Ints, item: Ints) -> Entries:
+        """Return entries from item codes; rows are users, and sorted by row and rank."""
+        bucket = self.bucket
+        return Entries(len(bucket.people), row, rank, bucket.items.in_order(item), bucket.place_of(item))
+
+    def relevant_items(self) -> Entries:
+        """Return the relevant items of each user, best first; equal relevances by descending id."""
+        truth, in_order = self.bucket.truth, self.bucket.items.in_order(self.bucket.truth.item)
+        relevance = truth.relevances(np.arange(len(truth.user)))
+        order = np.lexsort((~in_order, -relevance, truth.user))
+        row = truth.user[order]
+        return self.entries(row, index_in_run(run_starts(row)) + 1, truth.item[order])
+
+    def trained_items(self) -> Entries:
+        """Return the distinct training items of each user, sorted by id."""
+        bucket = self.bucket
+        rows, item = bucket.rows[Content.PROFILE], bucket.items.columns[2]
+        row = indices_of_users(Users.of(rows, bucket.people.ids.type), bucket.people)
+        row, item = row[row >= 0], item[row >= 0]
+        order = lexsort(row, bucket.items.in_order(item))
+        row, item = row[order], item[order]
+        is_first = run_starts(row) | run_starts(item)
+        row, item = row[is_first], item[is_first]
+        return self.entries(row, index_in_run(run_starts(row)) + 1, item)
+
+    def about(self, lists: BucketLists, chosen: Ints) -> ItemContext:
+        """Return the item context of the chosen lists."""
+        users, hits = chosen % max(lists.truth.n_users, 1), lists.chosen_hits(chosen)
+        hit_items = lists.truth.item[hits.pair]
+        of_users = (self.relevant, self.profile, self.base)
+        relevant, profile, base = (one and one.of_rows(users) for one in of_users)
+        return ItemContext(
+            catalog=self.facts.catalog,
+            fold=self.fold[users],
+            hits=self.bucket.place_of(hit_items),
+            hit_items=self.bucket.items.in_order(hit_items),
+            listed=lists.listed and lists.listed.of_rows(chosen),
+            relevant=relevant,
+            profile=profile,
+            base=base,
+            has_base=None if self.has_base is None else self.has_base[users],
+        )
+
+
+def empty_and_unknown_lists(about: ItemContext | None) -> dict[Outcome, Booleans]:
+    """Return masks of lists that are empty, or have an item without some attribute, by outcome."""
+    if about is None or about.listed is None:
+        return {}
+    listed, catalog = about.listed, about.catalog
+    lacking: dict[Outcome, Booleans] = {}
+    if catalog.is_listed is not None:
+        lacking[Outcome.OUTSIDE_CATALOG] = about.of_entries(~catalog.is_listed, listed)
+    if catalog.n_rows is not None:
+        lacking[Outcome.UNSEEN_ITEMS] = about.of_entries(catalog.n_rows == 0, listed)
+    for outcome, facts in (
+        (Outcome.WITHOUT_GROUPS, catalog.groups),
+        (Outcome.WITHOUT_FEATURES, catalog.features),
+        (Outcome.WITHOUT_VECTORS, catalog.vectors),
+    ):
+        if facts is not None:
+            lacking[outcome] = is_unknown(facts)[listed.place]
+    n = listed.n_rows
+    counts = {outcome: count_by_code(listed.row[entries], n) > 0 for outcome, entries in lacking.items()}
+    return {Outcome.EMPTY_LISTS: listed.count(None) == 0, **counts}
+
+
+def is_unknown(facts: Floats | Sets) -> Booleans:
+    """Return True for items without the attribute; shape (n + 1,)."""
+    return np.asarray(facts.sizes == 0 if isinstance(facts, Sets) else np.isnan(facts).all(axis=1))

@@ -1,0 +1,212 @@
+"""Lists of a bucket: counts of their rows, hits, and the users in the mean."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_eval.accounting import EntryKey, ListCounts
+from spark_eval.arrow.codes import count_by_code, lexsort
+from spark_eval.arrow.hashes import Booleans, run_starts
+from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
+from spark_eval.evaluation.worker.truth import Truth
+from spark_eval.metrics.beyond.catalog import Entries
+from spark_eval.metrics.lists import FilledRanks, Lists, Ragged
+from spark_eval.schema import ROW_FAULTS, USER, Fault, Outcome, Reason
+from spark_eval.statistics.exact import Ints
+
+
+@dataclass(frozen=True)
+class RowArrays:
+    """Arrays of one length; some may be None."""
+
+    def take(self, chosen: "Ints | Booleans | slice") -> Self:
+        """Return the chosen rows of every array."""
+        return type(self)(*(None if values is None else values[chosen] for values in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class Hits(RowArrays):
+    """Hits sorted by list and rank; all of shape (hits,).
+
+    ``pair`` is the index of the relevant pair. ``held`` is the hit's position among the items of the list
+    that are present (gaps in the ranks are skipped), from 1; it equals the rank if this is not requested.
+    """
+
+    of_list: Ints
+    pair: Ints
+    rank: Ints
+    tie_first: Ints
+    tie_last: Ints
+    held: Ints
+
+
+@dataclass(frozen=True)
+class BucketLists:
+    """Lists of the n users of the truth for several models, sorted by model, then by user.
+
+    Row counts of each list, all of shape (lists,): ``n_valid`` valid rows and, by fault, ``bad`` invalid
+    ones. Of the valid rows, ``n_repeated`` repeat an item of the list, ``n_beyond`` have a rank beyond the
+    largest cutoff, and ``n_cold`` of the rest have items without training interactions. ``held_within[k]``
+    counts the items at ranks up to k (None if not requested), ``n_within[k]`` the same for the cutoffs of
+    pipeline stages. ``listed`` are the items that metrics need.
+    """
+
+    truth: Truth
+    n_models: int
+    n_valid: Ints
+    bad: Mapping[Fault, Ints]
+    n_repeated: Ints
+    n_beyond: Ints
+    n_cold: Ints | None
+    tied_cuts: Ints
+    last_rank: Ints
+    held_within: Mapping[int, Ints] | None
+    n_within: Mapping[int, Ints]
+    hits: Hits
+    listed: Entries | None = None
+
+    def of_models(self, first: int, last: int) -> "BucketLists":
+        """Return the lists of the models with indices ``first`` to ``last - 1``."""
+        part = slice(first * self.truth.n_users, last * self.truth.n_users)
+        hits = self.hits.take(slice(*np.searchsorted(self.hits.of_list, [part.start, part.stop])))
+        return BucketLists(
+            self.truth,
+            last - first,
+            self.n_valid[part],
+            {fault: n_bad[part] for fault, n_bad in self.bad.items()},
+            self.n_repeated[part],
+            self.n_beyond[part],
+            None if self.n_cold is None else self.n_cold[part],
+            self.tied_cuts[part],
+            self.last_rank[part],
+            self.held_within and {k: within[part] for k, within in self.held_within.items()},
+            {k: within[part] for k, within in self.n_within.items()},
+            replace(hits, of_list=hits.of_list - part.start),
+            self.listed and entries_between(self.listed, part.start, part.stop),
+        )
+
+    @property
+    def n_lists(self) -> int:
+        """Number of lists: one per model and user, including empty ones."""
+        return self.n_models * self.truth.n_users
+
+    def by_model(self, of_users: NDArray[Any]) -> NDArray[Any]:
+        """Reshape values of lists to (models, users)."""
+        return of_users.reshape(self.n_models, self.truth.n_users)
+
+    @cached_property
+    def n_rows(self) -> Ints:
+        """Number of rows of each list, valid or not."""
+        return self.n_valid + sum(self.bad.values(), np.zeros(1, dtype=np.int64))
+
+    @cached_property
+    def n_recommended(self) -> Ints:
+        """Number of distinct items of each list; with quick checks only repeated hits are found."""
+        return self.n_valid - self.n_repeated
+
+    @cached_property
+    def n_hits(self) -> Ints:
+        """Number of hits of each list."""
+        return count_by_code(self.hits.of_list, self.n_lists)
+
+    @cached_property
+    def has_truth(self) -> Booleans:
+        """True for lists of users with at least one relevant item."""
+        return np.tile(self.truth.n_relevant > 0, self.n_models)
+
+    def population(self, conventions: Conventions) -> Ints:
+        """Return the indices of the lists in the mean."""
+        is_list, has_truth = self.n_recommended > 0, self.has_truth
+        chosen = has_truth | (is_list & (conventions.no_truth is NoTruth.ZERO))
+        if conventions.no_recommendations is NoRecommendations.DROP:
+            chosen &= is_list
+        if conventions.no_hits is NoHits.DROP:
+            chosen &= ~(has_truth & is_list & (self.n_hits == 0))
+        return np.flatnonzero(chosen)
+
+    def chosen_hits(self, chosen: Ints) -> Hits:
+        """Return the hits of the chosen lists, renumbered from 0."""
+        if len(chosen) == self.n_lists:
+            return self.hits
+        number = np.full(self.n_lists, -1, dtype=np.int64)
+        number[chosen] = np.arange(len(chosen))
+        hits = self.hits.take(number[self.hits.of_list] >= 0)
+        return replace(hits, of_list=number[hits.of_list])
+
+    def lists(self, chosen: Ints, ideal: Ragged) -> Lists:
+        """Return the chosen lists as input of the kernels; ``ideal`` has a row per user."""
+        users, hits = chosen % max(self.truth.n_users, 1), self.chosen_hits(chosen)
+        relevance, held = self.truth.relevances(hits.pair), None
+        if self.held_within is not None:
+            held = FilledRanks(hits.held, {k: within[chosen] for k, within in self.held_within.items()})
+        return Lists(
+            n_relevant=self.truth.n_relevant[users],
+            n_recommended=self.n_recommended[chosen],
+            hits=Ragged(len(chosen), hits.of_list, hits.rank, relevance),
+            ideal=ideal.of_rows(users),
+            tie_first=hits.tie_first,
+            tie_last=hits.tie_last,
+            held=held,
+        )
+
+    def counts(self, cuts: Sequence[int], has_scores: bool, is_odd_user: Booleans) -> list[ListCounts]:
+        """Count the rows and users of each model by outcome."""
+        used, has_truth, is_list = self.n_recommended - self.n_beyond, self.has_truth, self.n_recommended > 0
+        reasons: dict[str | None, Ints] = {None: used}
+        if self.n_cold is not None:
+            reasons = {None: used - self.n_cold, Reason.COLD_ITEM: self.n_cold}
+        none = np.zeros(self.n_lists, dtype=np.int64)
+        rows: dict[EntryKey, Ints] = {
+            (Outcome.IN, None): self.n_rows,
+            **{(Outcome.USED, reason): np.where(has_truth, n, 0) for reason, n in reasons.items()},
+            (Outcome.DROPPED, Reason.NO_TRUTH): np.where(has_truth, 0, used),
+            (Outcome.FILTERED, Reason.BEYOND_K): self.n_beyond,
+            (Outcome.DEDUPLICATED, Reason.REPEATED_ITEM): self.n_repeated,
+            **{(Outcome.QUARANTINED, fault): self.bad.get(fault, none) for fault in ROW_FAULTS},
+        }
+        users: dict[EntryKey, Booleans] = {line: number > 0 for line, number in rows.items()}
+        if has_scores:
+            ties = {k: self.tied_cuts >> bit & 1 for bit, k in enumerate(cuts)}
+            users |= {(Outcome.TIES_AT_CUT, f"k={k}"): tied > 0 for k, tied in ties.items()}
+        else:
+            users[Outcome.RANK_GAPS, None] = self.last_rank > self.n_rows
+        users[Outcome.ODD_IDS, USER] = np.tile(is_odd_user, self.n_models) & (self.n_rows > 0)
+        clashes = ~(run_starts(self.hits.of_list) | run_starts(self.hits.rank))
+        numbers = (
+            self.by_model(self.n_rows).max(axis=1, initial=0).tolist(),
+            self.sums(is_list & has_truth),
+            self.sums(is_list & has_truth & (self.n_hits == 0)),
+            self.sums(is_list & ~has_truth),
+            self.sums(count_by_code(self.hits.of_list[clashes], self.n_lists)),
+        )
+        of_models = zip(self.by_line(rows), self.by_line(users), *numbers, strict=True)
+        return [ListCounts(*one) for one in of_models]
+
+    def sums(self, of_lists: NDArray[Any]) -> list[int]:
+        """Sum values of lists by model."""
+        return [int(total) for total in self.by_model(of_lists).sum(axis=1)]
+
+    def by_line(self, of_lists: Mapping[EntryKey, NDArray[Any]]) -> list[Counter[EntryKey]]:
+        """Sum values of lists by model, separately for each key."""
+        totals = {line: self.sums(values) for line, values in of_lists.items()}
+        return [Counter({line: n[index] for line, n in totals.items()}) for index in range(self.n_models)]
+
+
+def entries_between(entries: Entries, first: int, last: int) -> Entries:
+    """Return the entries of rows ``first`` to ``last - 1``, renumbered from 0."""
+    part = slice(*np.searchsorted(entries.row, [first, last]))
+    values = (entries.rank[part], entries.item[part], entries.place[part])
+    return Entries(last - first, entries.row[part] - first, *values)
+
+
+def distinct_hits(hits: Hits) -> tuple[Hits, Hits]:
+    """Return hits sorted by list and rank, each item at its best rank, and the duplicates left out."""
+    hits = hits.take(lexsort(hits.of_list, hits.pair, hits.rank))
+    is_first = run_starts(hits.of_list) | run_starts(hits.pair)
+    first = hits.take(is_first)
+    return first.take(lexsort(first.of_list, first.rank, first.pair)), hits.take(~is_first)

@@ -1,0 +1,152 @@
+"""Measure a bucket of users: rows of ``per_user``, their sums, and counts of all rows."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_eval.accounting import EntryKey, ListCounts
+from spark_eval.arrow.checksums import key_sum
+from spark_eval.arrow.codes import count_by_code
+from spark_eval.arrow.messages import Content
+from spark_eval.evaluation.plan import filled_column
+from spark_eval.evaluation.worker.bucket import Bucket
+from spark_eval.evaluation.worker.items.context import ItemContextBuilder, empty_and_unknown_lists
+from spark_eval.evaluation.worker.items.tally import ItemTally
+from spark_eval.evaluation.worker.lists import BucketLists
+from spark_eval.evaluation.worker.means import SegmentTotals, sums
+from spark_eval.evaluation.worker.users import segments_of
+from spark_eval.metrics.beyond.catalog import require_fact
+from spark_eval.metrics.beyond.group_weights import GroupWeights
+from spark_eval.metrics.lists import Lists
+from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, USER
+from spark_eval.statistics.exact import Floats, Ints
+
+# Maximum number of values of ``per_user`` and relevant items measured at once; one model may have more.
+MOST_AT_ONCE: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class ModelSummary:
+    """Per-model summary of a bucket: counts, folds, key checksum, output file.
+
+    ``folds`` are those with a list of the model. ``keys`` is the sum of the keys of its rows of ``per_user``;
+    the rows are written to ``file``, if any.
+    """
+
+    model: str | None
+    counts: ListCounts
+    folds: frozenset[int]
+    keys: int
+    file: str | None = None
+
+
+# A model's summary and its rows of ``per_user``, one per user in the mean.
+Measured = tuple[ModelSummary, pa.Table]
+
+
+class BucketMeasurer:
+    """Measures the lists of a bucket.
+
+    After ``measured`` is exhausted, ``sums`` has the sums of the columns of ``per_user``, ``groups`` the
+    weights of item groups by metric index and model, and ``tally`` the counts of recommended items.
+    """
+
+    def __init__(self, bucket: Bucket, tally: ItemTally) -> None:
+        self.bucket, self.question, self.tally = bucket, bucket.question, tally
+        self.surroundings: ItemContextBuilder | None = None
+        self.ideal = bucket.truth.ideal(self.question.plan.truth_depth)
+        about = bucket.rows[Content.SEGMENTS], bucket.rows[Content.TRAINED]
+        self.segments = segments_of(self.question.plan.segments, bucket.people, *about, self.question.bounds)
+        self.sums = SegmentTotals([], (len(self.question.plan.summed),))
+        self.groups: dict[tuple[int, str], GroupWeights] = {}
+
+    @cached_property
+    def lists(self) -> BucketLists:
+        """Lists of all models."""
+        return self.bucket.lists()
+
+    def measured(self) -> Iterator[Measured]:
+        """Measure each model's lists; small models are measured together."""
+        lists, models = self.lists, self.bucket.models
+        n_columns = sum(len(value.columns) for value in self.question.plan.metrics)
+        n_listed = 0 if lists.listed is None else len(lists.listed.row) // max(len(models), 1)
+        of_one = len(self.bucket.people) * n_columns + len(self.ideal.row) + n_listed
+        if self.question.plan.needs_items:
+            self.surroundings = ItemContextBuilder(self.bucket, lists)
+        n_together = max(1, MOST_AT_ONCE // max(of_one, 1))
+        for first in range(0, len(models), n_together):
+            names = models[first : first + n_together]
+            yield from self.of_models(names, lists.of_models(first, first + len(names)))
+
+    def of_models(self, models: Sequence[str | None], lists: BucketLists) -> Iterator[Measured]:
+        """Measure the lists of some models: users in the mean, kernels, sums."""
+        question, bucket, n_users = self.question, self.bucket, max(len(self.bucket.people), 1)
+        chosen = lists.population(question.plan.conventions)
+        if lists.truth.largest_relevance > question.most_relevance:
+            chosen = chosen[:0]  # the gain of such a relevance overflows, so the run fails
+        inputs = lists.lists(chosen, self.ideal)
+        if self.surroundings is not None:
+            inputs = replace(inputs, about=self.surroundings.about(lists, chosen))
+        columns, users, model = self.columns(inputs), chosen % n_users, chosen // n_users
+        segments = {name: (segment.code[users], segment.names) for name, segment in self.segments.items()}
+        names = [name or "" for name in models]
+        filled = self.filled(inputs)
+        self.sums.add(sums(columns | filled, question.plan.summed, (model, names), segments))
+        if question.plan.of_run:
+            self.tally.add(bucket, inputs.about, (model, names), segments)
+        self.groups |= self.weighed_groups(inputs, model, names)
+        rows, ends = self.per_user(users, inputs, columns), np.searchsorted(model, np.arange(len(models) + 1))
+        is_list = lists.by_model(lists.n_recommended > 0)
+        counts = lists.counts(question.plan.cuts, question.has_scores, bucket.is_odd_user)
+        lacking = {
+            outcome: count_by_code(model[with_it], len(models))
+            for outcome, with_it in empty_and_unknown_lists(inputs.about).items()
+        }
+        for index, name in enumerate(models):
+            extra = Counter[EntryKey]({(outcome, None): int(n[index]) for outcome, n in lacking.items()})
+            of_rows = counts[index].plus(bucket.nameless(name)).plus(ListCounts(users=extra))
+            folds = () if bucket.people.folds is None else bucket.people.folds[is_list[index]].tolist()
+            part = rows.slice(ends[index], ends[index + 1] - ends[index])
+            yield ModelSummary(name, of_rows, frozenset(folds), key_sum(name or "", part)), part
+
+    def per_user(self, users: Ints, lists: Lists, columns: Mapping[str, Floats]) -> pa.Table:
+        """Return the rows of ``per_user`` of these users."""
+        people = self.bucket.people
+        fold = {} if people.folds is None else {FOLD: people.folds[users].astype(np.int32)}
+        segments = {name: segment.column(users) for name, segment in self.segments.items() if name != FOLD}
+        values = {name: pa.array(values, from_pandas=True) for name, values in columns.items()}
+        ids = {USER: people.ids.take(pa.array(users))}
+        counts = {N_RELEVANT: lists.n_relevant, N_RECOMMENDED: lists.n_recommended}
+        return pa.table(ids | counts | fold | segments | values)
+
+    def columns(self, lists: Lists) -> dict[str, Floats]:
+        """Return the values of all metrics, NaN where undefined."""
+        columns: dict[str, Floats] = {}
+        for value in self.question.plan.metrics:
+            columns |= value.measure(lists, self.question.plan.conventions)
+        return columns
+
+    def weighed_groups(
+        self, lists: Lists, model: Ints, names: Sequence[str]
+    ) -> dict[tuple[int, str], GroupWeights]:
+        """Return the weights of item groups in the lists of each model, by metric index and model."""
+        plan, about = self.question.plan, lists.about
+        weights: dict[tuple[int, str], GroupWeights] = {}
+        for index, value in enumerate(plan.of_groups if about is not None else ()):
+            own = value.conventions(plan.conventions)
+            of_models = GroupWeights.of_lists(require_fact(about), value.k, own, model, len(names))
+            weights |= {(index, name): one for name, one in zip(names, of_models, strict=True)}
+        return weights
+
+    def filled(self, lists: Lists) -> dict[str, Floats]:
+        """Return a column per cutoff of the run: 1 for lists with an item up to it, NaN for others."""
+        columns: dict[str, Floats] = {}
+        if lists.about is not None and lists.about.listed is not None:
+            for k in self.question.plan.run_cuts:
+                columns[filled_column(k)] = np.where(lists.about.listed.count(k) > 0, 1.0, np.nan)
+        return columns

@@ -1,0 +1,1 @@
+"""``spark-eval init``: a first config from the tables themselves."""

@@ -1,0 +1,231 @@
+"""Metrics of predictions: from rows of label and score to metrics, curves, thresholds and accounting."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import ClassVar, Final, Unpack
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.evaluation.checks import HINTS, share_faults
+from spark_eval.names import model_faults, models_shown
+from spark_eval.options import documented
+from spark_eval.predictions.measure import (
+    PREDICTIONS,
+    Predictions,
+    conform_predictions,
+    counted_parts,
+    extents_of,
+    group_by_range,
+    measure_ranges,
+    of_users,
+    parts_of_predictions,
+)
+from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
+from spark_eval.predictions.tables import (
+    CURVES,
+    PREDICTION_METRICS,
+    THRESHOLDS,
+    MeasuredPredictions,
+    metrics_by_model,
+)
+from spark_eval.predictions.task import PredictionPlan
+from spark_eval.predictions.worker.batches import TaskCounts
+from spark_eval.predictions.worker.ordered import RangeResult
+from spark_eval.predictions.worker.score_ranges import range_offsets, score_ranges
+from spark_eval.predictions.worker.totals import Cell, segment_faults
+from spark_eval.results.driver_tables import SmallRows, collect_objects
+from spark_eval.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.runtime import events
+from spark_eval.runtime.any_session import persist
+from spark_eval.schema import MODEL, Outcome, Table
+from spark_eval.tables.frames import Frame, to_spark_frames
+from spark_eval.tables.plain_files import plain_predictions
+
+# Approximate number of rows that a task sorts: distinct scores per label, and rows for metrics per user.
+SCORES_PER_RANGE: Final = 1_000_000
+USER_ROWS_PER_BUCKET: Final = 1_000_000
+
+
+@events.timed_call("evaluate_predictions")
+@documented(PredictionOptions)
+def evaluate_predictions(
+    predictions: Frame,
+    task: str,
+    *,
+    model: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    max_quarantined: float = MOST_QUARANTINED,
+    **options: Unpack[PredictionOptions],
+) -> "PredictionMetrics":
+    """Compute metrics of predictions, for one or many models, in one pass over the rows.
+
+    Every row is accounted for before any value is returned.
+
+    The options under *Keyword args* are also keys of the config's section ``predictions``.
+
+    Args:
+        predictions: One row per prediction: ``label``, ``score``, and optionally ``model``, ``user``,
+            ``item``, ``weight`` and ``fold``. A Spark, pandas or polars frame, an Arrow table, or the path of
+            Parquet files.
+        task: ``binary``, ``multiclass`` or ``regression``.
+        model: Name of the only model, if ``predictions`` has no column ``model``.
+        columns: Mapping of these names to the column names of ``predictions``.
+        max_quarantined: Largest share of each model's rows that may be quarantined, in [0, 1].
+
+    Returns:
+        A ``PredictionMetrics``: ``metrics``, ``thresholds``, ``curves``, ``accounting``; ``summary()``,
+        ``plot()``, ``write()``.
+
+    Raises:
+        ConfigError: An option is unknown or invalid.
+        DataError: The rows cannot be evaluated, for example QUARANTINE_SHARE if too many are invalid. One
+            error lists everything that was found.
+    """
+    plan = make_prediction_plan(task, **options)
+    if not 0 <= max_quarantined <= 1:
+        raise ConfigError("OUT_OF_RANGE", f"max_quarantined: {max_quarantined} is not in [0, 1]")
+    rows = to_spark_frames({PREDICTIONS: predictions})[PREDICTIONS]
+    shares = {PREDICTIONS: max_quarantined}
+    return measure_predictions(read_predictions(rows, columns, model, plan), shares)
+
+
+def read_predictions(
+    frame: DataFrame, columns: Mapping[str, str] | None, model: str | None, plan: PredictionPlan
+) -> Predictions:
+    """Return the conformed predictions, with their files if the executors can read these."""
+    predictions = conform_predictions(frame, columns, model, plan)
+    return replace(predictions, files=plain_predictions(frame, columns or {}, model, predictions.plan))
+
+
+def measure_predictions(
+    predictions: Predictions, most_quarantined: Mapping[str, float] | None = None
+) -> "PredictionMetrics":
+    """Sum all rows in one pass; sort by score and by user in one shuffle each, if a metric needs it.
+
+    ``most_quarantined`` has the largest share of rows that may be quarantined. Raises one DataError that
+    lists everything found.
+    """
+    plan, ranges = predictions.plan, dict[Cell, list[RangeResult]]()
+    with computed_once(parts_of_predictions(predictions), plan.by_score or plan.by_user) as parts:
+        counted = TaskCounts()
+        for one in collect_objects(counted_parts(parts)):
+            counted.merge(one)
+        entries = checked_entries(predictions, counted, most_quarantined or {})
+        if plan.by_user:
+            n_buckets = 1 + counted.n_user_rows // USER_ROWS_PER_BUCKET
+            for totals in collect_objects(of_users(parts, n_buckets, predictions.reading)):
+                counted.totals.merge(totals)
+        if plan.by_score:
+            cuts = score_ranges(counted.samples, SCORES_PER_RANGE)
+            ranges = measured_ranges(group_by_range(parts, cuts), plan)
+    for part in chain.from_iterable(ranges.values()):
+        counted.totals.add_all(part.cell, part.sums)
+    return PredictionMetrics(plan, counted.totals, ranges, predictions.rows.sparkSession, entries)
+
+
+def measured_ranges(ranges: DataFrame, plan: PredictionPlan) -> dict[Cell, list[RangeResult]]:
+    """Return the results of score ranges in order, by cell; each range uses the totals above it."""
+    with computed_once(ranges) as ranges:
+        standing = range_offsets(collect_objects(extents_of(ranges)), plan.curve_points)
+        ordered: list[RangeResult] = collect_objects(
+            measure_ranges(ranges, standing, plan.rules, plan.curves)
+        )
+    by_cell: dict[Cell, list[RangeResult]] = defaultdict(list)
+    for part in sorted(ordered, key=lambda part: part.number):
+        by_cell[part.cell].append(part)
+    return by_cell
+
+
+@contextmanager
+def computed_once(rows: DataFrame, is_read_again: bool = True) -> Iterator[DataFrame]:
+    """Persist rows within the context, if they are read again."""
+    with ExitStack() as held:
+        yield persist(rows, held) if is_read_again else rows
+
+
+def checked_entries(
+    predictions: Predictions, counted: TaskCounts, most_quarantined: Mapping[str, float]
+) -> list[Entry]:
+    """Return the entries of the accounting; raise one DataError that lists everything found."""
+    entries = entries_of(counted.rows)
+    given, model = predictions.given, predictions.reading.model
+    named = given if model is None else given.withColumn(MODEL, F.lit(model))
+    shares = share_faults(entries, {PREDICTIONS: named}, most_quarantined)
+    of_segments = segment_faults(counted.totals.sums)
+    check_accounting(entries, [*unusable_models(counted.rows), *of_segments, *shares])
+    return entries
+
+
+def entries_of(rows: Mapping[tuple[str | None, str | None], int]) -> list[Entry]:
+    """Return the numbers of input, used and quarantined rows per model, the latter by code."""
+    entries = []
+    for model in sorted({model for model, _ in rows}, key=str):
+        by_fault = {fault: n_rows for (name, fault), n_rows in rows.items() if name == model}
+        entries.append(Entry(PREDICTIONS, model, Outcome.IN, None, sum(by_fault.values()), None))
+        for fault in sorted(by_fault, key=lambda fault: fault or ""):
+            outcome = Outcome.USED if fault is None else Outcome.QUARANTINED
+            entries.append(Entry(PREDICTIONS, model, outcome, fault, by_fault[fault], None))
+    return entries
+
+
+def unusable_models(rows: Mapping[tuple[str | None, str | None], int]) -> list[DataError]:
+    """Return an error for each model with an invalid name or without any valid row."""
+    models = sorted({model for model, _ in rows if model is not None})
+    faults = model_faults(models, PREDICTIONS)
+    if not rows:
+        faults.append(DataError("EMPTY_PREDICTIONS", f"{PREDICTIONS}: not a single row"))
+    for model in models:
+        if (model, None) not in rows:
+            codes = ", ".join(sorted({str(fault) for name, fault in rows if name == model}))
+            message = f"{PREDICTIONS} of model {model!r}: not a single row can be used ({codes})"
+            message += HINTS.get(codes, "")
+            faults.append(DataError("EMPTY_PREDICTIONS", message))
+    return faults
+
+
+@dataclass(frozen=True, repr=False)
+class PredictionMetrics(MeasuredPredictions, Writable):
+    """Result of ``evaluate_predictions``: the rows of all tables, and the tables as DataFrames."""
+
+    spark: SparkSession
+    entries: Sequence[Entry]
+    verb: ClassVar[str] = PREDICTIONS
+    tables: ClassVar[tuple[str, ...]] = ("metrics", "thresholds", "curves", "accounting")
+
+    def shown(self) -> list[TextTable]:
+        """Return a line per metric over all rows, with a column per model."""
+        title = f"Predictions of {models_shown(self.models)}"
+        header, lines = metrics_by_model([row._asdict() for row in self.metric_rows])
+        return [TextTable(title, header, lines, unusable(self.entries))]
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.plan.metrics)
+        tables = "metrics, thresholds, curves, accounting are DataFrames"
+        told = f"PredictionMetrics of {models_shown(self.models)}: {names}; {tables}"
+        return "; ".join([told, *unusable(self.entries)])
+
+    @property
+    def record(self) -> dict[str, str]:
+        """The conventions."""
+        return {"conventions": self.plan.stamp}
+
+    @property
+    def small_tables(self) -> dict[Table, SmallRows]:
+        """The rows of all tables."""
+        return {
+            Table.METRICS: (self.metric_rows, PREDICTION_METRICS),
+            Table.CURVES: (self.curve_rows, CURVES),
+            Table.THRESHOLDS: (self.threshold_rows, THRESHOLDS),
+            Table.ACCOUNTING: (self.entries, ACCOUNTING),
+        }
+
+    metrics = SmallFrame(Table.METRICS, "a value per model, segment and metric.")
+    thresholds = SmallFrame(Table.THRESHOLDS, "what was chosen by each rule, and what it gives.")
+    curves = SmallFrame(Table.CURVES, "the points of ROC, P-R and calibration curves.")
+    accounting = SmallFrame(Table.ACCOUNTING, "what became of every row.")

@@ -1,0 +1,209 @@
+"""Predictions: find and type their columns, and measure them on the workers, which also find invalid rows.
+
+Rows are sent to the workers; sums, sorted ranges and users' sums are returned.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+from pyspark.errors import PySparkTypeError
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from spark_eval.arrow.files import Batches
+from spark_eval.predictions.task import Class, PredictionPlan, Scores, Task, ThresholdRule
+from spark_eval.predictions.worker.batches import Part, RowReader, TaskCounts, in_buckets
+from spark_eval.predictions.worker.ordered import Range, RangeOffset, ScoreRun, measured_range
+from spark_eval.predictions.worker.rows import INEXACT, SCORE_COLUMN, SIZE
+from spark_eval.predictions.worker.score_ranges import RangeSize, ScoreRanges
+from spark_eval.predictions.worker.totals import Cell
+from spark_eval.runners.objects import NumberedObject, group_by_key, map_batches, map_files, map_objects
+from spark_eval.schema import (
+    ALL,
+    FAULT,
+    INPUT_COLUMNS,
+    LABEL,
+    MODEL,
+    SCORE,
+    SEGMENT_COLUMN,
+    USER,
+    WEIGHT,
+)
+from spark_eval.tables.inputs import NO_MODEL, Input, fold_of, open_input
+from spark_eval.tables.plain_files import PlainFiles
+
+PREDICTIONS: Final = "predictions"
+GIVEN: Final = "given"
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Conformed predictions.
+
+    ``rows`` are the input of the workers (``predictions.worker.batches.Reading``). ``with_given`` also has the
+    original rows. A column ``fold`` is also a segment in ``plan``. ``files`` hold the rows if these are plain
+    Parquet.
+    """
+
+    rows: DataFrame
+    with_given: DataFrame
+    reading: RowReader
+    files: PlainFiles | None = None
+
+    @property
+    def plan(self) -> PredictionPlan:
+        """Plan of the measurement."""
+        return self.reading.plan
+
+    @property
+    def given(self) -> DataFrame:
+        """Original rows, with an error code for each invalid row."""
+        reading = self.reading
+
+        def judge(batches: Batches) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                codes = reading.with_codes(pa.Table.from_batches([batch]))
+                given = pa.RecordBatch.from_struct_array(batch[GIVEN])
+                yield given.append_column(FAULT, codes)
+
+        schema = self.with_given.select(f"{GIVEN}.*").schema.add(FAULT, T.StringType())
+        return self.with_given.mapInArrow(judge, schema)
+
+
+def conform_predictions(
+    frame: DataFrame, names: Mapping[str, str] | None, model: str | None, plan: PredictionPlan
+) -> Predictions:
+    """Return the predictions; raise DataError with all errors of the table's columns."""
+    table = open_input(frame, PREDICTIONS, names)
+    fold = fold_of(table)
+    plan = replace(plan, segments=(*plan.segments, *fold))
+    columns: dict[str, Column] = {}
+    if model is None:
+        if not table.has(MODEL):
+            table.fault("MISSING_MODEL", NO_MODEL)
+        columns[MODEL] = table.text(MODEL)
+    if plan.by_user:
+        columns[USER] = table.id(USER)
+    columns[LABEL] = label_of(table, plan)
+    columns |= scores_of(table, plan)
+    if table.has(WEIGHT):
+        columns[WEIGHT] = table.number(WEIGHT, "WEIGHT_NOT_NUMERIC")
+    for place, segment in enumerate(plan.segments):
+        columns[SEGMENT_COLUMN.format(place)] = table.text(segment)
+    table.check()
+    shown = [name for name in INPUT_COLUMNS[PREDICTIONS] if table.has(name)] + list(plan.probabilities)
+    given = [given_column(table, name).alias(name) for name in shown]
+    rows = [column.alias(name) for name, column in columns.items()]
+    with_given = frame.select(F.struct(*given).alias(GIVEN), *rows)
+    return Predictions(frame.select(*rows), with_given, RowReader(plan, model))
+
+
+def given_column(table: Input, name: str) -> Column:
+    """Return an original column; as text if the workers lack its type."""
+    try:
+        to_arrow_schema(T.StructType([T.StructField(name, table.kind(name))]))
+    except PySparkTypeError:
+        return table.column(name).cast("string")
+    return table.column(name)
+
+
+def label_of(table: Input, plan: PredictionPlan) -> Column:
+    """Return the label as a number, or as its class."""
+    if plan.task is Task.REGRESSION:
+        return table.number(LABEL, "LABEL_NOT_NUMERIC")
+    return class_of(table, LABEL, plan.classes)
+
+
+def scores_of(table: Input, plan: PredictionPlan) -> dict[str, Column]:
+    """Return the columns of the scores: numbers or classes."""
+    if plan.scores is Scores.CLASS:
+        return {SCORE: class_of(table, SCORE, plan.classes)}
+    if plan.task is not Task.MULTICLASS:
+        score = table.number(SCORE, "SCORE_NOT_NUMERIC")
+        if isinstance(table.kind(SCORE), T.DecimalType):
+            return {SCORE: score, INEXACT: table.is_inexact(SCORE)}
+        # The workers find the longs that a double cannot represent.
+        return {SCORE: table.column(SCORE) if isinstance(table.kind(SCORE), T.LongType) else score}
+    if not plan.probabilities:
+        return elements(table, len(plan.classes))
+    scores = [table.number(name, "SCORE_NOT_NUMERIC") for name in plan.probabilities]
+    return {SCORE_COLUMN.format(place): score for place, score in enumerate(scores)}
+
+
+def elements(table: Input, n_classes: int) -> dict[str, Column]:
+    """Return one column per class from an array of probabilities, and the length of the array."""
+    array, kind = table.column(SCORE), table.kind(SCORE)
+    if not isinstance(kind, T.ArrayType | T.NullType):
+        table.fault(
+            "NOT_AN_ARRAY", f"scores of several classes are an array, or columns: {kind.simpleString()}"
+        )
+        return {}
+    scores = [F.get(array, F.lit(place)).cast("double") for place in range(n_classes)]
+    return {SIZE: F.size(array)} | {SCORE_COLUMN.format(place): score for place, score in enumerate(scores)}
+
+
+def class_of(table: Input, name: str, classes: Sequence[Class]) -> Column:
+    """Return a column of classes: text or numbers."""
+    kind = table.kind(name)
+    is_text = isinstance(kind, T.StringType)
+    known = ", ".join(map(repr, classes[:3]))
+    if not isinstance(kind, T.StringType | T.NumericType | T.BooleanType | T.NullType):
+        table.fault("CLASS_TYPE_MISMATCH", f"column {name!r} is {kind.simpleString()}; no class is")
+    elif is_text != isinstance(classes[0], str) and not isinstance(kind, T.NullType):
+        message = f"column {name!r} is {kind.simpleString()}, the classes are {known}; write both alike"
+        table.fault("CLASS_TYPE_MISMATCH", message)
+    return table.column(name) if is_text else table.column(name).cast("double")
+
+
+def parts_of_predictions(predictions: Predictions) -> DataFrame:
+    """Return the parts of all rows; the workers read them from plain files, or Spark does."""
+    rows, files, reading = predictions.rows, predictions.files, predictions.reading
+
+    def parts(batches: Batches) -> Iterator[NumberedObject]:
+        return ((None, part) for part in reading.parts(batches))
+
+    return map_batches(rows, parts) if files is None else map_files(rows.sparkSession, files, parts)
+
+
+def counted_parts(parts: DataFrame) -> DataFrame:
+    """Return the counts of the tasks."""
+    return map_objects(parts, lambda part: [(None, part)] if isinstance(part, TaskCounts) else [])
+
+
+def group_by_range(parts: DataFrame, cuts: Mapping[Cell, ScoreRanges]) -> DataFrame:
+    """Group all sorted runs of each range: the only shuffle by score."""
+
+    def cut(part: Part) -> Iterator[NumberedObject]:
+        return cuts[part.cell].parts(part) if isinstance(part, ScoreRun) else iter(())
+
+    return group_by_key(map_objects(parts, cut), sum(cut.n_ranges for cut in cuts.values()), Range.of)
+
+
+def extents_of(ranges: DataFrame) -> DataFrame:
+    """Return the number of rows in each range."""
+    return map_objects(ranges, lambda part: [(None, RangeSize.of(part))])
+
+
+def measure_ranges(
+    ranges: DataFrame, standings: Mapping[int, RangeOffset], rules: Sequence[ThresholdRule], with_curves: bool
+) -> DataFrame:
+    """Measure every range at its offset; curves are those of all rows of a model."""
+
+    def order(part: Range) -> Iterator[NumberedObject]:
+        is_drawn = with_curves and part.cell[1] == ALL
+        yield None, measured_range(part, standings[part.number], rules, is_drawn)
+
+    return map_objects(ranges, order)
+
+
+def of_users(parts: DataFrame, n_buckets: int, reading: RowReader) -> DataFrame:
+    """Return the sums over the users of each bucket: the only shuffle by user."""
+
+    def divide(part: Part) -> Iterator[NumberedObject]:
+        return in_buckets(part, n_buckets) if isinstance(part, pa.Table) else iter(())
+
+    return group_by_key(map_objects(parts, divide), n_buckets, lambda _, rows: reading.totals_of_users(rows))

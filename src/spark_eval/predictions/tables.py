@@ -1,0 +1,191 @@
+"""Build the rows of the published predictions tables from exact sums."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from spark_eval.evaluation.summary import MetricRow, fold_rows
+from spark_eval.predictions import POINTWISE
+from spark_eval.predictions.registry import Sums, Value
+from spark_eval.predictions.task import PredictionPlan, ThresholdRule
+from spark_eval.predictions.worker.ordered import ROC, Candidate, RangeResult, best, cost, grid_of
+from spark_eval.predictions.worker.totals import Cell, Totals
+from spark_eval.schema import ALL, ddl_of
+from spark_eval.statistics.intervals import Summary
+
+PREDICTION_METRICS: Final = ddl_of(MetricRow, without=("stage",))
+CALIBRATION: Final = "calibration"
+
+
+class ThresholdRow(NamedTuple):
+    """Row of ``thresholds``: a rule's threshold in a cell, with its results; None if no threshold fits."""
+
+    model: str | None
+    segment: str
+    segment_value: str
+    rule: str
+    threshold: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    flags: float | None = None
+    cost: float | None = None
+    tp: float | None = None
+    fp: float | None = None
+    fn: float | None = None
+    tn: float | None = None
+    conventions: str = ""
+
+
+class CurveRow(NamedTuple):
+    """Row of ``curves``: one point."""
+
+    model: str | None
+    curve: str
+    x: float
+    y: float
+    threshold: float
+    weight: float | None
+    error_bound: float
+
+
+THRESHOLDS: Final = ddl_of(ThresholdRow)
+CURVES: Final = ddl_of(CurveRow)
+
+
+@dataclass(frozen=True)
+class MeasuredPredictions:
+    """Result of an evaluation of predictions: exact sums, and the results of the score ranges, by cell."""
+
+    plan: PredictionPlan
+    totals: Totals
+    ranges: Mapping[Cell, Sequence[RangeResult]]
+
+    @property
+    def models(self) -> list[str]:
+        """Names of the evaluated models."""
+        return sorted({str(model) for model, _, _ in self.totals.sums})
+
+    def sums(self) -> Iterator[tuple[Cell, Sums]]:
+        """Yield the sums of every cell, sorted by model, with the cell of all rows before the segments."""
+        for cell in sorted(self.totals.sums, key=lambda cell: (str(cell[0]), cell[1] != ALL, *cell[1:])):
+            yield cell, Sums(self.totals.of(cell), self.plan)
+
+    @cached_property
+    def metric_rows(self) -> list[MetricRow]:
+        """Rows of PREDICTION_METRICS: one per cell and value, and the means over folds."""
+        rows = [
+            metric_row(cell, name, value, sums)
+            for cell, sums in self.sums()
+            for name in self.plan.metrics
+            for value in POINTWISE[name].kernel(sums)
+        ]
+        return rows + fold_rows(rows)
+
+    @cached_property
+    def threshold_rows(self) -> list[ThresholdRow]:
+        """Rows of THRESHOLDS: one per cell and rule."""
+        return [
+            threshold_row(
+                cell, rule, [one for part in self.ranges[cell] if (one := part.candidates[number])], sums
+            )
+            for cell, sums in (self.sums() if self.plan.rules else ())
+            for number, rule in enumerate(self.plan.rules)
+        ]
+
+    @cached_property
+    def curve_rows(self) -> list[CurveRow]:
+        """Rows of CURVES: the points of each model's curves over all rows."""
+        rows: list[CurveRow] = []
+        for cell, sums in self.sums() if self.plan.curves else ():
+            if cell[1] == ALL:
+                rows += points_of(cell[0], self.ranges[cell], self.plan.curve_points)
+                rows += calibration(cell[0], sums)
+        return rows
+
+
+def metrics_by_model(rows: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Format the values over all rows as header and lines: a line per metric, a column per model."""
+    values = [row for row in rows if row["segment"] == ALL]
+    models = list(dict.fromkeys(row["model"] for row in values))
+    cells = {(row["metric"], row["model"]): row["value"] for row in values}
+    names = dict.fromkeys(row["metric"] for row in values)
+    lines = [[name, *(six_digits(cells.get((name, model))) for model in models)] for name in names]
+    return ["metric", *models], lines
+
+
+def six_digits(value: float | None) -> str:
+    """Format a value with six significant digits; "-" if it is None."""
+    return "-" if value is None else f"{value:.6g}"
+
+
+def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:
+    """Return the row of ``metrics`` for one value of a cell."""
+    model, segment, segment_value = cell
+    mean = value.summary or Summary()
+    return MetricRow(
+        model=model,
+        metric=value.name(name),
+        k=None,
+        segment=segment,
+        segment_value=segment_value,
+        value=value.value,
+        std_error=mean.std_error,
+        ci_low=mean.ci_low,
+        ci_high=mean.ci_high,
+        n_users=mean.n if value.summary else None,
+        n_undefined=value.n_undefined,
+        conventions=sums.plan.stamp,
+        n_rows=sums.n_rows,
+    )
+
+
+def threshold_row(
+    cell: Cell, rule: ThresholdRule, candidates: Sequence[Candidate], sums: Sums
+) -> ThresholdRow:
+    """Return the row of ``thresholds`` with the best threshold by a rule."""
+    negatives, positives = map(float, sums.of("labels"))
+    chosen = best(rule, candidates, positives)
+    if chosen is None:
+        return ThresholdRow(*cell, rule=str(rule), conventions=sums.plan.stamp)
+    tp, fp = chosen.tp, chosen.fp
+    return ThresholdRow(
+        *cell,
+        rule=str(rule),
+        threshold=chosen.threshold,
+        precision=tp / (tp + fp) if tp + fp else None,
+        recall=tp / positives if positives else None,
+        flags=tp + fp,
+        cost=cost(rule, tp, fp, positives),
+        tp=tp,
+        fp=fp,
+        fn=positives - tp,
+        tn=negatives - fp,
+        conventions=sums.plan.stamp,
+    )
+
+
+def points_of(model: str | None, ranges: Sequence[RangeResult], most_points: int) -> Iterator[CurveRow]:
+    """Yield the points of the ROC curve, then those of the P-R curve."""
+    grid = grid_of(sum(part.n_scores for part in ranges), most_points)
+    bound = 0.0 if grid is None else 1 / grid
+    for curve in sorted((one for part in ranges for one in part.points), key=lambda one: one.curve != ROC):
+        for x, y, threshold in zip(curve.x.tolist(), curve.y.tolist(), curve.threshold.tolist(), strict=True):
+            yield CurveRow(model, curve.curve, x, y, threshold, None, bound)
+
+
+def calibration(model: str | None, sums: Sums) -> Iterator[CurveRow]:
+    """Yield a point per nonempty bin: mean score, rate of positives, lower edge of the bin, weight."""
+    n_bins = sums.plan.bins
+    edges = (np.arange(n_bins) / n_bins).tolist()
+    for mark, options in sums.variants() if "bins" in sums.plan.needs else ():
+        weights, scores = sums.of(f"bins{mark}"), sums.of(f"bin_scores{mark}")
+        name = Value(None, options).name(CALIBRATION)
+        for edge, negatives, positives, score in zip(
+            edges, weights[:n_bins], weights[n_bins:], scores, strict=True
+        ):
+            if weight := negatives + positives:
+                mean, rate = float(score / weight), float(positives / weight)
+                yield CurveRow(model, name, mean, rate, edge, float(weight), 0.0)

@@ -1,0 +1,226 @@
+"""Batches of predictions on the executors: sums, runs of sorted scores, and rows to group by user."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_eval.arrow.codes import Codes
+from spark_eval.arrow.hashes import bucket_of, decode_ids, hashes_of, run_starts, to_numpy
+from spark_eval.arrow.messages import coalesce_tables
+from spark_eval.errors import DataError
+from spark_eval.predictions.task import PredictionPlan
+from spark_eval.predictions.worker.ordered import Range, ScoreRun, measured_range
+from spark_eval.predictions.worker.rows import Rows, addends, fault_codes
+from spark_eval.predictions.worker.score_ranges import RangeSize, Sample, range_offsets
+from spark_eval.predictions.worker.totals import (
+    Addend,
+    Grouping,
+    Totals,
+    amounts_of,
+    segment_faults,
+    sum_by_score,
+    to_doubles,
+)
+from spark_eval.schema import ALL, FAULT, MISSING, MODEL, SEGMENT_COLUMN, USER
+from spark_eval.statistics.exact import Floats, Ints, two_product
+
+# Number of rows that are processed together.
+ROWS_TOGETHER: Final = 1 << 19
+
+
+@dataclass
+class TaskCounts:
+    """Result of a Spark task: sums, row counts by (model, code; None if valid), and samples of its scores."""
+
+    totals: Totals = field(default_factory=Totals)
+    rows: Counter[tuple[str | None, str | None]] = field(default_factory=Counter)
+    samples: list[Sample] = field(default_factory=list)
+    n_user_rows: int = 0
+
+    def merge(self, other: "TaskCounts") -> None:
+        """Add the result of another task."""
+        self.totals.merge(other.totals)
+        self.rows.update(other.rows)
+        self.samples += other.samples
+        self.n_user_rows += other.n_user_rows
+
+
+Part: TypeAlias = "TaskCounts | ScoreRun | pa.Table"
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reader of prediction rows; ``model`` names the only model if the column ``model`` is missing.
+
+    Rows have a label and a score, or a score column per class; model, user, weight and segments are optional.
+    """
+
+    plan: PredictionPlan
+    model: str | None
+
+    def parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+        """Yield the score runs, the valid rows if metrics need users, and finally the counts."""
+        counted = TaskCounts()
+        tables = (pa.Table.from_batches([batch]) for batch in batches)
+        for table in coalesce_tables(tables, ROWS_TOGETHER):
+            for part in self.measured(table, counted):
+                if isinstance(part, ScoreRun):
+                    counted.samples.append(Sample.of(part))
+                else:
+                    counted.n_user_rows += len(part)
+                yield part
+        yield counted
+
+    def with_codes(self, table: pa.Table) -> pa.Array:
+        """Return the code of each invalid row (n,), null for valid rows."""
+        codes = fault_codes(table, Rows.of(table, self.plan), self.plan)
+        return pa.nulls(len(table), pa.string()) if codes is None else codes
+
+    def measured(self, table: pa.Table, counted: TaskCounts) -> Iterator[ScoreRun | pa.Table]:
+        """Count the rows of a table and sum the valid ones; yield score runs, and valid rows by user."""
+        rows = Rows.of(table, self.plan)
+        codes = fault_codes(table, rows, self.plan)
+        self.count(table, codes, counted)
+        if codes is not None:
+            valid = np.flatnonzero(to_numpy(codes.is_null()))
+            rows, table = rows.take(valid), table.take(pa.array(valid))
+        if not len(table):
+            return
+        table = with_coded_texts(table)
+        groupings = self.groupings(table)
+        counted.totals.add(groupings, addends(rows, self.plan))
+        for grouping in groupings if self.plan.by_score else ():
+            yield from runs(grouping, rows)
+        if self.plan.by_user:
+            yield table
+
+    def totals_of_users(self, parts: Sequence[pa.Table]) -> Totals:
+        """Return the sums over the users of a bucket; ``parts`` have all their rows."""
+        totals, table = Totals(), pa.concat_tables(parts)
+        [users] = Codes.of([table[USER]]).columns
+        rows = Rows.of(table, self.plan)
+        ones = np.ones((len(table), 1), dtype=np.int64)
+        amounts = ones if rows.weight is None else amounts_of(rows.weight)
+        for grouping in self.groupings(table):
+            add_users(totals, grouping, users, rows.score, rows.label, amounts)
+        return totals
+
+    def count(self, table: pa.Table, codes: pa.Array | None, counted: TaskCounts) -> None:
+        """Count the rows by model and code."""
+        if self.model is not None and codes is None:
+            counted.rows[self.model, None] += len(table)
+            return
+        models = (
+            pa.repeat(self.model, len(table)) if self.model is not None else table[MODEL].cast(pa.string())
+        )
+        faults = pa.nulls(len(table), pa.string()) if codes is None else codes
+        named = pa.table({MODEL: models, FAULT: faults})
+        for row in named.group_by([MODEL, FAULT]).aggregate([([], "count_all")]).to_pylist():
+            counted.rows[row[MODEL], row[FAULT]] += row["count_all"]
+
+    def groupings(self, table: pa.Table) -> list[Grouping]:
+        """Group the rows into cells: by model, then by model and value for each segment."""
+        models, of_model = [self.model], np.zeros(len(table), dtype=np.int64)
+        if self.model is None:
+            models, of_model = unique_codes(table[MODEL])
+        by_segment = [Grouping(of_model, [(model, ALL, ALL) for model in models])]
+        for number, segment in enumerate(self.plan.segments):
+            values, of_value = unique_codes(table[SEGMENT_COLUMN.format(number)])
+            pairs, codes = np.unique(of_model * len(values) + of_value, return_inverse=True)
+            cells = [(models[pair // len(values)], segment, values[pair % len(values)]) for pair in pairs]
+            DataError.raise_all(segment_faults(cells))
+            by_segment.append(Grouping(codes, cells))
+        return by_segment
+
+
+def with_coded_texts(table: pa.Table) -> pa.Table:
+    """Cast model and segments to dictionary-encoded text."""
+    for index, name in enumerate(table.column_names):
+        if name == MODEL or name.startswith(SEGMENT_COLUMN.format("")):
+            values = table[name].cast(pa.string()).fill_null(MISSING)
+            table = table.set_column(index, name, pc.dictionary_encode(values))
+    return table.combine_chunks()
+
+
+def unique_codes(column: pa.ChunkedArray) -> tuple[list[Any], Ints]:
+    """Return the distinct values of a dictionary-encoded column, and the index (n,) of each row's value."""
+    encoded = column.unify_dictionaries().combine_chunks()
+    return encoded.dictionary.to_pylist(), to_numpy(encoded.indices).astype(np.int64)
+
+
+def runs(grouping: Grouping, rows: Rows) -> Iterator[ScoreRun]:
+    """Yield the run of distinct scores of each cell and label, with the amount at each score."""
+    amounts = None if rows.weight is None else amounts_of(rows.weight)
+    labels = rows.label.astype(np.int64)
+    kinds = labels if len(grouping.cells) == 1 else grouping.codes * 2 + labels
+    for kind in np.unique(kinds).tolist():
+        mine = np.flatnonzero(kinds == kind)
+        scores, there = sum_by_score(rows.score[mine], None if amounts is None else amounts[mine])
+        # The smallest integer type shuffles the fewest bytes.
+        there = there.astype(np.min_scalar_type(there.max()))
+        yield ScoreRun(grouping.cells[kind // 2], kind % 2, scores, there)
+
+
+def totals_of_rows(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan) -> Totals:
+    """Return the sums of a few rows of one model, computed in memory."""
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    reading = RowReader(plan, "")
+    parts = list(reading.parts(table.to_batches()))
+    totals = Totals()
+    for counted in (part for part in parts if isinstance(part, TaskCounts)):
+        totals.merge(counted.totals)
+    if plan.by_user:
+        totals.merge(reading.totals_of_users([part for part in parts if isinstance(part, pa.Table)]))
+    if plan.by_score:
+        whole = Range.of(0, [part for part in parts if isinstance(part, ScoreRun)])
+        standing = range_offsets([RangeSize.of(whole)], plan.curve_points)[0]
+        totals.add_all(whole.cell, measured_range(whole, standing, (), False).sums)
+    return totals
+
+
+def in_buckets(rows: pa.Table, n_buckets: int) -> Iterator[tuple[int, pa.Table]]:
+    """Split rows into buckets of users; yield number and rows of each."""
+    buckets = bucket_of(hashes_of(decode_ids(rows[USER].combine_chunks())), n_buckets)
+    for bucket in np.unique(buckets).tolist():
+        yield bucket, rows.take(pa.array(np.flatnonzero(buckets == bucket)))
+
+
+def add_users(
+    totals: Totals, grouping: Grouping, users: Ints, scores: Floats, labels: Floats, amounts: Ints
+) -> None:
+    """Add the AUC of each user to the sums of every cell; arrays (n,) of rows, ``amounts`` (n, limbs)."""
+    order = np.lexsort((scores, users, grouping.codes))
+    codes, users, scores = grouping.codes[order], users[order], scores[order]
+    of_label = amounts[order] * (labels[order] == np.array([[0], [1]]))[..., np.newaxis]
+    new_user = run_starts(users) | run_starts(codes)
+    firsts = np.flatnonzero(new_user | run_starts(scores))
+    negatives, positives = (np.add.reduceat(part, firsts, axis=0) for part in of_label)
+    starts = np.flatnonzero(new_user[firsts])
+    user = np.cumsum(new_user[firsts]) - 1
+    running = np.vstack([np.zeros_like(negatives[:1]), np.cumsum(negatives, axis=0)])
+    below = to_doubles(running[:-1] - running[:-1][starts][user])
+    pairs = to_doubles(positives) * (below + to_doubles(negatives) / 2)
+    n, p = (to_doubles(np.add.reduceat(part, starts, axis=0)) for part in (negatives, positives))
+    # A user's terms are added in the order of scores, so the sum does not depend on the order of rows.
+    won = np.bincount(user, pairs, minlength=len(starts))
+    is_defined = (n > 0) & (p > 0)
+    auc = np.divide(won, n * p, out=np.zeros(len(n)), where=is_defined)
+    # The rounding error of each square is added to the same sum, so that the sum is exact.
+    squares, lost = two_product(auc, auc)
+    addends = [
+        Addend("users"),
+        Addend("users_defined", is_defined.astype(np.float64)),
+        Addend("users_auc", auc),
+        Addend("users_squares", squares),
+        Addend("users_squares", lost),
+        Addend("users_impressions", np.where(is_defined, n + p, 0.0)),
+        Addend("users_positives", np.where(is_defined, p, 0.0)),
+        Addend("users_auc_by_impressions", auc * (n + p)),
+        Addend("users_auc_by_positives", auc * p),
+    ]
+    totals.add([Grouping(codes[firsts][starts], grouping.cells)], addends)

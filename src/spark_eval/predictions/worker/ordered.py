@@ -1,0 +1,212 @@
+"""Metrics of the order of scores: AUC, average precision, curves, thresholds.
+
+The rows of a cell are split into ranges of scores that fit into memory; ``RangeOffset`` has the amounts above
+a range. Amounts of both labels (index 1: positive) are integer arrays (..., 2, limbs), so that true and false
+positives do not depend on the partitioning of the rows. Values computed from them are rounded once and summed
+exactly.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_eval.predictions.task import Goal, ThresholdRule
+from spark_eval.predictions.worker.totals import Cell, sum_by_score, to_doubles
+from spark_eval.statistics.exact import ByPlace, Floats, Ints, exact_sums
+
+ROC: Final = "roc"
+PR: Final = "pr"
+# Largest number of powers of two that the weight of flagged rows can span, plus one.
+OCTAVES: Final = 32
+
+
+@dataclass(frozen=True)
+class ScoreRun:
+    """Distinct scores (n,) of one cell and label, ascending, with the amounts (n, limbs) at each."""
+
+    cell: Cell
+    label: int
+    scores: Floats
+    amounts: NDArray[Any]
+
+    def part(self, start: int, end: int) -> "ScoreRun":
+        """Return a copy of the scores [start, end), so that only these are serialized."""
+        return ScoreRun(self.cell, self.label, self.scores[start:end].copy(), self.amounts[start:end].copy())
+
+
+@dataclass(frozen=True)
+class Range:
+    """Distinct scores (n,) of one range of a cell, best first, with their amounts (n, 2, limbs)."""
+
+    cell: Cell
+    number: int
+    scores: Floats
+    amounts: Ints
+
+    @classmethod
+    def of(cls, number: int, runs: Sequence[ScoreRun]) -> "Range":
+        """Merge all runs of a range."""
+        scores = np.concatenate([run.scores for run in runs])
+        amounts = np.zeros((len(scores), 2, runs[0].amounts.shape[1]), dtype=np.int64)
+        start = 0
+        for run in runs:
+            end = start + len(run.scores)
+            amounts[start:end, run.label] = run.amounts
+            start = end
+        scores, amounts = sum_by_score(scores, amounts)
+        return cls(runs[0].cell, number, scores[::-1], amounts[::-1])
+
+
+@dataclass(frozen=True)
+class RangeOffset:
+    """Amounts (2, limbs) of the whole cell, and of the scores above a range.
+
+    ``is_first`` is true if no score lies above the range, ``is_last`` if none lies below it. ``grid`` is the
+    resolution of a reduced curve; None: the curve has all points.
+    """
+
+    total: Ints
+    above: Ints
+    is_first: bool
+    is_last: bool
+    grid: int | None
+
+
+class Candidate(NamedTuple):
+    """Threshold with the true and false positives at or above it."""
+
+    threshold: float
+    tp: float
+    fp: float
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points of a curve, by descending threshold."""
+
+    curve: str
+    x: Floats
+    y: Floats
+    threshold: Floats
+
+
+@dataclass(frozen=True)
+class RangeResult:
+    """Result of one range: exact sums, a candidate threshold for each rule, points of curves."""
+
+    cell: Cell
+    number: int
+    n_scores: int
+    sums: dict[str, ByPlace]
+    candidates: Sequence[Candidate | None]
+    points: Sequence[Points]
+
+
+def measured_range(
+    part: Range, standing: RangeOffset, rules: Sequence[ThresholdRule], with_curves: bool
+) -> RangeResult:
+    """Compute sums, candidate thresholds and points of a range."""
+    above = standing.above[np.newaxis]
+    flagged = np.concatenate([above, above + np.cumsum(part.amounts, axis=0)])
+    fp, tp = to_doubles(flagged).T
+    precision = np.divide(tp, tp + fp, out=np.zeros(len(tp)), where=tp + fp > 0)
+    below = to_doubles(standing.total[0] - flagged[1:, 0])
+    negatives, positives = to_doubles(part.amounts).T
+    # As in Spark, the curve begins at (0, precision of the best score); without weight, that precision is 1.
+    heights = np.where(tp + fp > 0, precision, 1.0)
+    before = heights[:-1].copy()
+    if standing.is_first:
+        before[:1] = heights[1:2]
+    sums = {
+        "pairs": positives * (below + negatives / 2),
+        "steps": positives * precision[1:],
+        "trapezoids": positives * ((before + heights[1:]) / 2),
+    }
+    n_negatives, n_positives = to_doubles(standing.total).tolist()
+    points: list[Points] = []
+    if with_curves and n_negatives and n_positives:
+        points = curves(part.scores, fp / n_negatives, tp / n_positives, tp + fp, precision, standing)
+    return RangeResult(
+        part.cell,
+        part.number,
+        len(part.scores),
+        {name: exact_sums(values) for name, values in sums.items()},
+        [best_of(rule, part.scores, tp[1:], fp[1:], n_positives) for rule in rules],
+        points,
+    )
+
+
+def best(rule: ThresholdRule, candidates: Sequence[Candidate], positives: float) -> Candidate | None:
+    """Return the best threshold of all ranges and infinity (no flags); None if none satisfies the rule."""
+    falling = sorted([Candidate(np.inf, 0.0, 0.0), *candidates], reverse=True)
+    scores, tp, fp = np.array(falling).T
+    return best_of(rule, scores, tp, fp, positives)
+
+
+def best_of(
+    rule: ThresholdRule, scores: Floats, tp: Floats, fp: Floats, positives: float
+) -> Candidate | None:
+    """Return the best of descending thresholds; None if none satisfies the rule.
+
+    Ties: flags take the lowest threshold, recall the lowest among those of highest precision, costs the
+    highest.
+    """
+    flags = tp + fp
+    match rule.goal:
+        case Goal.FLAGS:
+            fitting = np.flatnonzero(flags <= rule.limit)
+        case Goal.COST:
+            fitting = np.argmin(cost(rule, tp, fp, positives), keepdims=True)
+        case Goal.RECALL:
+            recall = tp / positives if positives else np.full(len(tp), -np.inf)
+            fitting = np.flatnonzero((recall >= rule.limit) & (flags > 0))
+            precision = tp[fitting] / flags[fitting]
+            fitting = fitting[precision == precision.max(initial=0.0)]
+    if not len(fitting):
+        return None
+    return Candidate(*(float(values[fitting[-1]]) for values in (scores, tp, fp)))
+
+
+def cost(rule: ThresholdRule, tp: Any, fp: Any, positives: float) -> Any:
+    """Return the cost of the errors, for one threshold or for arrays of them."""
+    return rule.false_positive * fp + rule.false_negative * (positives - tp)
+
+
+def curves(
+    scores: Floats, fpr: Floats, tpr: Floats, flags: Floats, precision: Floats, standing: RangeOffset
+) -> list[Points]:
+    """Return the points of the ROC curve and the P-R curve of a range.
+
+    ``scores`` has shape (n,). The other arrays, shape (n + 1,), start with the value above the range.
+
+    A reduced curve has the first point in each cell of a grid. Every omitted point differs from one of these
+    by less than 1 / grid in both coordinates. Precision cannot change faster than the number of flags grows,
+    so its grid is logarithmic in the flags, in steps of less than 1 / grid.
+    """
+    in_roc = in_pr = np.ones(len(scores), dtype=bool)
+    if standing.grid is not None:
+        grid = standing.grid
+        mantissa, exponent = np.frexp(flags)
+        growth = exponent * (4 * grid) + np.floor(mantissa * 2 * grid)
+        in_roc = changes(np.floor(fpr * grid)) | changes(np.floor(tpr * grid))
+        in_pr = changes(np.floor(tpr * grid)) | changes(growth)
+        if standing.is_last and len(scores):
+            in_roc[-1] = in_pr[-1] = True
+    return [
+        Points(ROC, fpr[1:][in_roc], tpr[1:][in_roc], scores[in_roc]),
+        Points(PR, tpr[1:][in_pr], precision[1:][in_pr], scores[in_pr]),
+    ]
+
+
+def changes(values: Floats) -> NDArray[np.bool_]:
+    """Return the mask (n - 1,) of values (n,) that differ from their predecessor."""
+    is_other: NDArray[np.bool_] = values[1:] != values[:-1]
+    return is_other
+
+
+def grid_of(n_scores: int, most_points: int) -> int | None:
+    """Return the grid resolution that limits a curve to ``most_points``; None if no reduction is needed."""
+    return None if n_scores <= most_points else most_points // (OCTAVES + 2)

@@ -1,0 +1,252 @@
+"""Align the users of all compared models within a bucket, with their segments."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_eval.arrow.codes import Codes, count_unique
+from spark_eval.arrow.hashes import Booleans, to_numpy
+from spark_eval.errors import DataError
+from spark_eval.resampling.products import Match, model_indices
+from spark_eval.schema import FOLD, MISSING, N_RELEVANT, USER
+from spark_eval.statistics.exact import Floats, Ints
+
+BASELINE: Final = "baseline"
+CANDIDATE: Final = "candidate"
+
+
+@dataclass(frozen=True)
+class ComparisonTask:
+    """Task of the executors: compare pairs of models.
+
+    ``models`` are (side, name); the side is baseline or candidate. ``matches`` select the compared pairs;
+    without any, each model is summarised alone. ``columns`` are the metric columns; ``weighted`` has the
+    columns of value and weight of each weighted mean. The candidate has a column for each of ``segments``,
+    the baseline for each of ``moved``. With ``has_truth``, both count each user's relevant items, and the
+    counts must agree. ``needs_largest`` requests the largest differences. With ``has_text_ids``, user ids are
+    text, otherwise integers.
+    """
+
+    models: Sequence[tuple[str, str]]
+    matches: Sequence[Match]
+    columns: Sequence[str]
+    segments: Sequence[str] = ()
+    by_fold: bool = False
+    moved: Sequence[str] = ()
+    has_truth: bool = False
+    weighted: Sequence[tuple[str, str]] = ()
+    needs_largest: bool = False
+    has_text_ids: bool = False
+
+    @cached_property
+    def ends(self) -> tuple[Ints, Ints]:
+        """Indices of the baseline and of the candidate of each pair in ``models``; each of shape (pairs,)."""
+        return model_indices(self.matches)
+
+    @property
+    def values(self) -> list[str]:
+        """All numeric columns, each once."""
+        return list(dict.fromkeys([*self.columns, *(name for pair in self.weighted for name in pair)]))
+
+    @property
+    def keys(self) -> list[str]:
+        """Key columns of a ``per_user`` row."""
+        return [USER, FOLD] if self.by_fold else [USER]
+
+    def schema(self, columns: Sequence[str]) -> pa.Schema:
+        """Return the types of columns in comparisons; columns are cast to them."""
+        kinds = {
+            USER: pa.string() if self.has_text_ids else pa.int64(),
+            FOLD: pa.int64(),
+            N_RELEVANT: pa.int64(),
+        }
+        kinds |= dict.fromkeys(self.segments, pa.string()) | dict.fromkeys(self.values, pa.float64())
+        return pa.schema({name: kinds[name] for name in columns})
+
+    def rows(self, tables: Iterable[pa.Table], columns: Sequence[str]) -> pa.Table:
+        """Concatenate these columns of some tables, cast to ``schema``."""
+        schema = self.schema(columns)
+        typed = [table.cast(schema) for table in tables]
+        return pa.concat_tables(typed) if typed else schema.empty_table()
+
+    def side(self, side: str) -> list[int]:
+        """Return the indices of the models of ``side``, baseline or candidate."""
+        return [index for index, (of_side, _) in enumerate(self.models) if of_side == side]
+
+
+class PairCounts(NamedTuple):
+    """Numbers of compared rows and users.
+
+    ``rows`` and ``people`` (pairs, 3) count rows and users: the baseline's, the candidate's, and common ones.
+    ``moved`` (segments, pairs) counts common rows with a different segment in the baseline, ``other_truth``
+    (pairs,) those with a different number of relevant items.
+    """
+
+    rows: Ints
+    people: Ints
+    moved: Ints
+    other_truth: Ints
+
+    def __add__(self, other: Any) -> "PairCounts":
+        """Add the counts of other users."""
+        return PairCounts(*map(np.add, self, other))
+
+
+# Reads columns of the model with this index.
+ReadRows = Callable[[int, Sequence[str]], pa.Table]
+
+
+class AlignedUsers:
+    """The n compared rows of a bucket: one per user, or one per user and fold.
+
+    ``rows`` has for each model the indices (n,) of these rows in its table, -1 if missing; None if the table
+    has exactly these rows, in this order. ``n_rows`` (models,) and ``n_users`` (models,) count all rows and
+    users of each model.
+    """
+
+    def __init__(self, question: ComparisonTask, read: ReadRows) -> None:
+        self.question, self.read = question, read
+        tables = [read(model, question.keys) for model in range(len(question.models))]
+        for table, (side, model) in zip(tables, question.models, strict=True):
+            check_rows_of_users(table, side, model)
+        self.n_rows = np.array([len(table) for table in tables])
+        self.rows: list[Ints | None] = [None] * len(tables)
+        if all(table.equals(tables[0]) for table in tables[1:]):
+            self.ids, self.person = tables[0][USER].combine_chunks(), self.people(tables[0])
+            self.folds = to_numpy(tables[0][FOLD]) if question.by_fold else None
+            n_users = len(self.ids) if self.folds is None else count_unique(self.person)
+            self.n_users = np.full(len(tables), n_users)
+        else:
+            self.align(tables)
+
+    def people(self, table: pa.Table) -> Ints:
+        """Return an integer per row (n,), equal for rows of the same user."""
+        if not self.question.by_fold:
+            return np.arange(len(table))
+        return Codes.of([table[USER]]).columns[0]
+
+    def align(self, tables: Sequence[pa.Table]) -> None:
+        """Sort the users of all models into one order, if the models have different users."""
+        codes = Codes.of([table[USER] for table in tables])
+        distinct, coded = np.unique(np.concatenate(codes.columns), return_inverse=True)
+        key, fold_of = coded, None
+        if self.question.by_fold:
+            of_row = np.concatenate([to_numpy(table[FOLD]) for table in tables])
+            fold_of, fold = np.unique(of_row, return_inverse=True)
+            key = fold * len(distinct) + coded
+        parts = np.split(key, np.cumsum(self.n_rows)[:-1])
+        known = np.unique(key)
+        rows = np.full((len(tables), len(known)), -1, dtype=np.int64)
+        for own, part in zip(rows, parts, strict=True):
+            own[np.searchsorted(known, part)] = np.arange(len(part))
+        self.n_users = np.array([count_unique(part % max(len(distinct), 1)) for part in parts])
+        lefts, rights = self.question.ends
+        is_common = np.full(len(known), not self.question.matches)
+        for left, right in zip(lefts, rights, strict=True):
+            is_common |= (rows[left] >= 0) & (rows[right] >= 0)
+        known, self.rows = known[is_common], list(rows[:, is_common])
+        self.person = known % max(len(distinct), 1)
+        self.ids = codes.ids(distinct[self.person])
+        self.folds = None if fold_of is None else fold_of[known // max(len(distinct), 1)]
+
+    def __len__(self) -> int:
+        return len(self.person)
+
+    def common(self) -> Iterator[Booleans]:
+        """Yield for each pair the mask (n,) of the rows that both models have."""
+        everybody = np.ones(len(self), dtype=bool)
+        has = [everybody if rows is None else rows >= 0 for rows in self.rows]
+        for left, right in zip(*self.question.ends, strict=True):
+            yield has[left] & has[right]
+
+    @cached_property
+    def segments(self) -> dict[str, pa.Array]:
+        """Segment values (n,) of the candidate's rows, by segment."""
+        return {name: self.texts(CANDIDATE, name) for name in self.question.segments}
+
+    def counts(self) -> PairCounts:
+        """Count the compared rows and users."""
+        question, pairs = self.question, list(self.common())
+        lefts, rights = question.ends
+        is_moved = [
+            to_numpy(pc.not_equal(self.segments[name], self.texts(BASELINE, name))).astype(bool)
+            for name in question.moved
+        ]
+        moved = [[np.count_nonzero(one & both) for both in pairs] for one in is_moved]
+        other_truth = np.zeros(len(pairs), dtype=np.int64)
+        if question.has_truth:
+            relevant = [self.relevant(model) for model in range(len(question.models))]
+            for pair, (left, right, both) in enumerate(zip(lefts, rights, pairs, strict=True)):
+                other_truth[pair] = np.count_nonzero((relevant[left] != relevant[right]) & both)
+        rows = [np.count_nonzero(both) for both in pairs]
+        people = [count_unique(self.person[both]) for both in pairs] if question.by_fold else rows
+        return PairCounts(
+            np.stack([self.n_rows[lefts], self.n_rows[rights], rows], axis=1),
+            np.stack([self.n_users[lefts], self.n_users[rights], people], axis=1),
+            np.array(moved, dtype=np.int64).reshape(len(is_moved), len(pairs)),
+            other_truth,
+        )
+
+    def values(self, columns: Sequence[str]) -> Floats:
+        """Return the values of all models, NaN if missing; shape (models, columns, n)."""
+        values = np.empty((len(self.rows), len(columns), len(self)))
+        for model, rows in enumerate(self.rows):
+            table = self.read(model, columns)
+            for index, name in enumerate(columns):
+                column = to_numpy(table[name])
+                values[model, index] = column if rows is None else np.append(column, np.nan)[rows]
+        if np.isinf(values).any():
+            infinite = columns[int(np.flatnonzero(np.isinf(values).any(axis=(0, 2)))[0])]
+            message = f"per_user: {infinite} holds infinite values; leave them null"
+            raise DataError("METRIC_OVERFLOW", message)
+        return values
+
+    def texts(self, side: str, segment: str) -> pa.Array:
+        """Return the segment value (n,) of each row, from the first model of ``side`` with the row."""
+        if segment == FOLD and self.folds is not None:
+            return pa.array(self.folds).cast(pa.string())
+        values = pa.nulls(len(self), pa.string())
+        for model, (of_side, _) in enumerate(self.question.models):
+            if of_side == side:
+                column = self.read(model, [segment])[segment].cast(pa.string()).combine_chunks()
+                rows = self.rows[model]
+                if rows is None:
+                    return column.fill_null(MISSING)
+                mine = pa.array(rows, mask=rows < 0)
+                values = pc.coalesce(values, column.fill_null(MISSING).take(mine))
+                if not values.null_count:
+                    break
+        return values.fill_null(MISSING)
+
+    def relevant(self, model: int) -> Ints:
+        """Return the number of relevant items (n,) in the truth of a model, -1 for rows that it lacks."""
+        column = to_numpy(self.read(model, [N_RELEVANT])[N_RELEVANT]).astype(np.int64)
+        rows = self.rows[model]
+        return column if rows is None else np.append(column, -1)[rows]
+
+
+def check_rows_of_users(table: pa.Table, side: str, model: str) -> None:
+    """Raise DataError for a row without a user or fold, or for a duplicate user of a model."""
+    who = f"per_user of the {side}, model {model!r}"
+    for name in table.column_names:
+        if table[name].null_count:
+            raise DataError("NULL_ID", f"{who}: {table[name].null_count} rows have no {name}")
+    users = table[USER]
+    if (
+        pa.types.is_integer(users.type)
+        and FOLD not in table.column_names
+        and (np.diff(to_numpy(users)) > 0).all()
+    ):
+        return
+    if table.num_columns == 1:
+        n_distinct_rows = count_unique(Codes.of([users]).columns[0])
+    else:
+        n_distinct_rows = table.group_by(table.column_names).aggregate([]).num_rows
+    if n_distinct_rows != len(table):
+        message = f"{who}: {len(table) - n_distinct_rows} rows repeat a user; give each user one row"
+        raise DataError("DUPLICATE_USER", message)

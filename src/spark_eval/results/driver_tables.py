@@ -1,0 +1,65 @@
+"""Small tables in the driver, and objects collected from the executors."""
+
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from spark_eval.errors import DataError
+from spark_eval.names import folder_name
+from spark_eval.runners.objects import OBJECT
+from spark_eval.schema import MODEL
+
+# Rows in the driver, and the Spark schema of their table.
+SmallRows = tuple[Sequence[Sequence[Any]], str]
+
+
+def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str) -> DataFrame:
+    """Return rows as a frame, via Arrow: Spark would start Python workers to convert tuples."""
+    frame: DataFrame = spark.createDataFrame(arrow_table(rows, schema))
+    return frame
+
+
+def collect_objects(objects: DataFrame) -> list[Any]:
+    """Collect the objects in a frame of ``runners.objects``."""
+    return [pickle.loads(row[OBJECT]) for row in objects.select(OBJECT).collect()]
+
+
+def collect_or_raise(objects: DataFrame) -> list[Any]:
+    """Collect the objects; raise one DataError if some are errors, each distinct error listed once."""
+    found = collect_objects(objects)
+    faults = {str(one): one for one in found if isinstance(one, DataError)}
+    DataError.raise_all([fault for _, fault in sorted(faults.items())])
+    return found
+
+
+def arrow_table(rows: Sequence[Sequence[Any]], schema: str) -> pa.Table:
+    """Return rows as an Arrow table of a Spark schema; other fields of the rows are ignored."""
+    kind: Any = T.StructType.fromDDL(schema)
+    fields = to_arrow_schema(kind)
+    arrays = [pa.array([getattr(row, field.name) for row in rows], field.type) for field in fields]
+    return pa.Table.from_arrays(arrays, schema=fields)
+
+
+def write_small(rows: Sequence[Sequence[Any]], schema: str, folder: Path, *, by_model: bool) -> None:
+    """Write rows as Parquet, in one file or one per model. Spark's first write would take seconds."""
+    table = arrow_table(rows, schema)
+    parts = {folder: table}
+    if by_model:
+        models = table[MODEL]
+        parts = {
+            folder / f"{MODEL}={folder_name(model)}": table.filter(pc.equal(models, model)).drop_columns(
+                MODEL
+            )
+            for model in pc.unique(models).to_pylist()
+        }
+    for place, part in parts.items():
+        place.mkdir(parents=True)
+        pq.write_table(part, place / "part-0.parquet", write_page_checksum=True)

@@ -1,0 +1,215 @@
+"""Leaderboard: a line per model and cutoff, a column per metric, marks of the best and the close models."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from spark_eval.conventions import NoRecommendations
+from spark_eval.errors import ConfigError
+from spark_eval.metrics.values import (
+    UNCUT,
+    has_cutoff,
+    parse_metric,
+    published_name,
+    ranking_names,
+    split_metric_text,
+)
+from spark_eval.schema import ALL, FOLDS, Direction, Outcome
+from spark_eval.statistics.differences import signed_root, unpaired
+from spark_eval.statistics.intervals import Summary
+from spark_eval.statistics.significance import adjusted, p_of_t
+
+BEST: Final = "*"
+CLOSE: Final = "~"
+CERTAIN: Final = 0.05
+EXPLAINED: Final = (
+    f"{BEST} the best of its k; {CLOSE} not significantly worse than the best "
+    "(approximate; `spark-eval compare` runs the paired test)"
+)
+OTHER_USERS: Final = "(n): a mean of n users, not of all in its line; no marks between models of other users"
+# Treatment of users without a list, by the convention no_recommendations.
+WITHOUT_LIST: Final[Mapping[str, str]] = {
+    NoRecommendations.ZERO: "they count as 0, and are left out of metrics of the items in a list",
+    NoRecommendations.DROP: "they are left out",
+}
+MOST_MODELS: Final = 5
+WHERE: Final = "leaderboard"
+Columns = Mapping[str, Sequence[str]]
+# Model and cutoff; None is no cutoff.
+Line = tuple[str, int | None]
+
+
+def list_direction(metric: str) -> Direction:
+    """Return the direction of a list metric: higher, lower or none."""
+    return ranking_names()[split_metric_text(metric)["name"]].direction
+
+
+def marks_of(
+    rows: Iterable[Mapping[str, Any]], better: Callable[[str], Direction] = list_direction
+) -> dict[tuple[str, Line], str]:
+    """Return the marks of models, BEST or CLOSE, by metric and line.
+
+    A model is close if a one-sided Welch test does not tell it from the best. The p-values of a metric and k
+    are adjusted by Holm. Without standard errors no model is close.
+
+    There are no marks if only one model has a value, or if models have different numbers of users or rows:
+    their populations are not the same. ``better`` returns the direction of a metric, by default of a list
+    metric.
+    """
+    groups: dict[tuple[str, int | None], dict[str, Summary]] = {}
+    populations: dict[tuple[str, int | None], set[Any]] = {}
+    for row in rows:
+        if row["segment"] == ALL and row["value"] is not None:
+            mean = Summary(row["value"], row.get("std_error"), n=row["n_users"])
+            groups.setdefault((row["metric"], row["k"]), {})[row["model"]] = mean
+            populations.setdefault((row["metric"], row["k"]), set()).add((row["n_users"], row.get("n_rows")))
+    marks = {}
+    for (metric, k), of_models in groups.items():
+        direction = better(metric)
+        if direction is Direction.NONE or len(of_models) == 1 or len(populations[metric, k]) > 1:
+            continue
+        sign = -1 if direction is Direction.LOWER else 1
+        best = of_models[max((sign * (one.value or 0), model) for model, one in of_models.items())[1]]
+        chances = adjusted([p_behind(one, best, sign) for one in of_models.values()], "holm")
+        for model, p in zip(of_models, chances, strict=True):
+            is_equal = of_models[model].value == best.value
+            if is_equal or (p is not None and p >= CERTAIN):
+                marks[metric, (model, k)] = BEST if is_equal else CLOSE
+    return marks
+
+
+def p_behind(one: Summary, best: Summary, sign: int) -> float | None:
+    """Return the one-sided p-value of a mean below the best; None for the best itself and without errors."""
+    between = unpaired(best.value, best.std_error, best.n, one.value, one.std_error, one.n)
+    if one is best or between.value is None or not between.variance:
+        return None
+    return p_of_t(signed_root(sign * between.value, between.variance), between.freedom, "less")
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Texts of all cells by column and line, metrics in the requested order, and notes."""
+
+    lines: Columns
+    metrics: Columns
+    users: Columns
+    notes: Sequence[str]
+
+    @classmethod
+    def of(
+        cls,
+        rows: Iterable[Mapping[str, Any]],
+        metric: str | None = None,
+        entries: Iterable[Mapping[str, Any]] = (),
+    ) -> Self:
+        """Build the leaderboard from rows of the tables ``metrics`` and ``accounting``.
+
+        With folds, cells show the mean over folds and the standard deviation. With a ``metric``, only its
+        column is shown, the best model first.
+
+        Raises:
+            ConfigError: METRIC_NOT_MEASURED.
+        """
+        rows = list(rows) if metric is None else rows_of_metric(list(rows), metric)
+        cells: dict[tuple[str, Line], str] = {}
+        counts: dict[tuple[str, Line], int] = {}
+        over_folds: dict[tuple[str, Line], dict[str, str]] = {}
+        n_users: dict[Line, int] = {}
+        segments = dict[str, None]()
+        for row in rows:
+            line = (row["model"], row["k"])
+            if row["segment"] == ALL:
+                cells[row["metric"], line] = four_digits(row["value"])
+                if row["value"] is not None:
+                    counts[row["metric"], line] = row["n_users"]
+                n_users[line] = max(n_users.get(line, 0), row["n_users"])
+            elif row["segment"] == FOLDS:
+                over_folds.setdefault((row["metric"], line), {})[row["segment_value"]] = four_digits(
+                    row["value"]
+                )
+            else:
+                segments[row["segment"]] = None
+        marks = marks_of(rows)
+        cells |= {key: cells[key] + mark for key, mark in marks.items()}
+        of_others = {key: f"{cells[key]} ({n:,})" for key, n in counts.items() if n != n_users[key[1]]}
+        cells |= of_others
+        cells |= {key: f"{numbers['mean']} ± {numbers['sd']}" for key, numbers in over_folds.items()}
+        lines = sorted(n_users, key=smaller_k_first)
+        if metric is not None:
+            places = {(row["model"], row["k"]): order_by_value(row) for row in rows if row["segment"] == ALL}
+            lines.sort(key=lambda line: (smaller_k_first(line)[:2], places[line]))
+        metrics = dict.fromkeys(metric for metric, _ in cells)
+        return cls(
+            {"model": [model for model, _ in lines], "k": [cutoff_text(k) for _, k in lines]},
+            # Metrics can have different cutoffs.
+            {metric: [cells.get((metric, line), four_digits(None)) for line in lines] for metric in metrics},
+            {"users": [f"{n_users[line]:,}" for line in lines]},
+            [
+                *([EXPLAINED] if marks else []),
+                *([OTHER_USERS] if of_others.keys() - over_folds.keys() else []),
+                *without_lists(entries),
+                *([f"means by {', '.join(segments)} stand in the table metrics"] if segments else []),
+            ],
+        )
+
+
+def without_lists(entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a note on users without a list, by model, from rows of ``accounting``; empty if all have one."""
+    found = [one for one in entries if one["outcome"] == Outcome.NO_RECOMMENDATIONS and one["users"]]
+    if not found:
+        return []
+    named = [f"{one['model']} for {one['users']:,} user{'s' * (one['users'] > 1)}" for one in found]
+    more = f" and {len(named) - MOST_MODELS} more models" if named[MOST_MODELS:] else ""
+    choice = found[0]["reason"]
+    what = f"{WITHOUT_LIST[choice]} (no_recommendations={choice})"
+    return [f"no list: {', '.join(named[:MOST_MODELS])}{more}; {what}"]
+
+
+def rows_of_metric(
+    rows: Sequence[Mapping[str, Any]], metric: str, where: str = WHERE
+) -> list[Mapping[str, Any]]:
+    """Return the rows of a metric, and of its cutoff if it names one.
+
+    ``where`` is the name of the option for messages.
+
+    Raises:
+        ConfigError: METRIC_NOT_MEASURED.
+    """
+    form, name = split_metric_text(metric, where), published_name(metric, where)
+    chosen = [row for row in rows if row["metric"] == name]
+    if has_cutoff(form):
+        [value] = parse_metric(metric, key=where)
+        chosen = [row for row in chosen if row["k"] == value.k]
+    if not chosen:
+        known = {measure_of(row) for row in rows}
+        raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", metric, known, where)
+    return chosen
+
+
+def order_by_value(
+    row: Mapping[str, Any], better: Callable[[str], Direction] = list_direction
+) -> tuple[bool, float]:
+    """Return the sort key of a row by value: the best first, a missing value last."""
+    is_lower = better(row["metric"]) is Direction.LOWER
+    return row["value"] is None, (row["value"] or 0.0) * (1 if is_lower else -1)
+
+
+def cutoff_text(k: int | None) -> str:
+    """Return k as text; ``all`` if there is no cutoff."""
+    return UNCUT if k is None else str(k)
+
+
+def measure_of(row: Mapping[str, Any]) -> str:
+    """Return metric and cutoff of a row: ``ndcg@10``."""
+    return f"{row['metric']}@{cutoff_text(row['k'])}"
+
+
+def four_digits(value: float | None) -> str:
+    """Return a value with four decimals; ``-`` if missing."""
+    return "-" if value is None else f"{value:.4f}"
+
+
+def smaller_k_first(line: Line) -> tuple[bool, int, str]:
+    """Return the sort key of a line: by k, no cutoff last, then by model."""
+    model, k = line
+    return (k is None, k or 0, model)

@@ -1,0 +1,334 @@
+"""Chapters on models: gates, best model, cutoffs, differences, and another run."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from spark_eval.accounting import USERS, entries_of_rows, unusable
+from spark_eval.comparison.decisions import Decision
+from spark_eval.comparison.gates import Drop, Mode
+from spark_eval.conventions import NoRecommendations
+from spark_eval.metrics.registry import Kind
+from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED, measure_of
+from spark_eval.results.report.chapters import (
+    FAILED,
+    PASSED,
+    Chapter,
+    Dataset,
+    Form,
+    Statement,
+    Tone,
+    View,
+    chart,
+    warning,
+)
+from spark_eval.results.report.data import RunFacts, as_number, metric_of, part_of
+from spark_eval.results.sentences import in_run, interval_text, sentences, short, where
+from spark_eval.schema import ALL, MODEL, SEGMENT, Outcome, Reason, Table
+from spark_eval.statistics.differences import unpaired
+from spark_eval.statistics.significance import t_test
+
+MOST_SENTENCES_SHOWN: Final = 12
+MOST_NAMED: Final = 5
+# Treatment of users without a list, by convention.
+NO_LIST: Final = {
+    NoRecommendations.ZERO: "They count as 0 where hits are measured, and have no value in metrics of the "
+    "lists themselves, such as novelty: cells of fewer users than their line say how many (n).",
+    NoRecommendations.DROP: "They are left out: cells of fewer users than their line say how many (n).",
+}
+# Maximum number of rows of comparisons on a page: all users first, then segments.
+MOST_COMPARISONS: Final = 10_000
+OF_ALL_USERS: Final[Mapping[str, Sequence[str]]] = {SEGMENT: [ALL]}
+ROOM_LEFT: Final = (
+    "Room left is what remains until the gate fails, with the bounds that its confidence asks for: from 0 on "
+    "it passes for certain, below 0 it fails for certain."
+)
+MEANS_SHOWN: Final = (MODEL, "measure", "value", "ci_low", "ci_high", "n", "n_undefined", "mark", "better")
+
+
+def gates(facts: RunFacts) -> Chapter | None:
+    """Return the chapter on gates: one sentence per gate, failed gates first."""
+    rows = sorted(facts.rows(Table.GATES), key=lambda row: bool(row["passed"]))
+    if not rows:
+        return None
+    failed = sum(not row["passed"] for row in rows)
+    passed = "The gate passed." if len(rows) == 1 else f"All {len(rows)} gates passed."
+    counted = f"{failed} of {len(rows)} gates failed." if failed else passed
+    tones = {True: (Tone.GOOD, PASSED), False: (Tone.BAD, FAILED)}
+    verdict = Statement(counted, *tones[not failed])
+    statements = [Statement(gate_sentence(row), *tones[bool(row["passed"])]) for row in rows]
+    lines = [
+        {
+            **row,
+            "gate": where(row),
+            "candidate": row[MODEL],
+            "against": in_run(row["against_model"], row["against_run"]),
+            "allowed": allowed_drop(row),
+            "room left": interval_text(row["bound_low"], row["bound_high"]),
+            "decision": str(row["decision"]).replace("_", " "),
+            "passed": "yes" if row["passed"] else "NO",
+        }
+        for row in rows
+    ]
+    shown = (
+        *("gate", "candidate", "against", "passed", "allowed", "baseline_value", "candidate_value"),
+        *("difference", "room left", "n_users", "decision"),
+    )
+    headings = {"baseline_value": "its mean", "candidate_value": "candidate's mean", "n_users": "users"}
+    table = View(Form.TABLE, "All gates", Dataset.of("gates", lines, shown, headings), note=ROOM_LEFT)
+    return Chapter("Gates", [verdict, *statements], [table])
+
+
+def gate_sentence(row: Mapping[str, Any]) -> str:
+    """Return the decision of a gate with its reason: ``at most .01 worse: certain (95 %)``."""
+    gate = f"{where(row)} of {row['model']} against {in_run(row['against_model'], row['against_run'])}"
+    if row["decision"] == Decision.NO_BASELINE:
+        return f"{gate}: {row['reason']}."
+    is_worse = row["decision"] == Decision.WORSE
+    found = allowed_drop(row).replace("at most", "more than") if is_worse else allowed_drop(row)
+    if row["mode"] == Mode.OBSERVED:
+        certainty = "by the values alone, whatever chance does"
+    elif row["decision"] == Decision.UNDECIDED:
+        needed = row["users_needed"]
+        certainty = f"not certain ({100 * row['confidence']:g} %)"
+        certainty += "" if needed is None else f", {needed:,} users would tell"
+    else:
+        certainty = f"certain ({100 * row['confidence']:g} %)"
+    means = f"{short(row['baseline_value'])} to {short(row['candidate_value'])}"
+    return f"{gate}: {found}: {certainty}; from {means}, {row['n_users']:,} users."
+
+
+def allowed_drop(row: Mapping[str, Any]) -> str:
+    """Return the allowed drop of a gate: ``at most .01 worse``, ``at most 2 % worse``."""
+    drop = row["max_drop"]
+    if row["drop"] == Drop.RELATIVE:
+        return f"at most {100 * drop:g} % worse"
+    return f"at most {f'{drop:g}'.removeprefix('0') or '0'} worse"
+
+
+def leaderboard(facts: RunFacts) -> Chapter | None:
+    """Return the chapter on the best model, with its significance."""
+    everybody = facts.everybody
+    if not everybody:
+        return None
+    views = [
+        chart(
+            Form.INTERVALS,
+            "Models with their intervals",
+            facts.metrics,
+            "Mean of each model with its interval of 95 %, the chosen metric",
+            shown=MEANS_SHOWN,
+            where=OF_ALL_USERS,
+            mark="mark",
+        ),
+        chart(
+            Form.BOARD,
+            "All metrics",
+            facts.metrics,
+            "",
+            shown=(),
+            where=OF_ALL_USERS,
+            rows=[MODEL] if facts.is_scored else [MODEL, "k"],
+        ),
+    ]
+    said = [Statement(text) for text in best_sentences(everybody)]
+    if any(row["mark"] for row in everybody):
+        said.append(Statement(f"{EXPLAINED}. The dots of both are full."))
+    bad = unusable(entries_of_rows(facts.rows(Table.ACCOUNTING)))
+    said += [warning("Unusable", f"{text}.") for text in bad]
+    if of_run := without_interval(everybody):
+        said.append(Statement(f"One number for the whole run, so without an interval: {', '.join(of_run)}."))
+    said += lists_missing(facts)
+    return Chapter("Which model is best", said, views, ["measure"], terms=facts.definitions)
+
+
+def lists_missing(facts: RunFacts) -> Iterator[Statement]:
+    """Yield warnings on models without lists for some users, with the treatment of these users."""
+    entries = [row for row in facts.rows(Table.ACCOUNTING) if row[MODEL] is not None]
+    without = {
+        row[MODEL]: (row["users"], row["reason"])
+        for row in entries
+        if row["outcome"] == Outcome.NO_RECOMMENDATIONS and row["users"]
+    }
+    with_truth = Counter[str]()
+    for row in entries:
+        if row["source"] == USERS and row["reason"] != Reason.NO_TRUTH:
+            with_truth[row[MODEL]] += row["users"] if row["outcome"] != Outcome.IN else 0
+    for rule, said in NO_LIST.items():
+        found = [
+            f"{model} for {n:,}" + (f" of {with_truth[model]:,}" if with_truth[model] else "") + " users"
+            for model, (n, reason) in without.items()
+            if reason == rule
+        ]
+        if found:
+            n_more = len(found) - MOST_NAMED
+            more = f" and {n_more} more models" if n_more > 0 else ""
+            text = f"{', '.join(found[:MOST_NAMED])}{more}. {said}"
+            yield warning("No list", text)
+
+
+def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the metrics with one value per run; they have no interval."""
+    metrics = {str(row["metric"]): metric_of(row) for row in everybody}
+    return [name for name, metric in metrics.items() if metric is not None and metric.kind is Kind.CATALOG]
+
+
+def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a sentence per metric on the best model at the largest cutoff, and on models close to it.
+
+    If models have values for different users, the sentence names the models with fewer users instead.
+    """
+    of_metrics: dict[str, list[Mapping[str, Any]]] = {}
+    for row in everybody:
+        of_metrics.setdefault(row["metric"], []).append(row)
+    for of_metric in list(of_metrics.values())[:MOST_SENTENCES_SHOWN]:
+        k = max((row["k"] for row in of_metric), key=as_number)
+        rows = [row for row in of_metric if row["k"] == k and row["value"] is not None]
+        most = max((row["n"] or 0 for row in rows), default=0)
+        others = [f"{row[MODEL]} ({row['n'] or 0:,})" for row in rows if (row["n"] or 0) < most]
+        best = [row for row in rows if row["mark"] == BEST]
+        close = [row[MODEL] for row in rows if row["mark"] == CLOSE]
+        if others:
+            named = ", ".join(others[:MOST_NAMED]) + (" and others" if len(others) > MOST_NAMED else "")
+            nobody = f"{rows[0]['measure']}: nobody is called best, for means of other users do not compare"
+            yield f"{nobody}; these have values for fewer than {most:,} users: {named}."
+        if not best:
+            continue
+        one = best[0]
+        low = one["ci_low"]
+        interval = "" if low is None else f" ({interval_text(low, one['ci_high'])})"
+        names = " and ".join(row[MODEL] for row in best) + (" are" if len(best) > 1 else " is")
+        if low is None:
+            certainty = "; it has no interval, so nobody can say how certain that is"
+        elif close:
+            certainty = f"; not certain: {', '.join(close)} may be as good"
+        else:
+            certainty = "; certain, at 95 %"
+        yield f"{one['measure']}: {names} best with {short(one['value'])}{interval}{certainty}."
+
+
+def cutoffs(facts: RunFacts) -> Chapter | None:
+    """Return a line chart over cutoffs for each metric with several cutoffs."""
+    ks: dict[str, dict[str, None]] = {}
+    for row in facts.everybody:
+        ks.setdefault(row["metric"], {})[row["k"]] = None
+    views = [
+        chart(
+            Form.LINES,
+            metric,
+            facts.metrics,
+            f"{metric} by cutoff, a line for each model",
+            note=facts.definition(metric),
+            shown=MEANS_SHOWN,
+            where={**OF_ALL_USERS, "metric": [metric]},
+            is_small=True,
+            x="k",
+            cutoffs=sorted(of_metric, key=as_number),
+        )
+        for metric, of_metric in ks.items()
+        if len(of_metric) > 1
+    ]
+    return Chapter("Metrics by cutoff", (), views) if views else None
+
+
+def differences(facts: RunFacts) -> Chapter | None:
+    """Return the chapter on published comparisons: differences with intervals, wins, ties and losses."""
+    rows = sorted(facts.rows(Table.COMPARISONS), key=lambda row: row[SEGMENT] != ALL)
+    if not rows:
+        return None
+    lines = [
+        {
+            **row,
+            "measure": measure_of(row),
+            "part": part_of(row),
+            "better": facts.direction(row["metric"]),
+            "against": in_run(row["baseline"], row["baseline_run"]),
+        }
+        for row in rows[:MOST_COMPARISONS]
+    ]
+    counts = ("wins", "ties", "losses")
+    shown = (
+        *("candidate", "against", "measure", "part", "test", "difference", "ci_low", "ci_high"),
+        *("p_adjusted", *counts, "n_users", "effect_size", "better"),
+    )
+    dataset = Dataset.of("comparisons", lines, shown, {"p_adjusted": "p, corrected"})
+    views = [
+        chart(
+            Form.INTERVALS,
+            "Differences with their intervals",
+            dataset,
+            "Difference of each candidate from the baseline with its interval; a line at 0",
+            label="candidate",
+            value="difference",
+            zero=True,
+        ),
+        chart(
+            Form.STACK,
+            "Users won, tied and lost",
+            dataset,
+            "For how many users each candidate is better, equal and worse than the baseline",
+            shown=("candidate", "against", "measure", "part", "test", *counts),
+            label="candidate",
+            values=counts,
+        ),
+    ]
+    said = [Statement(text) for text in sentences(rows)[:MOST_SENTENCES_SHOWN]]
+    said.append(Statement("A dot is full where its interval leaves 0 out."))
+    if len(rows) > MOST_COMPARISONS:
+        more = f"{len(rows) - MOST_COMPARISONS:,} more rows, of segments, stand in the table comparisons."
+        said.append(warning("Not all is shown", more))
+    return Chapter("Differences from the baseline", said, views, ["measure", "against", "part", "test"])
+
+
+def beside_other_run(facts: RunFacts) -> Chapter | None:
+    """Return the chapter on changes of means from another run.
+
+    Models are matched by name. Intervals treat the users of the two runs as independent samples.
+    """
+    other = facts.baseline
+    if other is None:
+        return None
+    before = {(row[MODEL], row["measure"]): row for row in other.everybody}
+    rows = [
+        {**row, "before": was["value"], **change(row, was)}
+        for row in facts.everybody
+        if (was := before.get((row[MODEL], row["measure"]))) is not None
+    ]
+    said = Statement(
+        f"Means of this run beside those of run {other.run_id}, for models of equal names. Intervals of "
+        f"{100 * (1 - CERTAIN):g} % are as if both had users of their own; spark-eval compare pairs users."
+    )
+    notes = [said, *warnings_of(facts, other)]
+    if not rows:
+        none = warning("Nothing to compare", "No model and metric is in both runs.")
+        return Chapter(f"Beside run {other.run_id}", [*notes, none])
+    shown = (MODEL, "measure", "before", "value", "difference", "ci_low", "ci_high", "better", "n")
+    view = chart(
+        Form.INTERVALS,
+        "Change of each model",
+        Dataset.of("other_run", rows, shown),
+        "Difference of each model from the other run with its interval; a line at 0",
+        value="difference",
+        zero=True,
+    )
+    return Chapter(f"Beside run {other.run_id}", notes, [view], ["measure"])
+
+
+def change(row: Mapping[str, Any], was: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the difference of two means with its interval by Welch's test."""
+    n_before, n_now = was["n"] or 0, row["n"] or 0
+    between = unpaired(was["value"], was["std_error"], n_before, row["value"], row["std_error"], n_now)
+    tested = t_test(between, 1 - CERTAIN)
+    difference = None if between.value is None else float(between.value)
+    return {"difference": difference, "ci_low": tested.ci_low, "ci_high": tested.ci_high}
+
+
+def warnings_of(facts: RunFacts, other: RunFacts) -> Iterator[Statement]:
+    """Yield warnings if the numbers of two runs may not be comparable: conventions or truth differ."""
+    for key, what in (("conventions", "conventions"), ("truth_digest", "truth")):
+        here, there = (
+            {str(record[key]) for record in run.records.values() if record.get(key) is not None}
+            for run in (facts, other)
+        )
+        if here and there and here != there:
+            yield warning("Differs", f"The two runs have another {what}.")

@@ -1,0 +1,167 @@
+"""Chapters on the origin of numbers: split and leakage, accounting of rows, config and versions."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from spark_eval.accounting import Entry
+from spark_eval.errors import without_secrets
+from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, Tone, View, chart, warning
+from spark_eval.results.report.data import RunFacts
+from spark_eval.results.sentences import Row
+from spark_eval.schema import MODEL, Outcome, Subset, Table
+from spark_eval.splits.subsets import SubsetRow, cold_warnings, counted_ways_to_train
+
+# Outcomes of rows, shown in a bar; all other outcomes count users.
+ROW_OUTCOMES: Final = (
+    *(Outcome.USED, Outcome.FILTERED, Outcome.DEDUPLICATED, Outcome.DROPPED, Outcome.QUARANTINED),
+)
+SUBSET_HEADINGS: Final = {
+    "trained_on": "trained on",
+    "cold_users": "cold users",
+    "cold_items": "cold items",
+}
+
+
+def split_in_time(facts: RunFacts) -> Chapter | None:
+    """Return the chapter on the split: time ranges of the subsets, leakage checks, and subset sizes."""
+    checks = facts.rows(Table.LEAKAGE)
+    spans = list(spans_of(facts.records.get("split", {}).get("timeline") or {}))
+    if not checks and not spans:
+        return None
+    views = []
+    if spans:
+        shown = ("fold", "part", "from", "to")
+        dataset = Dataset.of("spans", spans, (*shown, "start", "end"))
+        alt = "Parts of the log in time (UTC), a lane for each fold"
+        # Records of earlier versions lack the first and last timestamp of the log.
+        is_known = all(span[end] is not None for span in spans for end in ("start", "end"))
+        kind = Form.SPANS if is_known else Form.TABLE
+        views.append(chart(kind, "Parts in time", dataset, alt, shown=shown))
+    leaked = sum(row["rows"] for row in checks if row["leaked"])
+    said = []
+    if checks:
+        tone = (Tone.BAD, "LEAK") if leaked else (Tone.GOOD, "No leak")
+        said.append(Statement(f"{leaked:,} leaked rows in {len(checks)} checks.", *tone))
+        lines = [{**row, "verdict": leak_verdict(row)} for row in checks]
+        columns = ("fold", "check", "rows", "users", "verdict")
+        dataset = Dataset.of("leakage", lines, columns, {"verdict": "leaked"})
+        views.append(View(Form.TABLE, "Leakage checks", dataset))
+    if subsets := facts.rows(Table.SUBSETS):
+        dataset = Dataset.of("subsets", subsets, SubsetRow._fields, SUBSET_HEADINGS)
+        views.append(View(Form.TABLE, "Subsets", dataset))
+        said += [Statement(f"{text[0].upper()}{text[1:]}.") for text in counted_ways_to_train(subsets)]
+        said += [warning("Cold start", f"{text}.") for text in cold_warnings(subsets)]
+    return Chapter("The split", said, views)
+
+
+def leak_verdict(check: Row) -> str:
+    """Return the verdict of a leakage check: ``LEAK``, ``allowed`` (rows found, but permitted) or ``no``."""
+    return "LEAK" if check["leaked"] else "allowed" if check["rows"] else "no"
+
+
+def spans_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the time range of each subset of a split, in milliseconds since the epoch; None if unknown.
+
+    An open start or end is that of the log.
+    """
+    oldest, newest = found.get("oldest"), found.get("newest")
+    if "windows" in found:
+        parts = [
+            (str(fold), str(subset), window[f"{subset}_start"], window[f"{subset}_end"])
+            for fold, window in enumerate(found["windows"])
+            for subset in (Subset.TRAIN, Subset.TEST)
+        ]
+    elif "periods" in found:
+        parts = [("", period["subset"], period["start"], period["end"]) for period in found["periods"]]
+    elif "global_cut" in found:
+        parts = [
+            ("", str(Subset.LOCAL_TRAIN), None, found["local_train_end"]),
+            ("", f"{Subset.RANKER_TRAIN}, {Subset.RANKER_TEST}", found["local_cut"], found["local_test_end"]),
+            ("", str(Subset.GLOBAL_TEST), found["global_cut"], found["end"]),
+        ]
+    else:
+        return
+    for fold, part, start, end in parts:
+        first, last = (oldest if start is None else start), (newest if end is None else end)
+        yield {
+            "fold": fold,
+            "part": part,
+            "from": "the beginning of the log" if first is None else in_utc(first),
+            "to": "the end of the log" if last is None else in_utc(last),
+            "start": None if first is None else first / 1000,
+            "end": None if last is None else last / 1000,
+        }
+
+
+def in_utc(microseconds: int) -> str:
+    """Return a timestamp as text, in UTC.
+
+    >>> in_utc(1_715_831_414_000_000)
+    '2024-05-16 03:50:14'
+    """
+    return str(np.datetime64(microseconds, "us").astype("datetime64[s]")).replace("T", " ")
+
+
+def accounting(facts: RunFacts) -> Chapter | None:
+    """Return the chapter on the accounting: shares of each table's rows by outcome, and all lines."""
+    rows = facts.rows(Table.ACCOUNTING)
+    if not rows:
+        return None
+    counts: dict[str, Counter[str]] = {}
+    for row in rows:
+        if row["outcome"] in ROW_OUTCOMES:
+            table = row["source"] if row[MODEL] is None else f"{row['source']} of {row[MODEL]}"
+            counts.setdefault(table, Counter())[row["outcome"]] += row["rows"]
+    lines = [{"table": table, **{one: count[one] for one in ROW_OUTCOMES}} for table, count in counts.items()]
+    views = [
+        chart(
+            Form.STACK,
+            "Rows of each table",
+            Dataset.of("ends", lines, ("table", *ROW_OUTCOMES)),
+            "Which share of each table's rows is used, filtered, deduplicated, dropped and quarantined",
+            label="table",
+            values=ROW_OUTCOMES,
+            is_share=True,
+        ),
+        View(Form.TABLE, "All lines", Dataset.of("accounting", rows, Entry._fields)),
+    ]
+    quarantined = sum(row["rows"] for row in rows if row["outcome"] == Outcome.QUARANTINED)
+    said = [Statement("Every row that was read is counted once: those in are the sum of all others.")]
+    if quarantined:
+        text = f"{quarantined:,} rows are quarantined; the table quarantine holds them."
+        said.append(warning("Unusable", text))
+    return Chapter("What became of every row", said, views)
+
+
+def provenance(facts: RunFacts) -> Chapter | None:
+    """Return the chapter on the commit records: conventions, versions, fingerprints and configs."""
+    if not facts.records:
+        return None
+    rows, texts = [], {}
+    for verb, record in facts.records.items():
+        rows += [{"verb": verb, "what": what, "is": text} for what, text in record_lines(record)]
+        settings = without_secrets(record.get("config", {}))
+        texts[f"Config of {verb}"] = json.dumps(settings, indent=2, ensure_ascii=False)
+    dataset = Dataset.of("provenance", rows, ("verb", "what", "is"))
+    table = View(Form.TABLE, "Conventions, versions, fingerprint", dataset)
+    return Chapter("Where it comes from", (), [table], texts=texts)
+
+
+def record_lines(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the entries of a commit record except config and timeline, as pairs of name and text."""
+    for name in ("published_at", "conventions", "fingerprint", "truth_digest"):
+        if record.get(name) is not None:
+            yield name.replace("_", " "), str(record[name])
+    for name, size in record.get("tables", {}).items():
+        yield f"rows of {name}", f"{size['rows']:,}"
+    for name, version in record.get("versions", {}).items():
+        yield f"version of {name}", str(version)
+    if (seconds := record.get("summary", {}).get("seconds")) is not None:
+        yield "seconds", str(seconds)
+    runs: Mapping[str, str | None] = record.get("runs", {})
+    for run, digest in runs.items():
+        yield f"read run {run}", str(digest)

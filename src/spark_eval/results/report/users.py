@@ -1,0 +1,140 @@
+"""Chapters on users: segments, folds, and the distribution of users over metric values."""
+
+from collections.abc import Iterator
+from itertools import accumulate, groupby
+from typing import Any, Final
+
+from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, View, chart, warning
+from spark_eval.results.report.data import RunFacts
+from spark_eval.results.report.spread import MOST_SPREAD
+from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, SEGMENT_VALUE
+
+# Cells with fewer users have a warning.
+FEW: Final = 30
+MOST_SMALL_NAMED: Final = 5
+
+
+def segments(facts: RunFacts) -> Chapter | None:
+    """Return the means of segments as heat tables, with warnings for small segments."""
+    rows = [row for row in facts.measured if row[SEGMENT] not in (ALL, FOLD, FOLDS)]
+    if not rows:
+        return None
+    names = list(dict.fromkeys(row[SEGMENT] for row in rows))
+    few = dict.fromkeys(row["part"] for row in rows if (row["n"] or 0) < FEW)
+    unit = "rows" if facts.is_scored else "users"
+    text = f"The stronger the colour, the higher the value; a cell with ⚠ has fewer than {FEW} {unit}."
+    said = [Statement(text)]
+    if few:
+        named = ", ".join(list(few)[:MOST_SMALL_NAMED]) + (" and more" if len(few) > MOST_SMALL_NAMED else "")
+        said.append(warning("Small", f"{len(few)} segments have fewer than {FEW} {unit}: {named}."))
+    views = [
+        chart(
+            Form.HEAT,
+            f"By {name}",
+            facts.metrics,
+            f"Mean of each model for each value of {name}, the chosen metric",
+            shown=(MODEL, "measure", "part", "value", "ci_low", "ci_high", "n", "n_undefined"),
+            where={SEGMENT: [name]},
+            few=FEW,
+        )
+        for name in names
+    ]
+    return Chapter("Segments", said, views, ["measure"])
+
+
+def folds(facts: RunFacts) -> Chapter | None:
+    """Return the values of folds or windows in order, with their mean and standard deviation."""
+    rows = [row for row in facts.measured if row[SEGMENT] == FOLD]
+    if not rows:
+        return None
+    places = sorted({str(row[SEGMENT_VALUE]) for row in rows}, key=lambda text: (len(text), text))
+    views = [
+        chart(
+            Form.LINES,
+            "Each fold",
+            facts.metrics,
+            "The chosen metric in each fold, a line for each model",
+            shown=(MODEL, "measure", SEGMENT_VALUE, "value", "ci_low", "ci_high", "n"),
+            where={SEGMENT: [FOLD]},
+            x=SEGMENT_VALUE,
+            categories=places,
+            x_title=FOLD,
+        ),
+        View(
+            Form.TABLE,
+            "Over all folds",
+            facts.metrics,
+            shown=(MODEL, "measure", SEGMENT_VALUE, "value", "n"),
+            where={SEGMENT: [FOLDS]},
+        ),
+    ]
+    said = [Statement(f"{len(places)} folds; fold 0 is the oldest where folds are windows of time.")]
+    return Chapter("Folds and windows", said, views, ["measure"])
+
+
+def spread(facts: RunFacts) -> Chapter | None:
+    """Return the distribution of users over the values of a metric: shares in bins and cumulative shares."""
+    if not facts.users:
+        return None
+    rows = list(with_shares(facts))
+    headings = {"low": "from", "high": "to", "below": "share below 'to'"}
+    shown = (MODEL, "measure", "low", "high", "users", "share", "below")
+    zeros = [
+        {**row, "zero": row["users"], "above": row["total"] - row["users"]} for row in rows if not row["high"]
+    ]
+    of_zeros = {"zero": "users with 0", "above": "users with more"}
+    dataset = Dataset.of("spread", rows, (*shown, "is_zero"), headings)
+    name = "value of the metric"
+    views = [
+        chart(
+            Form.LINES,
+            "Share of users by value, above 0",
+            dataset,
+            "Share of the users in each bin of values above 0, a line for each model",
+            shown=shown,
+            where={"is_zero": ["no"]},
+            x_title=name,
+            x="low",
+            y="share",
+            steps=True,
+            bins="high",
+        ),
+        chart(
+            Form.LINES,
+            "Share of users below a value",
+            dataset,
+            "Share of the users whose value is lower, a line for each model",
+            shown=shown,
+            x_title=name,
+            x="high",
+            y="below",
+            to_one=True,
+        ),
+        chart(
+            Form.STACK,
+            "Users with 0, and with more",
+            Dataset.of("zeros", zeros, (MODEL, "measure", *of_zeros), of_zeros),
+            "Which share of each model's users has exactly 0",
+            values=["above", "zero"],
+            is_share=True,
+        ),
+    ]
+    said = Statement(
+        f"Of each of the first {MOST_SPREAD} metrics with an upper bound, at its largest cutoff; users "
+        "without a value are left out."
+    )
+    return Chapter("How users spread", [said], views, ["measure"])
+
+
+def with_shares(facts: RunFacts) -> Iterator[dict[str, Any]]:
+    """Yield the counts with their share of the model's users, and the share of users below ``high``.
+
+    Bins are half open, so the share below ``high`` is that of this bin and all earlier ones. Users with the
+    largest value are in the last bin.
+    """
+    for _, group in groupby(facts.users, key=lambda row: (row.model, row.measure)):
+        rows = list(group)
+        total = sum(row.users for row in rows) or 1
+        for row, so_far in zip(rows, accumulate(row.users for row in rows), strict=True):
+            shares = {"share": row.users / total, "below": so_far / total}
+            yield {**row._asdict(), **shares, "total": total, "is_zero": "no" if row.high else "yes"}

@@ -1,0 +1,200 @@
+"""Verdict of a report: the chosen model, its metric, its difference from another, and its worse segments."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from spark_eval.comparison.plan import PairTest
+from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, measure_of
+from spark_eval.results.report.chapters import FAILED, PASSED, Chapter, Statement, Tone
+from spark_eval.results.report.data import RunFacts, part_of
+from spark_eval.results.report.models import change
+from spark_eval.results.sentences import Row, in_run, interval_text, short, where
+from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, Direction, Table
+
+MOST_SEGMENTS_NAMED: Final = 5
+MOST_FAILED_NAMED: Final = 3
+UNPAIRED: Final = "as if models had users of their own; spark-eval compare tells more apart"
+
+
+class Difference(NamedTuple):
+    """Difference of a model from another for one segment value; ``p`` is adjusted, None if not tested."""
+
+    part: str
+    value: float
+    low: float | None
+    high: float | None
+    p: float | None = None
+
+    def turned(self) -> "Difference":
+        """Return the difference with the two models swapped."""
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return self._replace(value=-self.value, low=low, high=high)
+
+    def is_lost(self, better: Direction) -> bool:
+        """Return True if the model is significantly worse."""
+        worst_case = self.high if better is Direction.HIGHER else None if self.low is None else -self.low
+        is_certain = self.p is None or self.p < CERTAIN
+        return better is not Direction.NONE and worst_case is not None and worst_case < 0 and is_certain
+
+    def __str__(self) -> str:
+        interval = "" if self.low is None else f" ({interval_text(self.low, self.high)})"
+        return f"{'+' if self.value > 0 else ''}{short(self.value)}{interval}"
+
+
+def verdict(facts: RunFacts) -> Chapter | None:
+    """Return the summary card: model, metric, difference, gates, and segments where the model is worse."""
+    measure = facts.primary
+    if measure is None or not facts.models:
+        return None
+    gates = facts.rows(Table.GATES)
+    model = chosen_model(facts, gates)
+    other, differences, how = compared_with(facts, model, measure)
+    everybody = next((one for one in differences if one.part == ALL), None)
+    if other is None:
+        difference = "there is no other model to compare with"
+    elif everybody is None:
+        difference = f"{other} has a value for other users, so the two do not compare"
+    else:
+        p = "" if everybody.p is None else f"; adjusted p {p_text(everybody.p)}"
+        difference = f"{everybody} from {other}{p}{how and f' ({how})'}"
+    card = {
+        "Decision": decision(facts, gates, model, measure),
+        "Model": Statement(model or "the model"),
+        "Metric": Statement(metric_text(facts, model, measure)),
+        "Difference": Statement(difference),
+        "Gates": gates_text(gates),
+        "Segments that lose": lost_text(facts, differences, measure),
+    }
+    return Chapter("Verdict", card=card)
+
+
+def chosen_model(facts: RunFacts, gates: Sequence[Row]) -> str:
+    """Return the best model.
+
+    If there are gates, it is the best of the models with gates. Models that passed all of their gates precede
+    the others.
+    """
+    places = {model: place for place, model in enumerate(facts.models)}
+    gated = {str(row[MODEL]) for row in gates}
+    failed = {str(row[MODEL]) for row in gates if not row["passed"]}
+    return min(
+        gated or facts.models, key=lambda model: (model in failed, places.get(model, len(places)), model)
+    )
+
+
+def decision(facts: RunFacts, gates: Sequence[Row], model: str, measure: str) -> Statement:
+    """Return a statement on shipping the model; without gates, on the significance of its lead."""
+    if gates:
+        failed = sum(not row["passed"] for row in gates if row[MODEL] == model)
+        if failed:
+            return Statement(f"{model} should not ship: {failed} of its gates failed.", Tone.BAD, FAILED)
+        return Statement(f"{model} may ship: it passed all of its gates.", Tone.GOOD, PASSED)
+    marks = {row[MODEL]: row["mark"] for row in facts.everybody if row["measure"] == measure}
+    if marks.get(model) != BEST:
+        return Statement("No model is called best: there is one alone, or each is of users of its own.")
+    close = [name for name, mark in marks.items() if mark == CLOSE]
+    certainty = f"not certainly: {', '.join(close)} may be as good" if close else "certainly (95 %)"
+    return Statement(f"{model} is best in {measure}, {certainty}.")
+
+
+def metric_text(facts: RunFacts, model: str, measure: str) -> str:
+    """Return the metric with the model's mean and the metric's meaning."""
+    rows = [row for row in facts.everybody if (row["measure"], row[MODEL]) == (measure, model)]
+    mean = "".join(
+        f" {short(row['value'])}"
+        + ("" if row["ci_low"] is None else f" ({interval_text(row['ci_low'], row['ci_high'])})")
+        + ("" if row["n"] is None else f", {row['n']:,} {'rows' if facts.is_scored else 'users'}")
+        for row in rows[:1]
+    )
+    chosen = "" if facts.asked_primary else " Chosen by default; report.primary names another."
+    return f"{measure}{mean}. {facts.definition(measure.rpartition('@')[0] or measure)}{chosen}"
+
+
+def compared_with(facts: RunFacts, model: str, measure: str) -> tuple[str | None, list[Difference], str]:
+    """Return another model, the differences of the model from it, and a note on the method.
+
+    Published comparisons come first, then the next model of the run, then the same model of the other run.
+    The other model is None if there is none of these.
+    """
+    found: dict[tuple[str, str], list[Difference]] = {}
+    tests: dict[tuple[str, str], str] = {}
+    for row in facts.rows(Table.COMPARISONS):
+        sides = (str(row["candidate"]), in_run(row["baseline"], row["baseline_run"]))
+        is_ours = model in sides and measure_of(row) == measure and row["test"] in set(PairTest)
+        if not is_ours or row["difference"] is None or row[SEGMENT] in (FOLD, FOLDS):
+            continue
+        if tests.setdefault(sides, row["test"]) == row["test"]:
+            ends = (row["ci_low"], row["ci_high"], row["p_adjusted"])
+            found.setdefault(sides, []).append(Difference(part_of(row), row["difference"], *ends))
+    for (candidate, baseline), differences in sorted(found.items(), key=lambda one: one[0][0] != model):
+        if candidate == model:
+            return baseline, differences, ""
+        return candidate, [one.turned() for one in differences], ""
+    before = facts.baseline
+    others = [name for name in facts.models if name != model]
+    rows = [row for row in facts.measured if row["measure"] == measure and row["value"] is not None]
+    if others:
+        return others[0], list(unpaired_differences(rows, model, rows, others[0])), UNPAIRED
+    if before is not None and model in before.models:
+        of_other = [row for row in before.measured if row["measure"] == measure and row["value"] is not None]
+        differences = list(unpaired_differences(rows, model, of_other, model, is_same_run=False))
+        return in_run(model, before.run_id), differences, UNPAIRED
+    return None, [], ""
+
+
+def unpaired_differences(
+    rows: Sequence[Mapping[str, Any]],
+    model: str,
+    others: Sequence[Mapping[str, Any]],
+    other: str,
+    *,
+    is_same_run: bool = True,
+) -> Iterator[Difference]:
+    """Yield the differences of means by segment value, by Welch's test.
+
+    Within a run, segment values with different numbers of users are skipped.
+    """
+    of_other = {row["part"]: row for row in others if row[MODEL] == other}
+    for row in rows:
+        was = of_other.get(row["part"])
+        if row[MODEL] != model or was is None or row[SEGMENT] in (FOLD, FOLDS):
+            continue
+        if is_same_run and row["n"] != was["n"]:
+            continue
+        found = change(row, was)
+        if found["difference"] is not None:
+            yield Difference(row["part"], found["difference"], found["ci_low"], found["ci_high"])
+
+
+def gates_text(gates: Sequence[Row]) -> Statement:
+    """Return the number of passed gates, and the names of failed ones."""
+    if not gates:
+        return Statement("none; the section gates of a config says how far a model may fall behind")
+    failed = [f"{where(row)} of {row[MODEL]}" for row in gates if not row["passed"]]
+    if not failed:
+        return Statement(f"all {len(gates)} passed", Tone.GOOD, PASSED)
+    named = ", ".join(failed[:MOST_FAILED_NAMED]) + (" and more" if len(failed) > MOST_FAILED_NAMED else "")
+    return Statement(f"{len(failed)} of {len(gates)} failed: {named}", Tone.BAD, FAILED)
+
+
+def lost_text(facts: RunFacts, differences: Sequence[Difference], measure: str) -> Statement:
+    """Return the segment values where the model is significantly worse, the worst first."""
+    parts = [one for one in differences if one.part != ALL]
+    better = facts.direction(measure.rpartition("@")[0] or measure)
+    lost = sorted((one for one in parts if one.is_lost(better)), key=lambda one: -abs(one.value))
+    if not parts:
+        return Statement("none was compared; the key segments of evaluate and compare asks for them")
+    if not lost:
+        return Statement(f"none of {len(parts)} for certain")
+    named = "; ".join(f"{one.part} {one}" for one in lost[:MOST_SEGMENTS_NAMED])
+    more = f"; and {len(lost) - MOST_SEGMENTS_NAMED} more" if len(lost) > MOST_SEGMENTS_NAMED else ""
+    return Statement(f"{len(lost)} of {len(parts)}: {named}{more}", Tone.WARNING, "LOSES")
+
+
+def p_text(p: float) -> str:
+    """Return a p-value as text, with ``=`` or ``<``.
+
+    >>> p_text(0.0041), p_text(0.00001)
+    ('= .004', '< .001')
+    """
+    return "< .001" if p < 0.0005 else f"= {short(p, 3)}"

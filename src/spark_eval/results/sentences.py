@@ -1,0 +1,148 @@
+"""Text of comparisons and gates: lines of tables, and sentences on the better model."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from spark_eval.comparison.plan import Correction, PairTest
+from spark_eval.results.leaderboard import list_direction, measure_of
+from spark_eval.schema import ALL, Direction
+
+Row = Mapping[str, Any]
+TextLines = list[list[str]]
+COMPARED: Final = ("candidate", "baseline", "metric", "test", "difference", "interval", "win/tie/loss", "p")
+GATED: Final = ("gate", "candidate", "baseline", "difference", "bounds", "decision", "passed")
+MOST_SENTENCES: Final = 20
+# Significance level of the sentences.
+RARE: Final = 0.05
+LEAST_DECIMALS: Final = 3
+LEAST_P: Final = 0.001
+MOST_DECIMALS: Final = 6
+
+
+def compared_lines(rows: Iterable[Row]) -> TextLines:
+    """Return a line per row of ``comparisons``, with adjusted p-values."""
+    lines = []
+    for row in rows:
+        decimals = decimals_for(row)
+        interval = interval_text(row["ci_low"], row["ci_high"], decimals)
+        counts = "/".join(f"{row[name]:,}" for name in ("wins", "ties", "losses"))
+        p = "-" if row["p_adjusted"] is None else f"{row['p_adjusted']:.3g}"
+        difference = short(row["difference"], decimals)
+        pair = [row["candidate"], in_run(row["baseline"], row["baseline_run"])]
+        lines.append([*pair, where(row), row["test"], difference, interval, counts, p])
+    return lines
+
+
+def gated_lines(rows: Iterable[Row]) -> TextLines:
+    """Return a line per row of ``gates``."""
+    lines = []
+    for row in rows:
+        bounds = interval_text(row["bound_low"], row["bound_high"])
+        against = in_run(row["against_model"], row["against_run"])
+        passed = "yes" if row["passed"] else "NO"
+        difference = short(row["difference"])
+        lines.append([where(row), row["model"], against, difference, bounds, row["decision"], passed])
+    return lines
+
+
+def shortened(texts: Sequence[str], most: int) -> list[str]:
+    """Return the first ``most`` texts, and a note on the number of others."""
+    more = len(texts) - most
+    return [*texts[:most], *([f"and {more:,} more in the table comparisons"] if more > 0 else [])]
+
+
+def sentences(rows: Iterable[Row]) -> list[str]:
+    """Return a sentence per pair and metric over all users, from the first available test."""
+    said: dict[tuple[str, ...], str] = {}
+    for row in rows:
+        key = (row["candidate"], row["baseline"], where(row))
+        if row["segment"] == ALL and row["test"] in set(PairTest):
+            said.setdefault(key, sentence(row))
+    return list(said.values())
+
+
+def sentence(row: Row) -> str:
+    """Return a row as a sentence: the better model, the difference, and the adjusted p-value.
+
+    >>> row = dict(candidate="als", baseline="popular", baseline_run=None, metric="ndcg", k=10, segment="all")
+    >>> row |= dict(difference=0.0214, ci_low=0.0153, ci_high=0.0275, p_adjusted=0.004, family_size=3)
+    >>> sentence(row)
+    'als beats popular in ndcg@10 by .021 ± .006; p = .004, adjusted for 3 comparisons'
+    """
+    candidate, metric = row["candidate"], where(row)
+    baseline = in_run(row["baseline"], row["baseline_run"])
+    difference, low, high, p = (row[name] for name in ("difference", "ci_low", "ci_high", "p_adjusted"))
+    if difference is None:
+        return f"{candidate} and {baseline} have no user in common with a value of {metric}"
+    decimals = decimals_for(row)
+    if low == high and (low is not None or p is None):
+        chance = "; how surely, one user cannot tell" if low is None else ", for every user the same"
+        return f"{candidate} differs from {baseline} in {metric} by {short(difference, decimals)}{chance}"
+    spread = "" if low is None else f" ± {short((high - low) / 2, decimals)}"
+    chance = "" if p is None else f"; {p_text(row)}"
+    has_zero = low is not None and low <= 0 <= high
+    if has_zero or (p is not None and p >= RARE):
+        pair = f"{candidate} and {baseline} do not certainly differ in {metric}"
+        why = "" if low is None or has_zero else f" ({why_not(row)})"
+        return f"{pair}: {short(difference, decimals)}{spread}{chance}{why}"
+    amount = f"{short(abs(difference), decimals)}{spread}{chance}"
+    return f"{candidate} {verb_of(row)} {baseline} in {metric} by {amount}"
+
+
+def p_text(row: Row) -> str:
+    """Return the adjusted p-value and the family size: ``p = .004, adjusted for 3 comparisons``."""
+    p, size = row["p_adjusted"], row["family_size"]
+    text = f"p < {short(LEAST_P, LEAST_DECIMALS)}" if p < LEAST_P else f"p = {short(p, LEAST_DECIMALS)}"
+    if size == 1:
+        return text
+    is_adjusted = row.get("correction") != Correction.NONE
+    return f"{text}, {'' if is_adjusted else 'not '}adjusted for {size:,} comparisons"
+
+
+def why_not(row: Row) -> str:
+    """Return the reason that a difference is not significant although its interval excludes 0."""
+    if row["p_value"] < RARE:
+        return "the interval of this pair alone, which is not adjusted, leaves out 0"
+    return "the interval leaves out 0; its confidence, or what it assumes, is another"
+
+
+def verb_of(row: Row) -> str:
+    """Return the verb for the candidate: ``beats``, ``falls behind``, ``is above`` or ``is below``."""
+    is_higher = row["difference"] > 0
+    match list_direction(row["metric"]):
+        case Direction.NONE:
+            return "is above" if is_higher else "is below"
+        case direction:
+            return "beats" if is_higher == (direction is Direction.HIGHER) else "falls behind"
+
+
+def where(row: Row) -> str:
+    """Return metric, cutoff and segment of a row: ``ndcg@10 (country DE)``."""
+    of = "" if row["segment"] == ALL else f" ({row['segment']} {row['segment_value']})"
+    return measure_of(row) + of
+
+
+def in_run(model: str, run: str | None) -> str:
+    """Return the name of a model, with its run if given."""
+    return model if run is None else f"{model} of {run}"
+
+
+def decimals_for(row: Row) -> int:
+    """Return the number of decimals that show the interval's half width."""
+    low, high = row["ci_low"], row["ci_high"]
+    half = abs(row["difference"] or 0) if low is None or low == high else (high - low) / 2
+    digits = -math.floor(math.log10(half)) if half > 0 else LEAST_DECIMALS
+    return min(max(digits, LEAST_DECIMALS), MOST_DECIMALS)
+
+
+def interval_text(low: float | None, high: float | None, decimals: int = MOST_DECIMALS - 2) -> str:
+    """Return an interval, ``-`` if there is none: ``.015 to .028``."""
+    return "-" if low is None else f"{short(low, decimals)} to {short(high, decimals)}"
+
+
+def short(value: float | None, decimals: int = MOST_DECIMALS - 2) -> str:
+    """Return a number without its leading zero, ``-`` if missing: ``.021``."""
+    if value is None:
+        return "-"
+    return f"{value:.{decimals}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{decimals}f}"

@@ -1,0 +1,239 @@
+"""Display, charts, export to pandas, writing and MLflow logging of results."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+
+from spark_eval.errors import ConfigError, escape_control_characters
+from spark_eval.metrics.aliases import as_list
+from spark_eval.results.driver_tables import SmallRows, small_table
+from spark_eval.results.mlflow_runs import log_run
+from spark_eval.results.report.data import SMALL, RunFacts
+from spark_eval.runtime.local_files import check_path, local_path
+from spark_eval.runtime.versions import versions
+from spark_eval.schema import MODEL, Table
+
+if TYPE_CHECKING:
+    from spark_eval.results.report.plots import Plot
+
+# Run id in reports on unpublished results.
+UNPUBLISHED: Final = "not published"
+# pandas types of integer columns that may have missing values.
+WHOLE_NUMBERS = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
+# Number of lines shown of a long table.
+MOST_LINES_SHOWN = 50
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Table of texts for display: a header, lines with one text per column, and notes below."""
+
+    title: str
+    header: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the lines as a pandas frame of texts."""
+        return pd.DataFrame(list(map(list, self.lines)), columns=list(self.header))
+
+    def __repr__(self) -> str:
+        rows = self.to_pandas().head(MOST_LINES_SHOWN).map(escape_control_characters)
+        return "\n".join(
+            [escape_control_characters(self.title), rows.to_string(index=False), *self.all_notes]
+        )
+
+    def _repr_html_(self) -> str:
+        rows = (
+            self.to_pandas().head(MOST_LINES_SHOWN).map(lambda text: escape(escape_control_characters(text)))
+        )
+        with pd.option_context("display.max_colwidth", None):
+            table = rows.rename(columns=escape).to_html(index=False, border=0, escape=False)
+        notes = "".join(f"<br><small>{escape(note)}</small>" for note in self.all_notes)
+        return f"<div><b>{escape(escape_control_characters(self.title))}</b>{table}{notes}</div>"
+
+    @property
+    def all_notes(self) -> list[str]:
+        """The notes, and the number of lines that are not shown."""
+        n_more = len(self.lines) - MOST_LINES_SHOWN
+        return [
+            *map(escape_control_characters, self.notes),
+            *([f"and {n_more} more lines"] if n_more > 0 else []),
+        ]
+
+
+class Displayable(ABC):
+    """Result that displays itself without a Spark job; ``tables`` are the names of its tables."""
+
+    tables: ClassVar[tuple[str, ...]]
+    # Attributes in addition to the tables and to those of all results.
+    offers: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def shown(self) -> list[TextTable]:
+        """Return the tables that a notebook displays."""
+
+    @abstractmethod
+    def facts_of_run(self) -> RunFacts:
+        """Return the data of a report, as if this result had been published."""
+
+    def plot(self, chart: str | None = None, *, metric: str | Sequence[str] | None = None) -> "Plot":
+        """Return the charts of one chapter of the report.
+
+        Args:
+            chart: The name of the chapter; by default the first one with charts.
+            metric: One or several metrics to draw, such as ``ndcg`` or ``ndcg@10``; by default all.
+
+        Returns:
+            A ``Plot``, which a notebook displays.
+
+        Raises:
+            ConfigError: UNKNOWN_CHART, with the names of the chapters that have charts; METRIC_NOT_MEASURED.
+        """
+        # Imported here: pages need Jinja2, which may be missing on executors.
+        from spark_eval.results.report.plots import plot_of
+
+        return plot_of(self.facts_of_run(), chart, [] if metric is None else as_list(metric))
+
+    def summary(self) -> TextTable:
+        """Return the main numbers with notes, as a notebook displays them.
+
+        Returns:
+            A table of texts; ``to_pandas()`` converts it.
+        """
+        return self.shown()[0]
+
+    def _repr_html_(self) -> str:
+        return "".join(table._repr_html_() for table in self.shown())
+
+    def __dir__(self) -> list[str]:
+        return sorted({*self.tables, *self.offers, "summary", "plot", "to_pandas"})
+
+    def table(self, name: str) -> DataFrame:
+        """Return a table by its name; raise ConfigError UNKNOWN_TABLE."""
+        if name not in self.tables:
+            raise ConfigError.unknown("UNKNOWN_TABLE", "table", name, self.tables, type(self).__name__)
+        frame: DataFrame = getattr(self, name)
+        return frame
+
+    def to_pandas(self, table: str | None = None) -> pd.DataFrame:
+        """Return a table as a pandas frame; integer columns with missing values remain integer.
+
+        Args:
+            table: The name of a table; by default the first one of ``tables``. All of its rows are collected.
+
+        Returns:
+            The pandas frame.
+
+        Raises:
+            ConfigError: UNKNOWN_TABLE.
+        """
+        frame: pd.DataFrame = (
+            self.table(table or self.tables[0]).toArrow().to_pandas(types_mapper=WHOLE_NUMBERS.get)
+        )
+        return frame
+
+
+class SmallFrame(cached_property[DataFrame]):
+    """Attribute of results: a table in the driver, converted to a Spark frame at first access."""
+
+    def __init__(self, table: Table, meaning: str) -> None:
+        def frame(result: Any) -> DataFrame:
+            return small_table(result.spark, *result.small_tables[table])
+
+        frame.__doc__ = f"The table ``{table}``: {meaning}"
+        super().__init__(frame)
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        super().__set_name__(owner, name)
+        self.func.__module__ = owner.__module__  # documentation tools look there
+
+
+class Writable(Displayable):
+    """Result that writes its tables and logs to MLflow; ``verb`` is the verb that computed it."""
+
+    verb: ClassVar[str]
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), "models", "write", "log_mlflow"})
+
+    @property
+    @abstractmethod
+    def small_tables(self) -> Mapping[Table, SmallRows]:
+        """The rows of tables in the driver, with their schemas."""
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """Attributes of the result for a report, in addition to its tables."""
+        return {}
+
+    def facts_of_run(self) -> RunFacts:
+        """Return the data of a report, as if this result had been published."""
+        tables: dict[Table, Sequence[Any]] = {
+            table: rows for table, (rows, _) in self.small_tables.items() if table in SMALL
+        }
+        return as_if_published(self.verb, self.record, tables)
+
+    def log_mlflow(self, run_id: str | None = None) -> str:
+        """Log to the active MLflow run, or to a new one.
+
+        Metrics are named ``ndcg_at_10``, after the model if there are several and after the segment:
+        ``als/country.DE/ndcg_at_10``. Conventions are logged as parameters, and the report as an artifact.
+
+        Args:
+            run_id: Your name of the run: it becomes a tag, the title of the report, and the name of a new
+                run.
+
+        Returns:
+            The id of the MLflow run.
+
+        Raises:
+            SetupError: NO_MLFLOW if MLflow is not installed.
+            ConfigError: MLFLOW_NAME if two values would have the same name, or a name is too long.
+        """
+        return log_run(self.facts_of_run(), run_id)
+
+    def write(self, path: str | Path) -> None:
+        """Write every table that has rows as Parquet to a new folder ``<path>/<table>``.
+
+        ``per_user`` is partitioned by model. The result is not a published run: the write is not atomic, and
+        a call that fails may leave some of the tables.
+
+        Args:
+            path: The parent folder of the tables.
+
+        Raises:
+            ConfigError: FOLDER_EXISTS if a table's folder exists; INVALID_PATH for a path among published
+                runs.
+        """
+        if (local := local_path(str(path))) is not None:
+            check_path(local)
+        empty = {table for table, (rows, _) in self.small_tables.items() if not rows}
+        for name in (name for name in self.tables if name not in empty):
+            writer = self.table(name).write.mode("error")
+            try:
+                (writer.partitionBy(MODEL) if name == Table.PER_USER else writer).parquet(f"{path}/{name}")
+            except AnalysisException as error:
+                if error.getCondition() != "PATH_ALREADY_EXISTS":
+                    raise
+                message = f"{str(path)!r} has a folder {name} already; give another path, or remove it"
+                raise ConfigError("FOLDER_EXISTS", message) from error
+
+
+def as_if_published(
+    verb: str,
+    record: Mapping[str, Any],
+    tables: Mapping[Table, Sequence[Any]],
+) -> RunFacts:
+    """Return the data of a report from a verb's record and its tables of named tuples."""
+    rows = {table: [row._asdict() for row in of_table] for table, of_table in tables.items()}
+    return RunFacts(UNPUBLISHED, {verb: {**record, "versions": versions()}}, rows)

@@ -1,0 +1,207 @@
+"""Properties of a log that split rules need: the instants of their cuts, or the number of rows.
+
+A share is converted to an instant by radix descent: count rows per time bucket, choose the bucket that
+contains the wanted row, and divide it again. Counts are exact, so the cut depends neither on partitions nor
+on the order of rows, and the driver receives only a few thousand counts.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_eval.errors import DataError
+from spark_eval.results.driver_tables import collect_objects
+from spark_eval.runners.objects import map_files
+from spark_eval.schema import FAULT, ITEM, TIMESTAMP, USER
+from spark_eval.splits.rules.by_time import Periods, TimeSplit
+from spark_eval.splits.rules.fold_rule import FoldRule
+from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker, Timeline
+from spark_eval.splits.rules.leave_out import Choices, LeavePOut
+from spark_eval.splits.rules.moments import (
+    Cut,
+    DaysBack,
+    Instant,
+    Share,
+    check_unit,
+    plus_days,
+    to_microseconds,
+    zone,
+)
+from spark_eval.splits.rules.windows import Backtest, Windows
+from spark_eval.splits.worker.labels import SHORT_TIME, count_times, merged_times
+from spark_eval.tables.plain_files import PlainFiles
+
+# A pass divides a bucket into at most 2 ** FANOUT_BITS + 1 smaller ones.
+FANOUT_BITS: Final = 12
+
+
+@dataclass(frozen=True)
+class TimeBucket:
+    """Rows with timestamps in [oldest, newest], in microseconds: ``n_rows`` rows of the log sorted by time.
+
+    ``first`` is the index of the first of them, from 0.
+    """
+
+    oldest: int
+    newest: int
+    n_rows: int
+    first: int = 0
+
+    @property
+    def bits(self) -> int:
+        """Number of low bits of a timestamp to ignore when dividing this bucket; 0 if it has few rows."""
+        if self.n_rows <= 2**FANOUT_BITS:
+            return 0
+        return max(0, (self.newest - self.oldest).bit_length() - FANOUT_BITS)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Timestamps of a log with columns timestamp (TIMESTAMP) and fault.
+
+    Only valid rows with a timestamp count. ``unit`` is the unit of the log's integer timestamps. ``files``
+    contain the same rows, if the executors can read them as plain Parquet.
+    """
+
+    log: DataFrame
+    unit: str | None = None
+    files: PlainFiles | None = None
+
+    def stretches(self, spans: Sequence[tuple[int, int]], bits: int) -> list[TimeBucket]:
+        """Return the time buckets of these spans, oldest first; this takes one Spark action.
+
+        Timestamps that differ only in their low ``bits`` share a bucket.
+        """
+        rows: Iterable[Sequence[int]]
+        if self.files is None:
+            rows = times_counted(self.log, spans, bits).collect()
+        else:
+            rows = times_in_files(self.log.sparkSession, self.files, spans, bits, self.unit)
+        return sorted((TimeBucket(*row) for row in rows), key=lambda bucket: bucket.oldest)
+
+
+# Properties of a log by rule, as in the record of a run.
+Found = Timeline | Periods | Backtest | Choices
+
+
+def resolve(times: Times, rule: FoldRule) -> Found | None:
+    """Return the properties of a log that a rule needs; None for most rules.
+
+    One action finds the first and last timestamp; cuts given as shares need two to four more, for all shares
+    together.
+
+    Raises DataError EMPTY_INPUT, TIMESTAMP_UNIT_SUSPECT, TOO_MANY_FOLDS, or SPLIT_OUT_OF_RANGE if a subset
+    must be empty; the message has the first and last timestamp.
+    """
+    match rule:
+        case GlobalLocalRanker():
+            return timeline(times, rule)
+        case TimeSplit():
+            whole, moments = cut_moments(times, rule, tuple(rule.cuts.values()))
+            return Periods.of(rule, moments, whole.oldest, whole.newest)
+        case Windows():
+            whole = span(times)
+            return Backtest.of(rule, whole.oldest, whole.newest)
+        case LeavePOut(exhaustive=True):
+            return Choices.of(rule, times.log.where(F.col(FAULT).isNull()).count())
+    return None
+
+
+def timeline(times: Times, rule: GlobalLocalRanker) -> Timeline:
+    """Return the instants of the rule's cuts in this log; raises as ``resolve`` does."""
+    whole, (local_cut, global_cut) = cut_moments(times, rule, (rule.local_cut, rule.global_cut))
+    return Timeline.of(rule, local_cut, global_cut, whole.oldest, whole.newest)
+
+
+def cut_moments(
+    times: Times, rule: GlobalLocalRanker | TimeSplit, cuts: Sequence[Cut]
+) -> tuple[TimeBucket, list[int]]:
+    """Return a time bucket of all valid rows, and the instant of each cut in microseconds since the epoch.
+
+    Raises the errors of ``span`` and ``times_of_rows``.
+    """
+    whole = span(times)
+    indexes = {cut: cut.index(whole.n_rows, rule.boundary) for cut in cuts if isinstance(cut, Share)}
+    times_at = times_of_rows(times, whole, indexes.values())
+
+    def at(cut: Cut) -> int:
+        match cut:
+            case Instant():
+                return to_microseconds(cut.at)
+            case DaysBack():
+                return plus_days(whole.newest, -cut.days, zone(rule.timezone))
+            case Share():
+                return times_at[indexes[cut]]
+
+    return whole, [at(cut) for cut in cuts]
+
+
+def span(times: Times) -> TimeBucket:
+    """Return a time bucket of all valid rows; raise DataError EMPTY_INPUT or TIMESTAMP_UNIT_SUSPECT."""
+    halves = times.stretches([], 63)
+    if not halves:
+        message = "interactions: no valid row, with a user, an item and a timestamp, to split; "
+        raise DataError("EMPTY_INPUT", f"{message}see columns and where, and how timestamps are written")
+    whole = TimeBucket(halves[0].oldest, halves[-1].newest, sum(half.n_rows for half in halves))
+    if times.unit is not None:
+        check_unit(whole.newest, times.unit)
+    return whole
+
+
+def times_of_rows(times: Times, whole: TimeBucket, indexes: Collection[int]) -> dict[int, int]:
+    """Return the timestamps of rows by their indexes, from 0, in the log sorted by time.
+
+    ``whole`` is the time bucket of all valid rows. Raises DataError INPUT_CHANGED_DURING_RUN if scans differ.
+    """
+    holders = dict.fromkeys(indexes, whole)
+    while pending := {bucket for bucket in holders.values() if bucket.oldest < bucket.newest}:
+        # One number of bits serves all: it is smaller than the last one, which separated these buckets.
+        bits = max(bucket.bits for bucket in pending)
+        smaller = times.stretches([(bucket.oldest, bucket.newest) for bucket in pending], bits)
+        for index, bucket in holders.items():
+            if bucket in pending:
+                holders[index] = bucket_containing(bucket, smaller, index)
+    return {index: bucket.oldest for index, bucket in holders.items()}
+
+
+def bucket_containing(parent: TimeBucket, buckets: Iterable[TimeBucket], index: int) -> TimeBucket:
+    """Return the child bucket that contains row ``index``; ``buckets`` are sorted by time.
+
+    Raises DataError INPUT_CHANGED_DURING_RUN if none does.
+    """
+    first = parent.first
+    for bucket in buckets:
+        if parent.oldest <= bucket.oldest <= parent.newest:
+            if index < first + bucket.n_rows:
+                return replace(bucket, first=first)
+            first += bucket.n_rows
+    message = f"interactions: row {index} by time was there, and is gone; fix the input first"
+    raise DataError("INPUT_CHANGED_DURING_RUN", message)
+
+
+def times_counted(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> DataFrame:
+    """Return (oldest, newest, n_rows) of each time bucket within the spans; without spans, of all rows."""
+    times = log.where(F.col(FAULT).isNull() & F.col(TIMESTAMP).isNotNull()).select(TIMESTAMP)
+    if spans:
+        edges = [[F.timestamp_micros(F.lit(edge)) for edge in span] for span in spans]
+        times = times.where(reduce(or_, (F.col(TIMESTAMP).between(*pair) for pair in edges)))
+    at = F.unix_micros(TIMESTAMP)
+    times = times.groupBy(F.shiftright(at, bits).alias("key")).agg(F.min(at), F.max(at), F.count(at))
+    return times.drop("key")
+
+
+def times_in_files(
+    spark: SparkSession, files: PlainFiles, spans: Sequence[tuple[int, int]], bits: int, unit: str | None
+) -> Iterator[tuple[int, int, int]]:
+    """Return the same as ``times_counted``, from plain files; ids are read only if they may be null."""
+    needed = (TIMESTAMP,) if files.are_filled((USER, ITEM)) else (USER, ITEM, TIMESTAMP)
+    tasks = map_files(
+        spark, files.only(needed), lambda batches: [(None, count_times(batches, spans, bits, unit))]
+    )
+    counted = merged_times(collect_objects(tasks)).drop_columns(SHORT_TIME)
+    return zip(*counted.to_pydict().values(), strict=True)

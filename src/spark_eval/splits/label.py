@@ -1,0 +1,219 @@
+"""Assign every row of the log to its subsets in the folds of a rule, or give the reason why it has none."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_eval.names import quote_column
+from spark_eval.schema import EPOCH_1900, FAULT, FOLD, ITEM, SUBSET, TIMESTAMP, USER, Outcome, Reason, Subset
+from spark_eval.splits.facts import UNUSED
+from spark_eval.splits.rules.fold_rule import POLICIES, FoldRule, Layout, Numbering
+from spark_eval.splits.rules.folds import KFold, StratifiedKFold, Unit
+from spark_eval.splits.rules.leave_out import Choose, HoldOutRule, LastFraction, LeavePOut, TiesAtCut
+from spark_eval.splits.rules.moments import Boundary
+
+# Outcomes of a row per fold: a Subset, a Reason, or "" if the row is in other folds only.
+PLACES: Final = "spark_eval_places"
+# One outcome, if there is one row per fold.
+PLACE: Final = "spark_eval_place"
+# Temporary columns.
+ROW_NUMBER: Final = "spark_eval_row_number"
+HELD: Final = "spark_eval_held"
+STRATUM: Final = "spark_eval_stratum"
+BUCKET: Final = "spark_eval_bucket"
+BEFORE: Final = "spark_eval_before"
+FILLED: Final = "spark_eval_filled_"
+# Rows are dealt out in buckets of their draws, so that no single task sorts them all.
+BUCKETS: Final = 1_024
+# Order of the subsets within a fold; subsets that are not listed come last.
+STAGES: Final = {
+    **dict.fromkeys((Subset.LOCAL_TRAIN, Subset.TRAIN), 0),
+    **dict.fromkeys((Subset.RANKER_TRAIN, Subset.RANKER_TEST, Subset.VALIDATION), 1),
+}
+LAST_STAGE: Final = 2
+
+
+def label(interactions: DataFrame, rule: FoldRule, layout: Layout) -> DataFrame:
+    """Return the log with PLACES after its own columns, one row each.
+
+    ``interactions`` has user, item, timestamp (TIMESTAMP), any other columns, and ``fault``. PLACES is null
+    for an invalid row. If no fold uses a row, its ``fault`` becomes the first reason in PLACES.
+
+    Numbers by time or by draws are a projection of one scan; a number by the order of rows costs a shuffle.
+    Each ``drop`` policy adds a scan, an aggregation and a join.
+    """
+    if layout.numbering.is_order:
+        rows = number_in_order(interactions, rule)
+    else:
+        rows = interactions.withColumn(ROW_NUMBER, number_by(layout.numbering))
+    outcomes = F.split(F.lit(";".join(map(",".join, layout.outcomes))), ";")
+    places = F.split(F.get(outcomes, F.col(ROW_NUMBER).cast("int")), ",")
+    rows = rows.withColumn(PLACES, F.when(F.col(FAULT).isNull(), places))
+    if rule.drops:
+        rows = after_drops(rows, rule)
+    is_used = F.arrays_overlap(PLACES, F.array(*(F.lit(subset.value) for subset in rule.subsets)))
+    reason = F.when(~is_used, F.get(F.array_remove(PLACES, ""), F.lit(0)))
+    own = [F.col(quote_column(name)) for name in interactions.columns if name != FAULT]
+    own.insert(interactions.columns.index(FAULT), F.coalesce(FAULT, reason).alias(FAULT))
+    return rows.select(*own, PLACES)
+
+
+def explode_folds(labelled: DataFrame, rule: FoldRule) -> DataFrame:
+    """Return labelled rows once per fold, with fold, subset and PLACE; rows without a fold once."""
+    others = [F.col(quote_column(name)) for name in labelled.columns if name != PLACES]
+    rows = labelled.select(*others, F.posexplode_outer(PLACES).alias(FOLD, PLACE))
+    if not rule.reports_folds:
+        rows = rows.withColumn(FOLD, F.coalesce(FOLD, F.lit(0)))
+    is_used = F.col(PLACE).isin([subset.value for subset in rule.subsets])
+    return rows.withColumn(SUBSET, F.when(is_used, F.col(PLACE)))
+
+
+def row_counts(rule: FoldRule) -> list[Column]:
+    """Return aggregations over the result of ``explode_folds``, which can also be observed during a write."""
+    is_first = F.coalesce(F.col(FOLD) == 0, F.lit(True))
+    fault = F.col(FAULT)
+    counted = {"n_rows": is_first, "n_used": is_first & fault.isNull()}
+    counted |= {f"row_{code}": is_first & (fault == code) for code in UNUSED}
+    counted[f"row_{Outcome.BEFORE_1900}"] = is_first & (F.unix_micros(TIMESTAMP) < EPOCH_1900)
+    counted |= {f"place_{place}": F.col(PLACE) == place for place in (*rule.subsets, *rule.drops)}
+    return [F.count_if(condition).alias(name) for name, condition in counted.items()]
+
+
+def number_by(how: Numbering) -> Column:
+    """Return the number of a row by its time, its draw, or both."""
+    stretch = first_of([before(edge, how.boundary) for edge in how.edges], 0)
+    if how.drawn is None:
+        return stretch
+    step = F.pmod(draw(how.seed, how.by_row), F.lit(how.n_draws))
+    drawn = first_of([step < each for each in how.steps], how.first_drawn) if how.steps else step
+    return F.when(stretch == how.drawn, drawn).otherwise(stretch)
+
+
+def first_of(conditions: Sequence[Column], start: int) -> Column:
+    """Return ``start`` plus the index of the first true condition, or plus their number if none is true."""
+    places = [F.when(holds, start + place) for place, holds in enumerate(conditions)]
+    return F.coalesce(*places, F.lit(start + len(places)))
+
+
+def before(cut: int, boundary: Boundary) -> Column:
+    """Return True if a row is on the train side of a cut."""
+    at, instant = F.col(TIMESTAMP), F.timestamp_micros(F.lit(cut))
+    return at < instant if boundary is Boundary.EXCLUSIVE else at <= instant
+
+
+def draw(seed: int, by_row: bool = True) -> Column:
+    """Return a seeded 64-bit number; it depends neither on the log nor on the type of the ids.
+
+    By row it is a hash of user, item and timestamp, otherwise of the user.
+    """
+    row = (F.col(ITEM).cast("string"), F.unix_micros(TIMESTAMP)) if by_row else ()
+    return F.xxhash64(F.lit(seed).cast("long"), F.col(USER).cast("string"), *row)
+
+
+def number_in_order(log: DataFrame, rule: FoldRule) -> DataFrame:
+    """Return the log with the ROW_NUMBER of each row: its index in a sorted order of rows."""
+    match rule:
+        case KFold(by=Unit.USER):
+            users = log.where(F.col(FAULT).isNull()).select(USER, FAULT).distinct()
+            dealt_users = deal_rows(users, rule, draw(rule.seed, by_row=False), F.lit(""))
+            return log.join(dealt_users.select(USER, ROW_NUMBER), USER, "left")
+        case KFold() | StratifiedKFold():
+            columns = rule.by if isinstance(rule, StratifiedKFold) else ()
+            stratum = text_of(log.select(*map(quote_column, columns))) if columns else F.lit("")
+            return deal_rows(log, rule, draw(rule.seed), stratum)
+        case LeavePOut(exhaustive=True):
+            all_rows = Window.partitionBy(F.when(F.col(FAULT).isNotNull(), draw(rule.seed)))
+            place = F.row_number().over(all_rows.orderBy(draw(rule.seed), text_of(log)))
+            return log.withColumn(ROW_NUMBER, place - 1)
+        case HoldOutRule():
+            return label_held_out(log, rule)
+    raise TypeError(f"{rule} needs no order")
+
+
+def deal_rows(rows: DataFrame, rule: KFold | StratifiedKFold, by: Column, stratum: Column) -> DataFrame:
+    """Return rows with their fold as ROW_NUMBER; each stratum is dealt out in the order of its draws.
+
+    Rows with equal draws are ordered by their text; rows with equal text are identical.
+    """
+    rows = rows.withColumns({STRATUM: F.coalesce(FAULT, F.concat(F.lit("="), stratum)), BEFORE: by})
+    rows = rows.withColumn(BUCKET, F.pmod(BEFORE, F.lit(BUCKETS)))
+    keys = [STRATUM, BUCKET]
+    within = F.row_number().over(Window.partitionBy(*keys).orderBy(BEFORE, text_of(rows)))
+    sizes = rows.groupBy(*keys).agg(F.count(F.lit(1)).alias(BEFORE))
+    earlier = Window.partitionBy(STRATUM).orderBy(BUCKET).rowsBetween(Window.unboundedPreceding, -1)
+    n_before = sizes.select(*keys, F.coalesce(F.sum(BEFORE).over(earlier), F.lit(0)).alias(BEFORE))
+    ranked = rows.withColumn(ROW_NUMBER, within).drop(BEFORE).join(n_before, keys)
+    start = F.pmod(F.xxhash64(F.lit(rule.seed).cast("long"), STRATUM), F.lit(rule.k))
+    return ranked.withColumn(ROW_NUMBER, F.pmod(F.col(ROW_NUMBER) - 1 + F.col(BEFORE) + start, F.lit(rule.k)))
+
+
+def text_of(rows: DataFrame) -> Column:
+    """Return all columns of a row as text."""
+    return F.to_json(F.struct(*(F.col(quote_column(name)) for name in rows.columns)))
+
+
+def label_held_out(log: DataFrame, rule: HoldOutRule) -> DataFrame:
+    """Return the log with ROW_NUMBER 1 for held-out rows, by time or by draw, and 0 for others."""
+    # Rows without a user are distributed over the tasks.
+    of_user = Window.partitionBy(USER, F.when(F.col(FAULT).isNotNull(), draw(rule.seed)))
+    latest = [F.col(TIMESTAMP).desc()] if rule.choose is Choose.LAST else []
+    place = F.row_number().over(of_user.orderBy(*latest, draw(rule.seed), text_of(log)))
+    rows = log.withColumns({ROW_NUMBER: place, HELD: n_held(rule, F.count(F.lit(1)).over(of_user))})
+    is_test = F.col(ROW_NUMBER) <= F.col(HELD)
+    if rule.timed and rule.ties is TiesAtCut.TOGETHER:
+        cut = F.max(F.when(F.col(ROW_NUMBER) == F.col(HELD), F.col(TIMESTAMP))).over(of_user)
+        rows = rows.withColumns({BEFORE: cut, HELD: F.min(TIMESTAMP).over(of_user)})
+        is_test = (F.col(TIMESTAMP) >= F.col(BEFORE)) & (F.col(HELD) < F.col(BEFORE))
+    return rows.withColumn(ROW_NUMBER, F.when(is_test, 1).otherwise(0))
+
+
+def n_held(rule: HoldOutRule, n_rows: Column) -> Column:
+    """Return the number of held-out rows of a user with ``n_rows`` rows."""
+    match rule:
+        case LastFraction():
+            return F.floor(n_rows * rule.share.numerator / F.lit(rule.share.denominator))
+        case LeavePOut():
+            return F.when(n_rows > rule.p, rule.p).otherwise(0)
+    raise TypeError(f"{rule} holds out nothing")
+
+
+def after_drops(placed: DataFrame, rule: FoldRule) -> DataFrame:
+    """Return the rows with a policy's reason in place of the outcomes that it drops.
+
+    Cold users and items and seen pairs of a fold do not depend on the rows that other policies drop.
+    """
+    known = placed
+    for reason in rule.drops:
+        keys = list(POLICIES[reason])
+        known = known.join(filled(placed, keys, FILLED + reason), keys, "left")
+
+    def after(place: Column, fold: Column) -> Column:
+        reasons = [F.when(is_dropped(place, fold, reason), reason.value) for reason in rule.drops]
+        is_tested = place.isin([subset.value for subset in rule.subsets]) & (stage_of(place) > 0)
+        return F.coalesce(F.when(is_tested, F.coalesce(*reasons)), place)
+
+    return known.withColumn(PLACES, F.transform(PLACES, after))
+
+
+def filled(placed: DataFrame, keys: list[str], name: str) -> DataFrame:
+    """Return for each key the list ``name`` of the subsets with its rows, each as 2 * fold + order."""
+    places = placed.select(*keys, F.posexplode(PLACES).alias(FOLD, PLACE))
+    early = places.where(F.col(PLACE).isin([subset.value for subset in STAGES]))
+    return early.groupBy(*keys).agg(F.collect_set(F.col(FOLD) * 2 + stage_of(F.col(PLACE))).alias(name))
+
+
+def is_dropped(place: Column, fold: Column, reason: Reason) -> Column:
+    """Return True if a policy drops an outcome, given the subsets that have rows of its key."""
+    parts = F.coalesce(FILLED + reason, F.array().cast("array<int>"))
+    in_train = F.array_contains(parts, fold * 2)
+    if reason is not Reason.SEEN:
+        return ~in_train
+    return in_train | ((stage_of(place) == LAST_STAGE) & F.array_contains(parts, fold * 2 + 1))
+
+
+def stage_of(place: Column) -> Column:
+    """Return the order of a subset within its fold: 0, 1 or 2."""
+    stages = [F.when(place == subset.value, number) for subset, number in STAGES.items()]
+    return F.coalesce(*stages, F.lit(LAST_STAGE))

@@ -1,0 +1,174 @@
+"""Counts of a written split: the leakage report, and the rows, users and items of its subsets."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_eval.arrow.files import Batches
+from spark_eval.errors import DataError
+from spark_eval.names import literal_path, summarize_names
+from spark_eval.results.driver_tables import collect_objects
+from spark_eval.runners.objects import group_by_key, map_batches, map_files
+from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset, ddl_of
+from spark_eval.splits.facts import FoldCounts, SplitCounts
+from spark_eval.splits.rules.fold_rule import NEVER, FoldRule
+from spark_eval.splits.subsets import SubsetRow, subset_rows
+from spark_eval.splits.worker.bloom import BloomFilter, slice_bits_for, slice_of
+from spark_eval.splits.worker.leaks import LeakCounter
+from spark_eval.statistics.exact import Ints
+from spark_eval.tables.plain_files import PlainFiles, takes_files
+
+PART_ROWS_PER_BUCKET: Final = 500_000
+ROWS: Final = "rows"
+# One bit per subset that contains the row, user or item.
+IN_SUBSETS: Final = "spark_eval_in_subsets"
+PartSender = Callable[[Batches], Iterator[tuple[int, Any]]]
+
+
+class LeakageRow(NamedTuple):
+    """Row of LEAKAGE: one check of one fold."""
+
+    fold: int
+    check: str
+    rows: int
+    users: int
+    leaked: bool
+
+
+LEAKAGE: Final = ddl_of(LeakageRow)
+
+
+def compare_times(rows: DataFrame, facts: SplitCounts, n_folds: int, folder: str | None = None) -> FoldCounts:
+    """Count the rows and users of each subset and each leakage check of a split, fold by fold.
+
+    ``rows`` has user, item, timestamp, fold and subset; only timestamps may be null. With ``folder``, the
+    rows are read from there: Parquet partitioned by subset. See ``Check`` for the rows that a check counts.
+
+    Rows are grouped by bucket of users, in one shuffle. If the rule does not report counts per fold, train
+    rows are filtered before the shuffle, by a Bloom filter of the pairs in the other subsets.
+
+    Return a list per subset and check, by name, with (number of rows, number of users) for each fold.
+    """
+    if folder is not None:
+        rows = rows.sparkSession.read.schema(rows.schema).parquet(literal_path(folder))
+    files = folder if folder is not None and takes_files(folder) else None
+    rule = facts.rule
+    parts = rule.subsets if rule.reports_folds else rule.subsets[1:]
+    n_rows = sum(facts.places[part] for part in parts)
+    n_buckets = max(1, n_rows // PART_ROWS_PER_BUCKET)
+    comparing = LeakCounter(rule, n_folds, n_buckets, ends_of(rows, facts, n_folds))
+    of_parts = partial(messages_of_subsets, rows, files, comparing.columns)
+    sent = of_parts(parts, comparing.messages)
+    if not rule.reports_folds:
+        slice_bits = slice_bits_for(n_rows, n_buckets)
+        slices = group_by_key(of_parts(parts, comparing.pairs), n_buckets, partial(slice_for, slice_bits))
+        pairs = BloomFilter.of(dict(collect_objects(slices)), n_buckets, slice_bits)
+        train = of_parts(rule.subsets[:1], lambda batches: comparing.messages(batches, pairs))
+        sent = sent.unionAll(train)
+    buckets = collect_objects(group_by_key(sent, n_buckets, lambda _, messages: comparing.counts(messages)))
+    totals = sum(buckets, start=np.zeros((len(comparing.names), 2, n_folds), dtype=np.int64))
+    return {
+        name: list(zip(*total.tolist(), strict=True))
+        for name, total in zip(comparing.names, totals, strict=True)
+    }
+
+
+def ends_of(rows: DataFrame, facts: SplitCounts, n_folds: int) -> dict[str, list[int]]:
+    """Return the last timestamp of each subset per fold, for checks that compare with a whole subset.
+
+    Timestamps are in microseconds since the epoch; NEVER if the subset is empty in the fold.
+    """
+    whole = [check for check in facts.rule.checks.values() if check.early and not check.keys]
+    others = {other.value for check in whole for several in check.others.values() for other in several}
+    found = facts.ends
+    if others and not found:
+        parts = rows.where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)
+        ends = parts.agg(F.unix_micros(F.max(TIMESTAMP)).alias("end")).collect()
+        found = {(part[SUBSET], part[FOLD]): part["end"] for part in ends}
+    return {other: [found.get((other, fold), NEVER) for fold in range(n_folds)] for other in sorted(others)}
+
+
+def slice_for(slice_bits: int, bucket: int, hashes: Sequence[Ints]) -> tuple[int, bytes]:
+    """Return a bucket with its slice of a Bloom filter that contains these pairs."""
+    return bucket, slice_of(np.concatenate(hashes), slice_bits)
+
+
+def messages_of_subsets(
+    rows: DataFrame, folder: str | None, columns: Sequence[str], parts: Sequence[Subset], sender: PartSender
+) -> DataFrame:
+    """Return the messages that ``sender`` makes of these subsets' batches of ``columns`` and subset."""
+    names = [part.value for part in parts]
+    if folder is None:
+        return map_batches(rows.where(F.col(SUBSET).isin(names)).select(*columns, SUBSET), sender)
+    sent = [map_batches(rows.select(*columns, SUBSET).limit(0), sender)]
+    for part in names:
+        paths = sorted(map(str, Path(folder, f"{SUBSET}={part}").glob("*.parquet")))
+        if paths:
+            files = PlainFiles.of(paths, {name: name for name in columns})
+            sent.append(map_files(rows.sparkSession, files, partial(messages_of_subset, sender, part)))
+    return reduce(DataFrame.unionAll, sent[1:] or sent)
+
+
+def messages_of_subset(
+    sender: PartSender, part: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[int, Any]]:
+    """Return the messages of the batches of one subset, with the missing column ``subset`` added."""
+    return sender(batch.append_column(SUBSET, pa.repeat(part, batch.num_rows)) for batch in batches)
+
+
+def leakage_rows(found: FoldCounts, rule: FoldRule) -> list[LeakageRow]:
+    """Return the leakage report: one row per fold and check of the rule."""
+    return [
+        LeakageRow(fold, name, n_rows, n_users, check.is_leak and n_rows > 0)
+        for fold in range(len(found[rule.subsets[0]]))
+        for name, check in rule.checks.items()
+        for n_rows, n_users in [found[name][fold]]
+    ]
+
+
+def check_parts(found: FoldCounts, rule: FoldRule) -> None:
+    """Raise DataError SPLIT_OUT_OF_RANGE if a subset is empty in a fold."""
+    folds = range(len(found[rule.subsets[0]]))
+    empty = [f"{part} of fold {fold}" for fold in folds for part in rule.subsets if not found[part][fold][0]]
+    if empty:
+        message = f"no row is left for {summarize_names(empty)}"
+        hint = "take fewer folds, larger parts, exact, or a longer log"
+        raise DataError("SPLIT_OUT_OF_RANGE", f"{message}; {hint}")
+
+
+def count_subsets(
+    rows: DataFrame, rule: FoldRule, n_folds: int, folder: str | None = None
+) -> list[SubsetRow]:
+    """Count the rows, users and items of each subset, and its cold users and items.
+
+    Args:
+        rows: The labelled rows, with user, item, fold and subset.
+        rule: The rule of the split.
+        n_folds: The number of folds.
+        folder: Folder of the same rows as Parquet partitioned by subset; if given, they are read from there.
+
+    Returns:
+        The rows of the table ``subsets``.
+    """
+    if folder is not None:
+        rows = rows.sparkSession.read.schema(rows.schema).parquet(literal_path(folder))
+    bits = [F.when(F.col(SUBSET) == part.value, 1 << place) for place, part in enumerate(rule.subsets)]
+    rows = rows.select(USER, ITEM, FOLD, F.coalesce(*bits, F.lit(0)).alias(IN_SUBSETS))
+    tables = {ROWS: rows}
+    for key in (USER, ITEM):
+        tables[key] = rows.groupBy(FOLD, key).agg(F.bit_or(IN_SUBSETS).alias(IN_SUBSETS))
+    counts = [
+        table.groupBy(F.lit(kind).alias("kind"), FOLD, IN_SUBSETS).agg(F.count("*").alias("n"))
+        for kind, table in tables.items()
+    ]
+    found: dict[str, dict[int, list[tuple[frozenset[Subset], int]]]] = {kind: {} for kind in tables}
+    for kind, fold, in_subsets, n in reduce(DataFrame.unionAll, counts).collect():
+        subsets = frozenset(part for place, part in enumerate(rule.subsets) if in_subsets >> place & 1)
+        found[kind].setdefault(fold, []).append((subsets, n))
+    return subset_rows(rule, n_folds, *(found[kind] for kind in (ROWS, USER, ITEM)))

@@ -1,0 +1,1 @@
+"""Split rules: the subset of each row in each fold; no pyspark."""

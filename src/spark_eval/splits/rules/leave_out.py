@@ -1,0 +1,147 @@
+"""Leave-out splits: the last or random rows of every user, or every combination of p rows of the log."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+from spark_eval.errors import DataError
+from spark_eval.schema import USER, Subset
+from spark_eval.splits.rules.fold_rule import MOST_FOLDS, Check, FoldRule, Layout, Leak
+
+
+class Choose(StrEnum):
+    """Choice of the rows to hold out: a user's last rows, or those with the lowest random draws."""
+
+    LAST = "last"
+    HASH = "hash"
+
+
+class TiesAtCut(StrEnum):
+    """Treatment of a user's rows with the timestamp of the first test row."""
+
+    BREAK = "break"
+    TOGETHER = "together"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldOutRule(FoldRule):
+    """Base class of rules that hold out the last (or random) rows of each user.
+
+    If several rows share the timestamp at the cut, ``ties: break`` chooses among them at random; train may
+    then have rows with the timestamp of a test row. ``ties: together`` puts all of them into test, so that
+    each user's train is before test; test may then have more rows. If no row of a user would remain for
+    train, all rows of the user are in train.
+    """
+
+    choose: Choose = Choose.LAST
+    ties: TiesAtCut = TiesAtCut.BREAK
+    seed: int = 0
+
+    @property
+    def timed(self) -> bool:
+        """True unless rows are drawn at random."""
+        return self.choose is Choose.LAST
+
+    @property
+    def checks(self) -> Mapping[str, Check]:
+        """Train rows of other users can be later than a user's test rows; the user's own must not be."""
+        if not self.timed:
+            return super().checks
+        train = {Subset.TEST: (Subset.TRAIN,)}
+        own = Check(train, (USER,), early=True, is_leak=self.ties is TiesAtCut.TOGETHER)
+        return {Leak.USERS_EARLY: own, Leak.TEST_EARLY: Check(train, early=True), **super().checks}
+
+    def layout(self, _found: Any = None) -> Layout:
+        """Assign rows numbered 0 to train, and held-out rows, numbered 1, to test."""
+        return Layout([[Subset.TRAIN], [Subset.TEST]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeavePOut(HoldOutRule):
+    """p rows of each user are held out: the last ones, or random ones (``choose: hash``).
+
+    ::
+
+        user 1   --o---o------o-----o---[o]     p = 1: the last row is test, the others are train
+        user 2   ------o-[o]
+        user 3   ---o                           p rows or fewer: all of them are train
+
+    With ``exhaustive`` there is a fold for each combination of p rows of the whole log, in the order of their
+    draws: n! / (p! (n - p)!) folds of n rows, at most MOST_FOLDS. ``choose`` and ``ties`` are then ignored.
+    """
+
+    p: int = 1
+    exhaustive: bool = False
+
+    @property
+    def timed(self) -> bool:
+        """True unless rows are drawn at random or ``exhaustive``."""
+        return super().timed and not self.exhaustive
+
+    def layout(self, choices: "Choices | None" = None) -> Layout:
+        """Return a fold per combination if ``exhaustive``; every row then has a number of its own."""
+        if choices is None:
+            return super().layout()
+        chosen = list(combinations(range(choices.n_rows), choices.p))
+        parts = (Subset.TRAIN, Subset.TEST)
+        return Layout([[parts[number in rows] for rows in chosen] for number in range(choices.n_rows)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaveOneOut(LeavePOut):
+    """Leave p out, with p = 1: the usual test of next-item recommenders."""
+
+    p: int = field(default=1, init=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastFraction(HoldOutRule):
+    """A share of each user's rows, rounded down, is held out: the last ones.
+
+    ::
+
+        user 1   --o---o------o--o--o---o----o--o-[-o---o]     test_share 0.2 of 10 rows: the last 2
+        user 2   ------o-o------o--[o]                         of 5: the last one
+        user 3   ---o-----o                                    of fewer than 5: none, all are train
+
+    ``choose: hash`` holds out the same number of random rows instead.
+    """
+
+    test_share: float = 0.2
+
+    @property
+    def share(self) -> Fraction:
+        """Exact decimal value of ``test_share``."""
+        return Fraction(str(self.test_share))
+
+
+@dataclass(frozen=True)
+class Choices:
+    """All combinations of p of n rows, one fold each."""
+
+    n_rows: int
+    p: int
+
+    @classmethod
+    def of(cls, rule: LeavePOut, n_rows: int) -> "Choices":
+        """Return the combinations of a log with ``n_rows`` valid rows.
+
+        Raises DataError TOO_MANY_FOLDS, with their number, or SPLIT_OUT_OF_RANGE if no row remains for train.
+        """
+        if n_rows <= rule.p:
+            message = f"p {rule.p} of {n_rows} rows leaves no train, in split; give a smaller p"
+            raise DataError("SPLIT_OUT_OF_RANGE", message)
+        # For large p, the exact number would have a million digits.
+        many = math.lgamma(n_rows + 1) - math.lgamma(rule.p + 1) - math.lgamma(n_rows - rule.p + 1)
+        n_folds = math.comb(n_rows, rule.p) if many < 100 else math.inf
+        if n_folds > MOST_FOLDS:
+            count = f"{n_folds:,}" if many < 100 else f"about 10^{many / math.log(10):.0f}"
+            message = (
+                f"all choices of p {rule.p} of {n_rows:,} rows are {count} folds, more than {MOST_FOLDS:,}"
+            )
+            raise DataError("TOO_MANY_FOLDS", f"{message}; leave out p rows per user, without exhaustive")
+        return cls(n_rows, rule.p)

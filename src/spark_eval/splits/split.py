@@ -1,0 +1,326 @@
+"""``split``: label every interaction with its subset in each fold, and account for every row."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from spark_eval.accounting import ACCOUNTING, Entry
+from spark_eval.arrow.files import remove_other_files
+from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.evaluation.conform import conform_interactions
+from spark_eval.names import quote_column
+from spark_eval.results.driver_tables import collect_objects, small_table
+from spark_eval.results.report.data import RunFacts
+from spark_eval.results.shown import Displayable, TextTable, as_if_published
+from spark_eval.runners.objects import map_files
+from spark_eval.runtime import events
+from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
+from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER, Subset, Table
+from spark_eval.splits.cuts import Found, Times, resolve
+from spark_eval.splits.facts import SplitCounts
+from spark_eval.splits.label import PLACE, explode_folds, label, row_counts
+from spark_eval.splits.leakage import (
+    LEAKAGE,
+    LeakageRow,
+    check_parts,
+    compare_times,
+    count_subsets,
+    leakage_rows,
+)
+from spark_eval.splits.rules.fold_rule import FoldRule, Layout
+from spark_eval.splits.rules.folds import StratifiedKFold
+from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of
+from spark_eval.splits.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
+from spark_eval.splits.worker.labels import RowLabeller
+from spark_eval.tables.frames import Frame, to_spark_frames
+from spark_eval.tables.listed import NOTHING_LISTED, ListedFiles
+from spark_eval.tables.plain_files import PlainFiles, plain_log, takes_files
+
+# The leakage report, and the accounting per fold.
+Compared = tuple[list[LeakageRow], list[Entry]]
+
+
+@dataclass(frozen=True, repr=False)
+class Split(Displayable):
+    """Result of ``split``: a labelled log.
+
+    ``places`` has each row of the log once, with its positions in all folds. ``timeline`` are the properties
+    of the log that the rule needed, such as the instants of its cuts. ``plain`` are the log's files if the
+    executors can label and write them without creating Spark rows; ``unit`` is the unit of their timestamps.
+    ``listed`` is the state of the log's files at the time of the split: rows are computed lazily, so the
+    files must not change.
+    """
+
+    places: DataFrame
+    rule: FoldRule
+    timeline: Found | None
+    layout: Layout
+    plain: PlainFiles | None = None
+    unit: str | None = None
+    listed: ListedFiles = NOTHING_LISTED
+    tables: ClassVar[tuple[str, ...]] = ("accounting", "leakage", "subsets", "rows")
+
+    @property
+    def method(self) -> str:
+        """The name of the rule."""
+        return next(name for name, kind in METHODS.items() if kind is type(self.rule))
+
+    def shown(self) -> list[TextTable]:
+        """Return the options of the rule, with notes on its subsets."""
+        shared = {field.name for field in fields(FoldRule)}  # options of all rules come last
+        names = sorted(vars(self.rule), key=lambda name: name in shared)
+        options = {name: str(value) for name in names if (value := getattr(self.rule, name)) is not None}
+        notes = [*self.hints, "accounting, leakage and subsets count the rows when they are asked for"]
+        return [TextTable(f"Split by {self.method}", ("option", "value"), list(options.items()), notes)]
+
+    def __repr__(self) -> str:
+        hints = "; ".join(self.hints)
+        return f"Split by {self.method}: {hints}; rows, accounting, leakage, subsets are DataFrames"
+
+    @property
+    def hints(self) -> list[str]:
+        """The subset to train on for each test subset, and the names of all subsets."""
+        names = ", ".join(self.rule.subset_names)
+        return [*ways_to_train(self.rule.trained_on), f"subset(NAME) of {names}"]
+
+    def facts_of_run(self) -> RunFacts:
+        """Return the data of a report; this counts the rows."""
+        facts = self.facts()
+        leaks, of_folds = self.compared(facts)
+        tables: dict[Table, Sequence[Any]] = {
+            Table.LEAKAGE: leaks,
+            Table.SUBSETS: self.counted_subsets(),
+            Table.ACCOUNTING: [*facts.accounting(), *of_folds],
+        }
+        return as_if_published("split", {"timeline": self.timeline and asdict(self.timeline)}, tables)
+
+    @property
+    def labelled(self) -> DataFrame:
+        """Every row of the log, once for each fold.
+
+        Columns are user, item, timestamp, relevance, the log's other columns, fault, fold and subset. If no
+        fold uses a row, ``fault`` has the reason; a row without a position in any fold occurs once. Raises
+        DataError INPUT_CHANGED_DURING_RUN if the log's files have changed since the split.
+        """
+        return self.in_folds().drop(PLACE)
+
+    def in_folds(self) -> DataFrame:
+        """Return ``labelled`` with the position of each row in its fold."""
+        self.listed.check(self.places, "interactions")
+        return explode_folds(self.places, self.rule)
+
+    @property
+    def rows(self) -> DataFrame:
+        """The rows that have a subset, once for each fold that uses them, as in the table ``splits``."""
+        return used_rows(self.labelled)
+
+    def subset(self, name: str, fold: int | None = None) -> DataFrame:
+        """Return the rows of one subset, or of several subsets under one name.
+
+        Args:
+            name: A subset, or a name of several: ``global_train`` has all rows before ``global_test``.
+            fold: The fold, from 0. By default the rows of all folds.
+
+        Returns:
+            The rows, with the columns of ``rows``.
+
+        Raises:
+            ConfigError: UNKNOWN_SUBSET; the message lists the subset to train on for each test subset.
+        """
+        if name not in self.rule.subset_names:
+            what = f"unknown subset {name!r} in {self.method}; {nearest(name, self.rule.subset_names)}"
+            raise ConfigError("UNKNOWN_SUBSET", "; ".join([what, *ways_to_train(self.rule.trained_on)]))
+        rows = self.rows.where(F.col(SUBSET).isin([subset.value for subset in SUBSETS[name]]))
+        return rows if fold is None else rows.where(F.col(FOLD) == fold)
+
+    @property
+    def train(self) -> DataFrame:
+        """The rows to train on for ``test``: ``train``, or ``global_train`` of ``global_local_ranker``.
+
+        Raises ConfigError UNKNOWN_SUBSET if there are several folds; use ``subset(name, fold)`` then.
+        """
+        return self.only_fold(self.rule.trained_on[self.rule.final_test])
+
+    @property
+    def validation(self) -> DataFrame:
+        """The rows for model selection.
+
+        Raises ConfigError UNKNOWN_SUBSET if the split has none, or has several folds.
+        """
+        return self.only_fold(Subset.VALIDATION.value)
+
+    @property
+    def test(self) -> DataFrame:
+        """The rows to evaluate against: ``test`` or ``global_test``.
+
+        Raises ConfigError UNKNOWN_SUBSET if there are several folds.
+        """
+        return self.only_fold(self.rule.final_test)
+
+    def only_fold(self, name: str) -> DataFrame:
+        """Return a subset of a split with one fold; raise ConfigError UNKNOWN_SUBSET if there are several."""
+        if self.layout.n_folds > 1:
+            message = f"{name} of {self.layout.n_folds} folds; ask for one: subset({name!r}, fold=0)"
+            raise ConfigError("UNKNOWN_SUBSET", message)
+        return self.subset(name)
+
+    @cached_property
+    def accounting(self) -> DataFrame:
+        """The accounting of the log (columns ``ACCOUNTING``), counted by a scan at first access.
+
+        ``users`` is null except in rows of folds, because counting distinct users would require a shuffle of
+        the log.
+        """
+        facts = self.facts()
+        rows = facts.accounting()
+        if self.rule.reports_folds:
+            rows += self.compared(facts)[1]
+        return small_table(self.places.sparkSession, rows, ACCOUNTING)
+
+    @cached_property
+    def leakage(self) -> DataFrame:
+        """The leakage report, one row per fold and check of the rule, counted at first access."""
+        return small_table(self.places.sparkSession, self.compared(self.facts())[0], LEAKAGE)
+
+    @cached_property
+    def subsets(self) -> DataFrame:
+        """Rows, users and items of each subset, and its cold users and items, counted at first access."""
+        return small_table(self.places.sparkSession, self.counted_subsets(), SUBSET_TABLE)
+
+    def counted_subsets(self, folder: str | None = None) -> list[SubsetRow]:
+        """Return the rows of the table ``subsets``; with ``folder``, the written split is read from there."""
+        return count_subsets(self.rows, self.rule, self.layout.n_folds, folder)
+
+    def facts(self) -> SplitCounts:
+        """Return the row counts of the split; this takes a scan."""
+        rows = self.in_folds().agg(*row_counts(self.rule))
+        return self.counted(rows.collect()[0].asDict())
+
+    def counted(self, aggregates: Mapping[str, Any]) -> SplitCounts:
+        """Return the counts from the aggregates of ``splits.label.row_counts``."""
+        found: dict[str, Counter[str]] = {"row": Counter(), "place": Counter()}
+        for name, n_rows in aggregates.items():
+            kind, _, code = name.partition("_")
+            if kind in found:
+                found[kind][code] = n_rows
+        return SplitCounts(
+            self.rule, aggregates["n_rows"], aggregates["n_used"], found["row"], found["place"]
+        )
+
+    def write(self, folder: str) -> SplitCounts:
+        """Write ``rows`` to a new folder as Parquet partitioned by subset.
+
+        Args:
+            folder: The path of the folder, which must not exist.
+
+        Returns:
+            The row counts, which are observed while writing.
+        """
+        if self.plain is not None and takes_files(folder):
+            return self.write_plain(self.plain, folder)
+        observed = Observation("split")
+        rows = used_rows(self.in_folds().observe(observed, *row_counts(self.rule)))
+        with setting(self.places.sparkSession, TIMESTAMP_TYPE, MICROSECONDS):
+            rows.drop(PLACE).write.mode("error").partitionBy(SUBSET).parquet(folder)
+        return self.counted(observed.get)
+
+    def write_plain(self, plain: PlainFiles, folder: str) -> SplitCounts:
+        """Write the rows of plain files on the executors; see ``write``."""
+        facts, files = SplitCounts(self.rule), set[str]()
+        labelling = RowLabeller(self.rule, self.layout, self.unit)
+        tasks = map_files(
+            self.places.sparkSession, plain, lambda batches: [(None, labelling.write(batches, folder))]
+        )
+        for of_task, written in collect_objects(tasks):
+            facts.add(of_task)
+            files.update(written)
+        remove_other_files(folder, files)
+        return facts
+
+    def compared(self, facts: SplitCounts, folder: str | None = None) -> Compared:
+        """Return the leakage report and, if the rule reports folds, the accounting per fold.
+
+        With ``folder``, the written rows are read from there. Raises DataError SPLIT_OUT_OF_RANGE if a subset
+        of a fold is empty and the rule reports folds.
+        """
+        counts = compare_times(self.rows, facts, self.layout.n_folds, folder)
+        if not self.rule.reports_folds:
+            return leakage_rows(counts, self.rule), []
+        check_parts(counts, self.rule)
+        return leakage_rows(counts, self.rule), facts.accounting_of_folds(counts)
+
+
+def used_rows(labelled: DataFrame) -> DataFrame:
+    """Return the labelled rows that have a subset, with the columns of ``splits`` in order."""
+    first, last = (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD), (SUBSET,)
+    others = [name for name in labelled.columns if name not in (*first, FAULT, *last)]
+    rows = labelled.where(F.col(SUBSET).isNotNull())
+    return rows.select(*(F.col(quote_column(name)) for name in (*first, *others, *last)))
+
+
+@events.timed_call("split")
+def split(
+    interactions: Frame,
+    rule: FoldRule | None = None,
+    *,
+    method: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    timestamp_unit: str | None = None,
+    **options: object,
+) -> Split:
+    """Split a log of interactions into subsets by a rule.
+
+    ``split(log, method="time", test_cut=0.8)`` trains on the first 80 % of the log and tests on the rest. The
+    default method is ``global_local_ranker``; its subsets also serve a second-level ranker. A few small Spark
+    actions run here to find the cuts; nothing is cached.
+
+    Args:
+        interactions: The log: one row per event, with user, item and, for rules by time, timestamp. A Spark,
+            pandas or polars frame, an Arrow table, or the path of Parquet files.
+        rule: The rule as an object, instead of ``method`` and ``options``.
+        method: The name of the rule: ``time``, ``k_fold``, ``leave_one_out``, ...
+        columns: Mapping of user, item, timestamp and relevance to the log's column names.
+        timestamp_unit: The unit of integer timestamps: s, ms or us.
+        **options: The options of the method; cuts in any form that a config accepts.
+
+    Returns:
+        A ``Split``: ``train``, ``validation``, ``test``, ``subset(name, fold)``; ``subsets``, ``leakage`` and
+        ``accounting`` count its rows.
+
+    Raises:
+        ConfigError: An option is unknown or invalid.
+        DataError: The log cannot be split by this rule, for example because a column is missing.
+
+    Example:
+        >>> parts = split(log, method="time", test_cut="30d")  # doctest: +SKIP
+        >>> parts.train, parts.test  # doctest: +SKIP
+    """
+    if rule is not None and (options or method):
+        given = ", ".join([*(["method"] if method else []), *options])
+        raise ConfigError("INVALID_SPLIT", f"give a rule or its options, not both: {given}")
+    rule = rule or rule_of(method or GLOBAL_LOCAL_RANKER, options)
+    frame = to_spark_frames({"interactions": interactions})["interactions"]
+    listed = ListedFiles.of(frame)
+    log = conform_interactions(frame, columns, timestamp_unit, rule.timezone, rule.timed)
+    for name in rule.by if isinstance(rule, StratifiedKFold) else ():
+        if name not in log.columns or name == FAULT:
+            known = nearest(name, [column for column in log.columns if column != FAULT])
+            raise DataError("MISSING_COLUMN", f"interactions: no column {name!r} to stratify by; {known}")
+    plain = plain_log(frame, columns or {}, rule.timezone) if rule.timed else None
+    timeline = resolve(Times(log, timestamp_unit, plain), rule)
+    layout = rule.layout(timeline)
+    is_written_by_workers = not rule.drops and not layout.numbering.is_order
+    return Split(
+        label(log, rule, layout),
+        rule,
+        timeline,
+        layout,
+        plain if is_written_by_workers else None,
+        timestamp_unit,
+        listed,
+    )

@@ -1,0 +1,1 @@
+"""Code of the executors for splits: label batches of rows, check buckets of users for leakage."""

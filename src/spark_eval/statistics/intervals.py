@@ -1,0 +1,75 @@
+"""Means and their normal confidence intervals, from exact sums.
+
+A sum of doubles depends on the order of its terms, and Spark does not add in a fixed order. So values are
+summed exactly (``statistics.exact``). Here the sums become doubles by rational arithmetic, rounded once.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Final
+
+# More bits than a double has, so that rounding the root again has no effect.
+ROOT_BITS: Final = 64
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean over n users, standard error and confidence interval; None if undefined."""
+
+    value: float | None = None
+    std_error: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    n: int = 0
+
+
+def summarise(total: Fraction, total_of_squares: Fraction, n: int, confidence: float = 0.95) -> Summary:
+    """Return the mean of n values with the interval value +- z * std_error, from their sums.
+
+    ``value`` is total / n, correctly rounded. ``std_error`` = s / sqrt(n), where s^2 = (sum of squares -
+    total^2 / n) / (n - 1) is the sample variance; it is correctly rounded as well. z is the normal quantile
+    at (1 + confidence) / 2, 1.96 for 0.95. The interval is symmetric and may exceed the metric's bounds.
+    Without values everything is undefined; with one value only the mean is defined.
+
+    Values 0, 0, 1, 1: s^2 = (2 - 1) / 3, std_error = sqrt(1 / 12).
+
+    >>> summary = summarise(Fraction(2), Fraction(2), 4)
+    >>> summary.value, round(summary.std_error, 6), round(summary.ci_low, 6), round(summary.ci_high, 6)
+    (0.5, 0.288675, -0.065793, 1.065793)
+
+    Source: NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.2, with z for t as n is large.
+    """
+    if n < 2:
+        return normal_interval(total / n if n else None, None, n, confidence)
+    return normal_interval(
+        total / n, square_root((total_of_squares - total * total / n) / (n - 1) / n), n, confidence
+    )
+
+
+def normal_interval(
+    mean: Fraction | None, std_error: float | None, n: int, confidence: float = 0.95
+) -> Summary:
+    """Return a mean over n users with the interval value +- z * std_error; None if undefined."""
+    value = None if mean is None else float(mean)
+    if value is None or std_error is None:
+        return Summary(value, n=n)
+    margin = NormalDist().inv_cdf((1 + confidence) / 2) * std_error
+    return Summary(value, std_error, value - margin, value + margin, n)
+
+
+def square_root(number: Fraction) -> float:
+    """Return the double nearest to the square root of a number of any size.
+
+    >>> square_root(Fraction(1, 4)), square_root(Fraction(1, 10**600)), square_root(Fraction(2)) == 2**0.5
+    (0.5, 1e-300, True)
+    """
+    above, below = number.numerator, number.denominator
+    # The root of number * 4^shift has at least ROOT_BITS bits.
+    shift = ROOT_BITS + (below.bit_length() - above.bit_length()) // 2 + 1
+    above, below = (above << 2 * shift, below) if shift >= 0 else (above, below << -2 * shift)
+    root = math.isqrt(above // below)
+    # A remainder sets the last bit, which decides between two doubles.
+    root |= root * root * below != above
+    return float(root * Fraction(2) ** -shift)

@@ -1,0 +1,72 @@
+"""Exact sums in many cells, which can be added in any order: 64-bit integers, limb by limb."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+
+from spark_eval.statistics.exact import POINT_BITS, ByPlace, Ints, integer_of_limbs, normalize_limbs
+
+CellName = TypeVar("CellName")
+# Name of the sum, and index of its limb; counts have limb 0.
+SumKey = tuple[str, int]
+# Index of cells, and of the other axes of the sums.
+Where = tuple[Any, ...]
+
+
+@dataclass
+class CellTotals(Generic[CellName]):
+    """Sums of c cells: arrays (c, *shape) of integers by name and limb; limbs that are 0 may be missing.
+
+    Cells may occur several times until the sums are merged.
+    """
+
+    cells: list[CellName]
+    shape: tuple[int, ...]
+    sums: dict[SumKey, Ints] = field(default_factory=dict)
+
+    def of(self, key: SumKey) -> Ints:
+        """Return the sums of one key, extended to the current number of cells."""
+        known = self.sums.get(key, np.zeros((0, *self.shape), dtype=np.int64))
+        if len(known) < len(self.cells):
+            more = np.zeros((len(self.cells) - len(known), *self.shape), dtype=np.int64)
+            known = self.sums[key] = np.concatenate([known, more])
+        return known
+
+    def add(self, other: Self) -> None:
+        """Add the sums of other users, by cell."""
+        place_of = {cell: place for place, cell in enumerate(self.cells)}
+        places = [place_of.setdefault(cell, len(place_of)) for cell in other.cells]
+        self.cells = list(place_of)
+        for key in other.sums:
+            np.add.at(self.of(key), places, other.of(key))
+
+    @classmethod
+    def together(cls, parts: Iterable[Self], shape: tuple[int, ...]) -> Self:
+        """Sum all parts; each cell then occurs once."""
+        whole = cls([], shape)
+        for part in parts:
+            whole.add(part)
+        return whole
+
+    def put_count(self, name: str, where: Where, counts: Ints) -> None:
+        """Add counts to the chosen cells."""
+        self.of((name, 0))[where] += counts
+
+    def put_sums(self, name: str, where: Where, sums: ByPlace) -> None:
+        """Add sums by position of the digit to the chosen cells."""
+        flat = {place: amounts.ravel() for place, amounts in sums.items()}
+        for limb, amounts in normalize_limbs(flat).items():
+            mine = self.of((name, limb))
+            mine[where] += amounts.reshape(mine[where].shape)
+
+    def number(self, name: str, place: tuple[int, ...], bits: int = POINT_BITS) -> Fraction:
+        """Return one sum as a fraction; squares have twice as many bits after the binary point."""
+        own = [key for key in self.sums if key[0] == name]
+        return integer_of_limbs({key[1]: int(self.of(key)[place]) for key in own}, bits)
+
+    def count(self, name: str, place: tuple[int, ...]) -> int:
+        """Return one count."""
+        return int(self.of((name, 0))[place])

@@ -1,0 +1,1 @@
+"""Input tables on the driver: frames and paths, columns and types, plain Parquet files."""

@@ -1,0 +1,263 @@
+"""Plain Parquet files, which workers can read without Spark."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from spark_eval.arrow.files import (
+    INSTANT,
+    FilePart,
+    FileState,
+    column_statistics,
+    named_read_errors,
+    split_row_groups,
+)
+from spark_eval.arrow.footers import is_plain, read_footer
+from spark_eval.conventions import Conventions, TruthDuplicates
+from spark_eval.predictions.task import PredictionPlan, Scores, Task
+from spark_eval.runtime.any_session import is_remote
+from spark_eval.runtime.local_files import decoded, is_hidden
+from spark_eval.schema import (
+    FOLD,
+    ITEM,
+    LABEL,
+    MODEL,
+    RANK,
+    RELEVANCE,
+    SCORE,
+    SEGMENT_COLUMN,
+    TIMESTAMP,
+    USER,
+    WEIGHT,
+)
+
+# A task that reads costs about 12 ms of CPU, mostly in the JVM.
+LEAST_PART_BYTES: Final = 16 << 20
+MOST_PART_BYTES: Final = 128 << 20
+PLAIN_TYPES: Final = (
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.StringType,
+    T.FloatType,
+    T.DoubleType,
+)
+LOG_TYPES: Final = (*PLAIN_TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
+# The only option of Spark's reader that plain files may have: Arrow verifies checksums, too.
+CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
+# An option without effect; it marks frames that this package has created.
+READING: Final = "spark_eval.reading"
+# Settings of a session whose Spark reads a file as the workers do.
+READ_SETTINGS: Final = {
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96TimestampConversion": "FALSE",
+    "spark.sql.parquet.fieldId.read.enabled": "FALSE",
+    "spark.sql.files.ignoreCorruptFiles": "FALSE",
+    "spark.sql.files.ignoreMissingFiles": "FALSE",
+}
+
+
+@dataclass(frozen=True)
+class PlainFiles:
+    """Parquet files with these columns (ours: theirs) in the required types, and the state of each file."""
+
+    states: Mapping[str, FileState]
+    columns: Mapping[str, str]
+
+    @classmethod
+    def of(cls, paths: Iterable[str], columns: Mapping[str, str]) -> Self:
+        """Return the files with their current states."""
+        return cls({path: FileState.of(path) for path in paths}, columns)
+
+    @cached_property
+    def footers(self) -> Mapping[str, pq.FileMetaData]:
+        """Footer of each file; raises DataError INPUT_CHANGED_DURING_RUN if a file's state has changed."""
+        found = {}
+        for path, state in self.states.items():
+            with named_read_errors(path, state):
+                found[path] = read_footer(path)
+        return found
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows according to the footers."""
+        return sum(footer.num_rows for footer in self.footers.values())
+
+    def are_filled(self, names: Sequence[str]) -> bool:
+        """Return True if the footers guarantee that these columns have no nulls."""
+        known = (
+            statistics
+            for footer, name in product(self.footers.values(), names)
+            for statistics in column_statistics(footer, self.columns[name])
+        )
+        return all(one is not None and one.has_null_count and not one.null_count for one in known)
+
+    def only(self, names: Iterable[str]) -> "PlainFiles":
+        """Return the files with only these of our columns."""
+        return PlainFiles(self.states, {name: self.columns[name] for name in names})
+
+    def without(self, name: str) -> "PlainFiles":
+        """Return the files without one of our columns."""
+        columns = {ours: theirs for ours, theirs in self.columns.items() if ours != name}
+        return PlainFiles(self.states, columns)
+
+    def tasks(self, parallelism: int) -> list[list[FilePart]]:
+        """Return the parts of the files for each task to read, a few tasks per core."""
+        n_bytes = sum(state.n_bytes for state in self.states.values())
+        most = min(MOST_PART_BYTES, max(LEAST_PART_BYTES, n_bytes // (2 * parallelism)))
+        tasks: list[list[FilePart]] = []
+        filled = 0
+        parts = (
+            part
+            for path, footer in self.footers.items()
+            for part in split_row_groups(path, self.states[path], footer, most)
+        )
+        for part in parts:
+            if not tasks or filled + part.n_bytes > most:
+                tasks.append([])
+                filled = 0
+            tasks[-1].append(part)
+            filled += part.n_bytes
+        return tasks or [[]]
+
+
+def plain_recommendations(
+    frame: DataFrame, names: Mapping[str, str], model: str | None, layout: str
+) -> PlainFiles | None:
+    """Return the files of recommendations if they are plain, otherwise None; ``names`` maps our columns."""
+    if layout != "long":
+        return None
+    has_rank = RANK in names or (SCORE not in names and RANK in frame.columns)
+    ours = [USER, ITEM, RANK if has_rank else SCORE, *([MODEL] if model is None else [])]
+    return plain_files(frame, source_columns(frame, names, ours, [FOLD]))
+
+
+def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Conventions) -> PlainFiles | None:
+    """Return the files of truth if they are plain and timestamps are not needed, otherwise None."""
+    if conventions.truth_duplicates is TruthDuplicates.LAST:
+        return None
+    return plain_files(frame, source_columns(frame, names, [USER, ITEM], [RELEVANCE, FOLD]))
+
+
+def plain_train(frame: DataFrame, names: Mapping[str, str]) -> PlainFiles | None:
+    """Return the files of training interactions if they are plain, otherwise None."""
+    return plain_files(frame, source_columns(frame, names, [USER, ITEM], [FOLD]))
+
+
+def plain_predictions(
+    frame: DataFrame, names: Mapping[str, str], model: str | None, plan: PredictionPlan
+) -> PlainFiles | None:
+    """Return the files of predictions if they are plain and each row has one score, otherwise None.
+
+    Segments are the columns ``segment_0``, ``segment_1`` and so on.
+    """
+    if plan.task is Task.MULTICLASS or plan.scores is Scores.CLASS:
+        return None
+    ours = [LABEL, SCORE, *([MODEL] if model is None else []), *([USER] if plan.by_user else [])]
+    as_text = {
+        SEGMENT_COLUMN.format(place): names.get(name, name) for place, name in enumerate(plan.segments)
+    }
+    columns = source_columns(frame, names, ours, [WEIGHT, FOLD]) | as_text
+    files = plain_files(frame, columns)
+    if files is None:
+        return None
+    # Arrow formats these types as Spark does.
+    kinds = [frame.schema[columns[name]].dataType for name in columns if name in (MODEL, *as_text)]
+    return files if all(isinstance(kind, T.StringType | T.IntegralType) for kind in kinds) else None
+
+
+def plain_log(frame: DataFrame, names: Mapping[str, str], timezone: str) -> PlainFiles | None:
+    """Return the files of a log with all its columns if they are plain and have instants, otherwise None."""
+    ours = source_columns(frame, names, [], [USER, ITEM, TIMESTAMP, RELEVANCE])
+    others = {name: name for name in frame.columns if name not in ours.values()}
+    files = plain_files(frame, ours | others, LOG_TYPES)
+    kind = frame.schema[ours[TIMESTAMP]].dataType if files is not None else None
+    tells_instants = isinstance(kind, T.TimestampType | T.IntegralType) or (
+        isinstance(kind, T.TimestampNTZType) and timezone == "UTC"
+    )
+    return files if tells_instants else None
+
+
+def source_columns(
+    frame: DataFrame, names: Mapping[str, str], needed: Sequence[str], optional: Sequence[str]
+) -> dict[str, str]:
+    """Return the table's columns for ours: the needed ones, and the optional ones that exist."""
+    given = [name for name in optional if name in names or name in frame.columns]
+    return {name: names.get(name, name) for name in (*needed, *given)}
+
+
+def plain_files(
+    frame: DataFrame, columns: Mapping[str, str], types: Sequence[type[T.DataType]] = PLAIN_TYPES
+) -> PlainFiles | None:
+    """Return the files of a frame that is only Parquet files on this machine or a mounted disk.
+
+    Return None if Spark must read them: for a frame with a filter, a partition column, or an option or
+    setting of the reader, and if a file has a column in another form than ``arrow.footers`` expects.
+    """
+    paths = local_files(frame)
+    if not paths or any(frame.columns.count(name) != 1 for name in columns.values()):
+        return None
+    kinds = {name: frame.schema[name].dataType for name in columns.values()}
+    if not all(type(kind) in types for kind in kinds.values()):
+        return None
+    wanted = pa.schema({name: arrow_type(kind) for name, kind in kinds.items()})
+    return PlainFiles.of(paths, columns) if all(is_plain(path, wanted) for path in paths) else None
+
+
+def takes_files(folder: str) -> bool:
+    """Return True if workers can write to a folder: it is on this machine or on a mounted disk."""
+    return "://" not in folder
+
+
+def arrow_type(kind: T.DataType) -> pa.DataType:
+    """Return the Arrow type of a Spark type, with instants as in Parquet."""
+    if isinstance(kind, T.TimestampType):
+        return INSTANT
+    return to_arrow_schema(T.StructType([T.StructField("column", kind)])).field(0).type
+
+
+def local_files(frame: DataFrame) -> list[str]:
+    """Return the local Parquet files of a frame that reads nothing else; otherwise an empty list."""
+    if is_remote(frame):
+        return []
+    # ``inputFiles`` also lists the files of filtered and joined frames; there is no other public method.
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    if plan.getClass().getSimpleName() != "LogicalRelation":
+        return []
+    relation = plan.relation()
+    if relation.getClass().getSimpleName() != "HadoopFsRelation":
+        return []
+    options = set(relation.options().keys().mkString("\n").split("\n")) - {
+        "",
+        "path",
+        "paths",
+        CHECKSUMS,
+        READING,
+    }
+    is_plain = relation.fileFormat().getClass().getSimpleName() == "ParquetFileFormat"
+    if options or not is_plain or not relation.partitionSchema().isEmpty():
+        return []
+    conf = frame.sparkSession.conf
+    if any(str(conf.get(name, value)).upper() != value for name, value in READ_SETTINGS.items()):
+        return []
+    paths = [Path(decoded(uri)) for uri in relation.location().inputFiles()]
+    if not all(path.is_absolute() for path in paths):
+        return []
+    # Spark lists schema summaries and empty files, but reads neither.
+    return sorted(str(path) for path in paths if not is_hidden(path.name) and not is_empty(path))
+
+
+def is_empty(path: Path) -> bool:
+    """Return True if a file exists and has no bytes."""
+    return path.exists() and not path.stat().st_size
