@@ -18,12 +18,17 @@ from benchmarks.contenders.spark import finish, read, session
 from benchmarks.processes import usage
 from benchmarks.workload import Task
 from spark_eval.evaluation.checks import check_folds
-from spark_eval.evaluation.conform import conform_recommendations, conform_truth
-from spark_eval.evaluation.exchange import exchange, measure
+from spark_eval.evaluation.conform import (
+    conform_recommendations,
+    conform_truth,
+    plain_recommendations,
+    plain_truth,
+)
+from spark_eval.evaluation.exchange import measure
 from spark_eval.evaluation.messages import buckets_for, evaluation_task, messages_of, per_user_schema
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.evaluation.result import Tables
-from spark_eval.tables.plain_files import plain_recommendations, plain_truth
+from spark_eval.runners.exchange import exchange
 
 
 class Steps:

@@ -250,3 +250,16 @@ class BuiltIn(StrEnum):
 
     KNOWN = "known"
     ACTIVITY = "activity"
+
+
+# Upper bound of the number of folds; more are a mistake, or too much to write.
+MOST_FOLDS: Final = 1_000
+
+
+ROC: Final = "roc"
+
+
+PR: Final = "pr"
+
+
+CALIBRATION: Final = "calibration"

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from spark_eval.comparison.plan import PairTest, make_compare_plan
+from spark_eval.comparison.plan import make_compare_plan
+from spark_eval.conventions.comparison import PairTest
 from spark_eval.errors import ConfigError
 
 

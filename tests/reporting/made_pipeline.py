@@ -6,7 +6,7 @@ from typing import Any, Final
 from tests.reporting.made_runs import STAMP, mean, publish
 
 from spark_eval.evaluation.stages.rows import FunnelRow
-from spark_eval.evaluation.summary import MetricRow
+from spark_eval.results.rows import MetricRow
 from spark_eval.schema import Table
 
 MODELS: Final = ("popular", "similar", "taste", "ruled")

@@ -12,14 +12,15 @@ import pyarrow.parquet as pq
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.comparison.rows import COMPARISONS, GATES, ComparisonRow, GateRow
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
-from spark_eval.evaluation.summary import METRICS, MetricRow, fold_rows
+from spark_eval.evaluation.summary import METRICS
 from spark_eval.names import folder_name
 from spark_eval.predictions.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, CurveRow, ThresholdRow
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
+from spark_eval.results.rows import MetricRow, fold_rows
+from spark_eval.results.subsets import SUBSET_TABLE, SubsetRow
 from spark_eval.schema import Table
 from spark_eval.splits.leakage import LEAKAGE, LeakageRow
-from spark_eval.splits.subsets import SUBSET_TABLE, SubsetRow
 
 TYPES = {
     "string": pa.string(),

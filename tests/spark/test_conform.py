@@ -13,15 +13,15 @@ from spark_eval.conventions.presets import parse_conventions
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.conform import (
     align_ids,
-    conform_interactions,
     conform_recommendations,
     conform_train,
     conform_truth,
     conform_users,
-    unusable_rows,
 )
 from spark_eval.evaluation.items import conform_items
 from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
+from spark_eval.splits.conform import conform_interactions
+from spark_eval.tables.quarantine import unusable_rows
 
 SCORED = "model string, user string, item int, score double, fault string"
 RANKED = "model string, user string, item int, rank long, fault string"

@@ -5,9 +5,10 @@ from frames import assert_rows
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.errors import DataError
-from spark_eval.evaluation.conform import check_id_types, conform_train, conform_users
+from spark_eval.evaluation.conform import conform_train, conform_users
 from spark_eval.evaluation.items import conform_items
 from spark_eval.schema import ITEM, TIMESTAMP, USER
+from spark_eval.tables.inputs import check_id_types
 
 
 def frame(spark: SparkSession, schema: str) -> DataFrame:

@@ -13,7 +13,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-import spark_eval.verbs
+import spark_eval.tables
 from spark_eval.errors import EnvironmentFault
 from spark_eval.runtime import daemon
 
@@ -25,9 +25,9 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 def test_pandas_3_is_refused_at_import(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pandas, "__version__", "3.0.1")
     with pytest.raises(EnvironmentFault, match="UNSUPPORTED_PANDAS"):
-        importlib.reload(spark_eval.verbs)
+        importlib.reload(spark_eval.tables)
     monkeypatch.undo()
-    importlib.reload(spark_eval.verbs)
+    importlib.reload(spark_eval.tables)
 
 
 def test_archives_of_an_installed_pyspark_are_told_from_others(

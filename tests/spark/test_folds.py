@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 from spark_eval.errors import DataError
 from spark_eval.evaluation.evaluate import evaluate
 from spark_eval.evaluation.result import Evaluation
-from spark_eval.evaluation.summary import SumRow, fold_rows, merge_sum_rows, metric_rows
+from spark_eval.evaluation.summary import SumRow, merge_sum_rows, metric_rows
 from spark_eval.predictions.evaluate import evaluate_predictions
+from spark_eval.results.rows import fold_rows
 
 FOLDS = (0, 3, 11)
 LISTS = "model string, user int, item int, score double, fold int"

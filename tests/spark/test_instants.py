@@ -6,8 +6,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.errors import DataError
-from spark_eval.evaluation.conform import conform_interactions
 from spark_eval.schema import FAULT, ITEM, TIMESTAMP
+from spark_eval.splits.conform import conform_interactions
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles"])

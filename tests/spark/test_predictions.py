@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 
 from spark_eval import evaluate_predictions
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.checks import quarantined
 from spark_eval.predictions.evaluate import measure_predictions, read_predictions
 from spark_eval.predictions.measure import conform_predictions
 from spark_eval.predictions.plan import make_prediction_plan
 from spark_eval.runtime.spark_errors import named_spark_error
+from spark_eval.tables.quarantine import quarantined
 
 NAN, INFINITE = float("nan"), float("inf")
 OPTIONS: dict[str, Any] = {

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError
-from spark_eval.evaluation.conform import conform_interactions
 from spark_eval.sources.read import read_source
+from spark_eval.splits.conform import conform_interactions
 
 LOG = (
     "SELECT id % 5 AS user, id AS item, id % 3 AS stars, id * 86400 AS timestamp, 'x' AS note, "

@@ -7,16 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_eval.results.subsets import MOST_COLD, cold_warnings, counted_ways_to_train, ways_to_train
 from spark_eval.schema import SUBSETS, Subset
 from spark_eval.splits.rules.fold_rule import FoldRule
 from spark_eval.splits.rules.methods import rule_of
-from spark_eval.splits.subsets import (
-    MOST_COLD,
-    cold_warnings,
-    counted_ways_to_train,
-    subset_rows,
-    ways_to_train,
-)
+from spark_eval.splits.subsets import subset_rows
 
 RULES: dict[str, FoldRule] = {
     "ranker": rule_of("global_local_ranker", {}),

@@ -33,10 +33,10 @@ from spark_eval.results.sentences import (
     shortened,
     where,
 )
+from spark_eval.results.subsets import cold_warnings, counted_ways_to_train
 from spark_eval.runs.job import Run
 from spark_eval.schema import ALL, FOLDS, Outcome, Table
 from spark_eval.splits.rules.fold_rule import Leak
-from spark_eval.splits.subsets import cold_warnings, counted_ways_to_train
 
 # Maximum number of lines of a published table; several classes give many more.
 MOST_LINES = 50

@@ -27,17 +27,18 @@ from spark_eval.comparison.matching import (
     users_of,
 )
 from spark_eval.comparison.pairs import Buckets, ranked_pairs
-from spark_eval.comparison.plan import CompareOptions, ComparePlan, PairTest, make_compare_plan
+from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.comparison.results import ComparedCell, cells_of_pairs, comparison_rows
 from spark_eval.comparison.rows import COMPARISONS, GATES, ComparisonRow, GateRow
 from spark_eval.comparison.sides import Side, buckets_of_sides, comparison_task, requested_of, side_of
 from spark_eval.comparison.worker.ranking import Ranked, merge_slices
 from spark_eval.comparison.worker.sums import BucketTotals, sum_bucket
+from spark_eval.conventions.comparison import PairTest
 from spark_eval.errors import DataError
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.options import documented
 from spark_eval.resampling.population import BASELINE, CANDIDATE, ComparisonTask
-from spark_eval.results.driver_tables import SmallRows, collect_or_raise
+from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.sentences import (
     COMPARED,
     GATED,
@@ -48,6 +49,7 @@ from spark_eval.results.sentences import (
     shortened,
 )
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.runners.objects import collect_or_raise
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import persist, tasks_at_once
 from spark_eval.schema import ALL, FOLD, FOLDS, Table

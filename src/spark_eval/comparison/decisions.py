@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Self
 
-from spark_eval.comparison.gates import Drop, Gate, Mode
+from spark_eval.comparison.gates import Gate
 from spark_eval.comparison.rows import GateRow
-from spark_eval.conventions.choice import Choice
+from spark_eval.conventions.comparison import Decision, Drop, Mode
 from spark_eval.errors import DataError, GateFailure
 from spark_eval.schema import ALL
 from spark_eval.statistics.differences import DUST, ComparedSums, Estimate, signed_root, unpaired
@@ -16,15 +16,6 @@ from spark_eval.statistics.significance import LARGEST_EFFECT, adjusted, bounds,
 
 # Maximum number of failed gates that an error names.
 MOST_NAMED: Final = 5
-
-
-class Decision(Choice):
-    """Decision of a gate."""
-
-    WORSE = "worse", "it is certain that the model falls by more than max_drop"
-    NOT_WORSE = "not_worse", "it is certain that it does not"
-    UNDECIDED = "undecided", "neither is certain"
-    NO_BASELINE = "no_baseline", "there is nothing to compare with yet"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Annotated, Any, Final, TypedDict
 
 from spark_eval.conventions.choice import Choice
+from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import weighted_means
@@ -25,21 +26,6 @@ GATES_KEY: Final = "gates"
 # Required keys of a gate, and keys of its baseline.
 NEEDED_KEYS: Final = ("metric", "max_drop")
 BASELINE_KEYS: Final = ("run", "model")
-
-
-class Drop(Choice):
-    """Unit of ``max_drop``."""
-
-    ABSOLUTE = "absolute", "the metric's own unit"
-    RELATIVE = "relative", "the baseline's mean: .05 is 5 % of it"
-
-
-class Mode(Choice):
-    """Condition for a model to pass a gate."""
-
-    NON_INFERIOR = "non_inferior", "where it is certain that it is not worse; no evidence, no pass"
-    CERTAIN_DROP = "certain_drop", "unless it is certain that it is worse; for alerts"
-    OBSERVED = "observed", "where the values themselves are not worse, whatever chance does"
 
 
 class IfMissing(Choice):

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.comparison.gates import Gate, make_gates
-from spark_eval.conventions.choice import Choice
+from spark_eval.conventions.comparison import Alternative, Correction, Interval, PairTest, Zeros
 from spark_eval.errors import ConfigError
-from spark_eval.evaluation.plan import RESAMPLES, Seed, as_tuple
+from spark_eval.metrics.options import RESAMPLES, Seed, as_tuple
 from spark_eval.metrics.values import UNCUT, has_cutoff, parse_k, published_name, split_metric_text
 from spark_eval.options import ABOVE_0, AT_LEAST_1, INSIDE_0_AND_1, checked
 from spark_eval.statistics.resampling import DEFAULT_RESAMPLES
@@ -17,54 +17,10 @@ COMPARE: Final = "compare"
 MOST_PAIRS: Final = 1_000
 
 
-class PairTest(Choice):
-    """Test of the differences of users; sign and wilcoxon do not test the mean."""
-
-    T = "t", "paired t: the mean difference is 0"
-    SIGN = "sign", "as many users go up as down; not about the mean"
-    WILCOXON = "wilcoxon", "signed ranks: differences lie symmetrically about 0; not about the mean"
-    RANDOMIZATION = "randomization", "signs of differences are flipped by chance"
-    BOOTSTRAP = "bootstrap", "users are drawn again; interval by percentiles"
-    BCA = "bca", "the same, corrected for bias and skewness"
-
-
 # Tests and intervals for weighted means; these are not means of users' differences.
 OF_WEIGHTED_MEANS: Final = (PairTest.T, PairTest.BOOTSTRAP)
 # Tests that treat a user's rows of several folds as one cluster.
 OVER_FOLDS: Final = (PairTest.T, PairTest.RANDOMIZATION, PairTest.BOOTSTRAP, PairTest.BCA)
-
-
-class Interval(Choice):
-    """Interval in the rows of tests that have no interval of their own."""
-
-    T = "t", "mean -+ t * std_error"
-    BOOTSTRAP = "bootstrap", "percentiles of resampled means"
-    BCA = "bca", "the same, corrected for bias and skewness"
-
-
-class Correction(Choice):
-    """Correction of the p-values of one test for multiple comparisons."""
-
-    HOLM = "holm", "no more than 1 - confidence that any is a false alarm"
-    BONFERRONI = "bonferroni", "the same, by their number alone"
-    BH = "bh", "the expected share of false alarms (Benjamini-Hochberg)"
-    NONE = "none", "as they are"
-
-
-class Alternative(Choice):
-    """Alternative hypothesis."""
-
-    TWO_SIDED = "two_sided", "a difference to either side"
-    GREATER = "greater", "the candidate's values are greater"
-    LESS = "less", "the candidate's values are less"
-
-
-class Zeros(Choice):
-    """Treatment of users without a difference in wilcoxon."""
-
-    PRATT = "pratt", "they are ranked, then left out"
-    WILCOX = "wilcox", "they are left out, then the others are ranked"
-    ZSPLIT = "zsplit", "they are ranked, and count half to either side"
 
 
 def chosen_names(given: Any, where: str) -> tuple[str, ...]:

@@ -9,9 +9,10 @@ from statistics import mean
 from typing import Any, Final
 
 from spark_eval.comparison.gating import ModelPair, PairCell
-from spark_eval.comparison.plan import ComparePlan, Interval, PairTest
+from spark_eval.comparison.plan import ComparePlan
 from spark_eval.comparison.rows import ComparisonRow
 from spark_eval.comparison.worker.sums import N_COMMON, BucketTotals, cluster_sums, pair_sums, ratio_sums
+from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import WeightedMean
 from spark_eval.resampling.cells import EVERYBODY, SegmentValue

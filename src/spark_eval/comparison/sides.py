@@ -15,19 +15,20 @@ from spark_eval.arrow.user_files import UserFile, overlapping_groups, user_files
 from spark_eval.comparison.gating import NO_SIDE, gated_pairs, models_against
 from spark_eval.comparison.matching import MatchedModels, check_known, match_metrics
 from spark_eval.comparison.pairs import Buckets, buckets_of_files, buckets_of_frames
-from spark_eval.comparison.plan import COMPARE, ComparePlan, Interval
+from spark_eval.comparison.plan import COMPARE, ComparePlan
+from spark_eval.conventions.comparison import Interval
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.evaluation.conform import check_id_types
-from spark_eval.evaluation.messages import BUCKETS_PER_TASK
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.metrics import RANKING, MetricValue
 from spark_eval.metrics.columns import looks_like_metric, value_of_foreign_column
 from spark_eval.metrics.means import WeightedMean, means_of_users
 from spark_eval.resampling.population import BASELINE, CANDIDATE, ComparisonTask
+from spark_eval.runners.exchange import BUCKETS_PER_TASK
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote, tasks_at_once
 from spark_eval.schema import ALL, FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, USER
 from spark_eval.tables.frames import Frame, to_spark_frames
+from spark_eval.tables.inputs import check_id_types
 from spark_eval.tables.plain_files import takes_files
 
 # Groups of overlapping files are used if they are at most this many times coarser than the files.

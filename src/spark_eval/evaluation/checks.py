@@ -1,9 +1,7 @@
 """Validate the inputs by their counts before any value is returned: zeros would be silently wrong."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -16,18 +14,13 @@ from spark_eval.evaluation.plan import LARGEST_DOUBLE, Plan
 from spark_eval.evaluation.result import Tables
 from spark_eval.evaluation.summaries import Summaries
 from spark_eval.names import model_faults
-from spark_eval.schema import FATAL, FAULT, FOLD, MODEL, USER, Fault, Outcome, Reason
-from spark_eval.splits.rules.fold_rule import MOST_FOLDS
+from spark_eval.schema import FATAL, FOLD, MODEL, MOST_FOLDS, USER, Outcome, Reason
+from spark_eval.tables.quarantine import MOST_EXAMPLES, share_faults
 
-# Number of quarantined rows in a message, and the maximum number of characters of each.
-MOST_EXAMPLES: Final = 3
-LONGEST_EXAMPLE: Final = 200
 # Maximum number of folds in a message.
 MOST_FOLDS_NAMED: Final = 10
 # Maximum number of values of a segment: more are likely ids or measurements.
 MAX_SEGMENT_VALUES: Final = 1_000
-# Hints added to messages, by code.
-HINTS: Final = {Fault.NOT_A_PROBABILITY.value: "; say scores: raw of scores that are no probabilities"}
 
 
 def truth_faults(entries: Sequence[Entry], counts: TruthCounts, plan: Plan) -> list[DataError]:
@@ -131,44 +124,6 @@ def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
             message = f"users: segment {name!r} has {values} values, at most {MAX_SEGMENT_VALUES}; group them"
             faults.append(DataError("TOO_MANY_SEGMENTS", message))
     DataError.raise_all(faults)
-
-
-def quarantined(source: str, rows: DataFrame) -> DataFrame:
-    """Return (source, code, row as JSON) of the invalid rows of a conformed table."""
-    codes = [fault.value for fault in Fault]
-    return rows.where(F.col(FAULT).isin(codes)).select(
-        F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
-    )
-
-
-def share_faults(
-    entries: Sequence[Entry], tables: Mapping[str, DataFrame], most: Mapping[str, float]
-) -> list[DataError]:
-    """Return errors QUARANTINE_SHARE for tables with a larger quarantined share than ``most`` allows.
-
-    Recommendations are checked per model, so that valid models do not hide a broken one. Rows with fatal
-    codes are not counted, because each of them is an error by itself.
-    """
-    n_rows = {(entry.source, entry.model): entry.rows for entry in entries if entry.outcome == Outcome.IN}
-    codes: dict[tuple[str, str | None], Counter[str]] = {}
-    for entry in entries:
-        if entry.outcome == Outcome.QUARANTINED and entry.reason not in set(FATAL):
-            codes.setdefault((entry.source, entry.model), Counter())[str(entry.reason)] += entry.rows
-    faults = []
-    for (source, model), of_codes in codes.items():
-        share, n_bad = Fraction(str(most.get(source, 1))), of_codes.total()
-        if n_bad > share * n_rows[source, model]:
-            rows = tables[source] if model is None else tables[source].where(F.col(MODEL) == model)
-            examples = quarantined(source, rows).limit(MOST_EXAMPLES).collect()
-            shown = ", ".join(f"{row['code']} {row['row'][:LONGEST_EXAMPLE]}" for row in examples)
-            by_code = ", ".join(f"{number} {code}" for code, number in of_codes.items())
-            which = source if model is None else f"{source} of model {model!r}"
-            message = f"{which}: {n_bad} of {n_rows[source, model]} rows are quarantined ({by_code})"
-            limit = f"{source}.max_quarantined, now {float(share):g}"
-            message += f", such as {shown}; mend them, or allow more by {limit}"
-            message += "".join(hint for code, hint in HINTS.items() if code in of_codes)
-            faults.append(DataError("QUARANTINE_SHARE", message))
-    return faults
 
 
 def check_folds(tables: Tables) -> Tables:

@@ -4,24 +4,18 @@ Nothing is cast silently and no row is removed: an invalid row has its code in t
 accounting has counted it. All errors of a table's columns are raised together, before any data is read.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.arrow.row_faults import FaultRule, inexact_relevance
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.errors import DataError, nearest
 from spark_eval.evaluation.items import conform_items
 from spark_eval.evaluation.plan import Plan
-from spark_eval.names import quote_column
 from spark_eval.schema import (
     FAULT,
     FOLD,
@@ -30,13 +24,23 @@ from spark_eval.schema import (
     RANK,
     RELEVANCE,
     SCORE,
-    SUBSET,
     TIMESTAMP,
     USER,
     BuiltIn,
     Fault,
 )
-from spark_eval.tables.inputs import ID_TYPES, NO_MODEL, Input, fold_of, instant, open_input
+from spark_eval.tables.inputs import (
+    ID_TYPES,
+    NO_MODEL,
+    Input,
+    check_id_types,
+    first_fault_column,
+    fold_of,
+    instant,
+    is_any_null,
+    open_input,
+)
+from spark_eval.tables.plain_files import PlainFiles, plain_files, source_columns
 
 ARRAY_COLUMNS = ("recommendations", "items", ITEM)
 
@@ -64,57 +68,6 @@ def conform_table(frame: DataFrame, name: str, described: Any, timezone: str, pl
         case "users":
             return conform_users(frame, names, plan.segments)
     return conform_items(frame, names, plan.facts, plan.item_columns)
-
-
-def first_fault_column(faults: Mapping[Fault, Column]) -> Column:
-    """Return the code of the first condition that is true, or null."""
-    return F.coalesce(*(F.when(condition, code.value) for code, condition in faults.items()))
-
-
-def is_any_null(*keys: Column) -> Column:
-    """Return True if any key is null."""
-    return reduce(or_, (key.isNull() for key in keys))
-
-
-def conform_interactions(
-    frame: DataFrame,
-    names: Mapping[str, str] | None,
-    timestamp_unit: str | None,
-    timezone: str,
-    timed: bool = True,
-) -> DataFrame:
-    """Return user, item, timestamp (an instant), relevance (default 1), the other columns, and ``fault``.
-
-    If ``timed`` is false, timestamps may be null and the column may be missing.
-    """
-    table = open_input(frame, "interactions", names)
-    user, item = table.id(USER), table.id(ITEM)
-    has_time = timed or table.has(TIMESTAMP)
-    when = instant(table, timestamp_unit, timezone) if has_time else F.lit(None).cast("timestamp")
-    relevance = F.lit(1.0)
-    if table.has(RELEVANCE):
-        # The rows are published: their reader could not know that a relevance was rounded.
-        refused = F.raise_error(F.lit(str(inexact_relevance())))
-        number = table.number(RELEVANCE, "RELEVANCE_NOT_NUMERIC")
-        relevance = F.when(table.is_inexact(RELEVANCE), refused).otherwise(number)
-    ours = (USER, ITEM, TIMESTAMP, RELEVANCE)
-    mapped = {table.names.get(name, name) for name in ours}
-    others = [name for name in frame.columns if name not in mapped]
-    for name in others:
-        if name.lower() in {*ours, FOLD, SUBSET, FAULT, "run_id"}:
-            table.fault("RESERVED_COLUMN", f"column {name!r} would clash with ours; rename it or map it")
-    faults = {Fault.NULL_ID: is_any_null(user, item)}
-    if timed:
-        faults[Fault.NULL_TIMESTAMP] = when.isNull()
-    columns = dict(zip(ours, (user, item, when, relevance), strict=True))
-    columns |= {name: other_column(table, name) for name in others}
-    return table.conformed(columns | {FAULT: first_fault_column(faults)})
-
-
-def other_column(table: Input, name: str) -> Column:
-    """Return any other column of a log unchanged; text must be UTF-8."""
-    column, is_text = F.col(quote_column(name)), isinstance(table.frame.schema[name].dataType, T.StringType)
-    return table.readable(name, column) if is_text else column
 
 
 def conform_truth(
@@ -233,40 +186,6 @@ def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: S
     return table.conformed(columns)
 
 
-def unusable_rows(rows: DataFrame, rule: FaultRule) -> DataFrame:
-    """Return the conformed rows that are invalid by the rule, with the code in ``fault``."""
-    names = [name for name in rows.columns if name != FAULT]
-    schema = T.StructType([*rows.select(names).schema.fields, T.StructField(FAULT, T.StringType())])
-
-    def judged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            table = pa.table(batch)
-            _, faults = rule(table)
-            if faults is not None:
-                codes = faults.cast(pa.string())
-                is_fault = pc.is_in(codes, value_set=pa.array([fault.value for fault in Fault]))
-                yield from table.select(names).append_column(FAULT, codes).filter(is_fault).to_batches()
-
-    return rows.mapInArrow(judged, schema)
-
-
-def check_id_types(tables: Mapping[str, DataFrame]) -> None:
-    """Raise DataError ID_TYPE_MISMATCH if an id is text in one table and an integer in another.
-
-    Spark would silently cast one of them, and '007', ' 7' and 7 would be the same user.
-    """
-    faults = []
-    for name in (USER, ITEM):
-        kinds = {
-            table: frame.schema[name].dataType for table, frame in tables.items() if name in frame.columns
-        }
-        if len({isinstance(kind, T.StringType) for kind in kinds.values()}) > 1:
-            types = " and ".join(f"{kind.simpleString()} in {table}" for table, kind in kinds.items())
-            message = f"{name} is {types}; write all with one type"
-            faults.append(DataError("ID_TYPE_MISMATCH", message))
-    DataError.raise_all(faults)
-
-
 def align_ids(recommendations: DataFrame, truth: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Return both frames with ids of one type: integers are widened exactly, and never cast to text."""
     check_id_types({"recommendations": recommendations, "truth": truth})
@@ -276,3 +195,26 @@ def align_ids(recommendations: DataFrame, truth: DataFrame) -> tuple[DataFrame, 
                 frame.withColumn(name, F.col(name).cast("long")) for frame in (recommendations, truth)
             )
     return recommendations, truth
+
+
+def plain_recommendations(
+    frame: DataFrame, names: Mapping[str, str], model: str | None, layout: str
+) -> PlainFiles | None:
+    """Return the files of recommendations if they are plain, otherwise None; ``names`` maps our columns."""
+    if layout != "long":
+        return None
+    has_rank = RANK in names or (SCORE not in names and RANK in frame.columns)
+    ours = [USER, ITEM, RANK if has_rank else SCORE, *([MODEL] if model is None else [])]
+    return plain_files(frame, source_columns(frame, names, ours, [FOLD]))
+
+
+def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Conventions) -> PlainFiles | None:
+    """Return the files of truth if they are plain and timestamps are not needed, otherwise None."""
+    if conventions.truth_duplicates is TruthDuplicates.LAST:
+        return None
+    return plain_files(frame, source_columns(frame, names, [USER, ITEM], [RELEVANCE, FOLD]))
+
+
+def plain_train(frame: DataFrame, names: Mapping[str, str]) -> PlainFiles | None:
+    """Return the files of training interactions if they are plain, otherwise None."""
+    return plain_files(frame, source_columns(frame, names, [USER, ITEM], [FOLD]))

@@ -23,8 +23,8 @@ from spark_eval.evaluation.checks import (
     train_fold_faults,
     truth_faults,
 )
-from spark_eval.evaluation.conform import Described, align_ids, check_id_types, conform_table
-from spark_eval.evaluation.exchange import exchange, histograms_of, measure
+from spark_eval.evaluation.conform import Described, align_ids, conform_table
+from spark_eval.evaluation.exchange import histograms_of, measure
 from spark_eval.evaluation.messages import buckets_for, evaluation_task, messages_of, per_user_schema
 from spark_eval.evaluation.plan import EvaluateOptions, MeanInterval, make_plan
 from spark_eval.evaluation.result import Evaluation, Tables, read_back
@@ -38,11 +38,13 @@ from spark_eval.names import literal_path
 from spark_eval.options import documented
 from spark_eval.resampling.drawing import largest_of
 from spark_eval.resampling.population import CANDIDATE
-from spark_eval.results.driver_tables import collect_objects, collect_or_raise
+from spark_eval.runners.exchange import exchange
+from spark_eval.runners.objects import collect_objects, collect_or_raise
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote, persist, release_with
 from spark_eval.schema import USER
 from spark_eval.tables.frames import Frame, to_spark_frames
+from spark_eval.tables.inputs import check_id_types
 from spark_eval.tables.listed import ListedFiles
 from spark_eval.tables.plain_files import takes_files
 

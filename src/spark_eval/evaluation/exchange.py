@@ -1,9 +1,8 @@
 """The only shuffle of an evaluation: rows are sent as messages, grouped by bucket, and measured."""
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,11 +11,10 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_eval.arrow.files import Batches, FilePart, read_parts
+from spark_eval.arrow.files import Batches
 from spark_eval.arrow.messages import (
-    MESSAGE,
     Content,
     from_bytes,
     group_by_bucket,
@@ -37,32 +35,10 @@ from spark_eval.names import folder_name, model_faults
 from spark_eval.runners.objects import NUMBER, OBJECT, group_by_key
 from spark_eval.schema import MODEL, USER
 from spark_eval.tables.listed import NOTHING_LISTED, ListedFiles
-from spark_eval.tables.plain_files import PlainFiles
 
-SendBatches = Callable[[Batches], Iterator[pa.RecordBatch]]
 # Limits of one measurement on a worker: rows of lists, and values of ``per_user``. One user may exceed them.
 MOST_ROWS: Final = 1_000_000
 MOST_VALUES: Final = 8_000_000
-
-
-def send(frame: DataFrame, files: PlainFiles | None, sender: SendBatches, n_tasks: int) -> DataFrame:
-    """Return the messages of a table; workers read its files themselves if these are plain Parquet."""
-    schema = from_arrow_schema(MESSAGE)
-    if files is None:
-        return frame.mapInArrow(sender, schema)
-    tasks: list[list[FilePart]] = files.tasks(n_tasks)
-    columns = files.columns
-
-    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
-        return sender(read_parts([part for number in numbers for part in tasks[number]], columns, coded=True))
-
-    return frame.sparkSession.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, schema)
-
-
-def exchange(messages: Sequence[DataFrame], n_tasks: int) -> DataFrame:
-    """Return all messages, shuffled so that each bucket is in one task."""
-    return reduce(DataFrame.unionAll, messages).repartition(n_tasks, "bucket")
 
 
 def measure(

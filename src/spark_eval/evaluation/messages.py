@@ -9,10 +9,10 @@ from pyspark.sql import types as T
 from spark_eval.arrow.messages import Content
 from spark_eval.arrow.row_faults import fault_rules, interactions_of_users, judge_train, valid_train
 from spark_eval.arrow.send import Sender
-from spark_eval.evaluation.exchange import exchange, send
 from spark_eval.evaluation.result import Tables
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.task import EvaluationTask
+from spark_eval.runners.exchange import BUCKETS_PER_TASK, exchange, send
 from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.schema import (
     FAULT,
@@ -32,8 +32,6 @@ from spark_eval.tables.inputs import id_type
 # Approximate rows of lists and of truth per bucket. Many small buckets keep the executors' memory low.
 ROWS_PER_BUCKET: Final = 500_000
 TRUTH_PER_BUCKET: Final = 150_000
-# Number of buckets per task if row counts are unknown; large buckets are divided later.
-BUCKETS_PER_TASK: Final = 4
 MOST_BUCKETS: Final = 10_000
 # Inputs with at most this number of rows may be measured by fewer tasks than there are cores.
 LEAST_ROWS: Final = 50_000

@@ -13,12 +13,13 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import as_list
 from spark_eval.metrics.columns import sum_of_columns
+from spark_eval.metrics.options import RESAMPLES, Seed, as_tuple, metric_texts
 from spark_eval.metrics.registry import Fact, Kind
 from spark_eval.metrics.stages import Stage, make_stages
 from spark_eval.metrics.values import METRICS_KEY, UNCUT, canonical_text, parse_k
-from spark_eval.options import SEED, checked, number_in_range
+from spark_eval.options import checked
 from spark_eval.schema import FEATURES, FOLD, GROUPS, VECTOR
-from spark_eval.statistics.resampling import DEFAULT_RESAMPLES, MOST_RESAMPLES
+from spark_eval.statistics.resampling import DEFAULT_RESAMPLES
 
 # The square of 2^512 is still a double.
 MAX_EXP2_RELEVANCE: Final = 511
@@ -39,29 +40,12 @@ class MeanInterval(Choice):
     BOOTSTRAP = "bootstrap", "percentiles of means over resampled users"
 
 
-def as_tuple(given: Any, _where: str) -> tuple[Any, ...]:
-    """Convert an option to a tuple; a single value becomes a tuple of one, None an empty one."""
-    return () if given is None else tuple(as_list(given))
-
-
-def metric_texts(given: Any, where: str) -> list[str]:
-    """Return the requested metrics; raise ConfigError NO_METRICS if there are none."""
-    if texts := as_list(given):
-        return texts
-    raise ConfigError("NO_METRICS", f"{where} is empty; `spark-eval metrics` lists them")
-
-
 def ascending_cutoffs(given: Any, where: str) -> list[int | None]:
     """Return the distinct cutoffs, ``all`` as None and last; raise ConfigError INVALID_K."""
     cutoffs = set(map(parse_k, as_list(given)))
     if not cutoffs:
         raise ConfigError("INVALID_K", f"{where} is empty; give at least one cutoff, or all")
     return sorted(cutoffs, key=lambda cut: (cut is None, cut))
-
-
-# Options of resampling.
-RESAMPLES: Final = number_in_range(f"1 to {MOST_RESAMPLES}", lambda given: 1 <= given <= MOST_RESAMPLES)
-Seed = Annotated[int, "random seed; a user's draws depend on it and the user id only.", 0, SEED]
 
 
 class EvaluateOptions(TypedDict, total=False):

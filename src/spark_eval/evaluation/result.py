@@ -13,7 +13,7 @@ from spark_eval.accounting import ACCOUNTING, Entry, unusable
 from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.arrow.user_files import open_dataset
 from spark_eval.errors import ConfigError
-from spark_eval.evaluation.conform import unusable_rows
+from spark_eval.evaluation.conform import plain_recommendations, plain_train, plain_truth
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE, StageSums
 from spark_eval.evaluation.summary import (
@@ -21,9 +21,7 @@ from spark_eval.evaluation.summary import (
     SUMS,
     Ends,
     MeanKey,
-    MetricRow,
     SumRow,
-    fold_rows,
     in_requested_order,
     metric_rows,
 )
@@ -39,9 +37,11 @@ from spark_eval.results.report.spread import (
     upper_bound,
     user_counts,
 )
+from spark_eval.results.rows import MetricRow, fold_rows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.schema import ALL, MODEL, Outcome, Table
-from spark_eval.tables.plain_files import PlainFiles, plain_recommendations, plain_train, plain_truth
+from spark_eval.tables.plain_files import PlainFiles
+from spark_eval.tables.quarantine import unusable_rows
 
 
 @dataclass(frozen=True)

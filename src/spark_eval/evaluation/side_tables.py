@@ -21,7 +21,7 @@ from spark_eval.evaluation.result import Tables
 from spark_eval.evaluation.segments import activity_bounds, user_columns
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes, item_attributes
 from spark_eval.metrics.registry import Fact
-from spark_eval.results.driver_tables import collect_objects
+from spark_eval.runners.objects import collect_objects
 from spark_eval.runtime.any_session import persist
 from spark_eval.schema import FAULT, IN_TRAIN, ITEM, USER, BuiltIn, Fault, Outcome
 from spark_eval.tables.inputs import id_type

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypedDict
 
+from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import as_list
 from spark_eval.metrics.values import parse_k
@@ -105,3 +106,41 @@ def models_of_stage(key: str, model: str | None, models: Sequence[str], place: i
         message = f"{key} has several models, but their union has no order; only candidates may have several"
         raise ConfigError("INVALID_STAGE", message)
     return chosen
+
+
+STAGE_RECALL: Final = "stage_recall"
+
+
+ADDED_RECALL: Final = "added_recall"
+
+
+ORACLE: Final = "oracle_"
+
+
+CONDITIONAL: Final = "conditional_"
+
+
+EFFICIENCY: Final = "efficiency_"
+
+
+STEP_TRUTH: Final = "with_truth"
+
+
+STEP_CANDIDATES: Final = "with_candidates"
+
+
+STEP_RELEVANT: Final = "with_relevant_candidate"
+
+
+STEP_HIT: Final = "with_hit_in_"
+
+
+class Fate(Choice):
+    """Fate of a user's relevant item, by the stages that have it."""
+
+    KEPT = "kept", "every stage has it"
+    LOST_RERANKING = "lost_reranking", "a candidate that the ranking has and the final list does not"
+    PROMOTED = "promoted", "a candidate that the ranking leaves out and the final list has"
+    LOST_RANKING = "lost_ranking", "a candidate that no later stage has"
+    LOST_CANDIDATES = "lost_candidates", "no stage has it"
+    OUTSIDE_CANDIDATES = "outside_candidates", "a later stage has it, but it is not a candidate"

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.checks import HINTS, share_faults
 from spark_eval.names import model_faults, models_shown
 from spark_eval.options import documented
+from spark_eval.predictions import POINTWISE
 from spark_eval.predictions.measure import (
     PREDICTIONS,
     Predictions,
@@ -25,6 +25,7 @@ from spark_eval.predictions.measure import (
     measure_ranges,
     of_users,
     parts_of_predictions,
+    plain_predictions,
 )
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.predictions.tables import (
@@ -39,13 +40,14 @@ from spark_eval.predictions.worker.batches import TaskCounts
 from spark_eval.predictions.worker.ordered import RangeResult
 from spark_eval.predictions.worker.score_ranges import range_offsets, score_ranges
 from spark_eval.predictions.worker.totals import Cell, segment_faults
-from spark_eval.results.driver_tables import SmallRows, collect_objects
+from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.runners.objects import collect_objects
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import persist
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.tables.frames import Frame, to_spark_frames
-from spark_eval.tables.plain_files import plain_predictions
+from spark_eval.tables.quarantine import HINTS, share_faults
 
 # Approximate number of rows that a task sorts: distinct scores per label, and rows for metrics per user.
 SCORES_PER_RANGE: Final = 1_000_000
@@ -196,6 +198,7 @@ class PredictionMetrics(MeasuredPredictions, Writable):
     spark: SparkSession
     entries: Sequence[Entry]
     verb: ClassVar[str] = PREDICTIONS
+    prediction_metrics = POINTWISE
     tables: ClassVar[tuple[str, ...]] = ("metrics", "thresholds", "curves", "accounting")
 
     def shown(self) -> list[TextTable]:

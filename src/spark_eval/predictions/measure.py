@@ -25,6 +25,7 @@ from spark_eval.runners.objects import NumberedObject, group_by_key, map_batches
 from spark_eval.schema import (
     ALL,
     FAULT,
+    FOLD,
     INPUT_COLUMNS,
     LABEL,
     MODEL,
@@ -34,7 +35,7 @@ from spark_eval.schema import (
     WEIGHT,
 )
 from spark_eval.tables.inputs import NO_MODEL, Input, fold_of, open_input
-from spark_eval.tables.plain_files import PlainFiles
+from spark_eval.tables.plain_files import PlainFiles, plain_files, source_columns
 
 PREDICTIONS: Final = "predictions"
 GIVEN: Final = "given"
@@ -207,3 +208,25 @@ def of_users(parts: DataFrame, n_buckets: int, reading: RowReader) -> DataFrame:
         return in_buckets(part, n_buckets) if isinstance(part, pa.Table) else iter(())
 
     return group_by_key(map_objects(parts, divide), n_buckets, lambda _, rows: reading.totals_of_users(rows))
+
+
+def plain_predictions(
+    frame: DataFrame, names: Mapping[str, str], model: str | None, plan: PredictionPlan
+) -> PlainFiles | None:
+    """Return the files of predictions if they are plain and each row has one score, otherwise None.
+
+    Segments are the columns ``segment_0``, ``segment_1`` and so on.
+    """
+    if plan.task is Task.MULTICLASS or plan.scores is Scores.CLASS:
+        return None
+    ours = [LABEL, SCORE, *([MODEL] if model is None else []), *([USER] if plan.by_user else [])]
+    as_text = {
+        SEGMENT_COLUMN.format(place): names.get(name, name) for place, name in enumerate(plan.segments)
+    }
+    columns = source_columns(frame, names, ours, [WEIGHT, FOLD]) | as_text
+    files = plain_files(frame, columns)
+    if files is None:
+        return None
+    # Arrow formats these types as Spark does.
+    kinds = [frame.schema[columns[name]].dataType for name in columns if name in (MODEL, *as_text)]
+    return files if all(isinstance(kind, T.StringType | T.IntegralType) for kind in kinds) else None

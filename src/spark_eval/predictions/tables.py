@@ -7,17 +7,16 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from spark_eval.evaluation.summary import MetricRow, fold_rows
 from spark_eval.predictions import POINTWISE
 from spark_eval.predictions.registry import Sums, Value
 from spark_eval.predictions.task import PredictionPlan, ThresholdRule
-from spark_eval.predictions.worker.ordered import ROC, Candidate, RangeResult, best, cost, grid_of
+from spark_eval.predictions.worker.ordered import Candidate, RangeResult, best, cost, grid_of
 from spark_eval.predictions.worker.totals import Cell, Totals
-from spark_eval.schema import ALL, ddl_of
+from spark_eval.results.rows import MetricRow, fold_rows
+from spark_eval.schema import ALL, CALIBRATION, ROC, ddl_of
 from spark_eval.statistics.intervals import Summary
 
 PREDICTION_METRICS: Final = ddl_of(MetricRow, without=("stage",))
-CALIBRATION: Final = "calibration"
 
 
 class ThresholdRow(NamedTuple):

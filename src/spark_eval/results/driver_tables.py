@@ -1,6 +1,5 @@
 """Small tables in the driver, and objects collected from the executors."""
 
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_eval.errors import DataError
 from spark_eval.names import folder_name
-from spark_eval.runners.objects import OBJECT
 from spark_eval.schema import MODEL
 
 # Rows in the driver, and the Spark schema of their table.
@@ -25,19 +22,6 @@ def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str)
     """Return rows as a frame, via Arrow: Spark would start Python workers to convert tuples."""
     frame: DataFrame = spark.createDataFrame(arrow_table(rows, schema))
     return frame
-
-
-def collect_objects(objects: DataFrame) -> list[Any]:
-    """Collect the objects in a frame of ``runners.objects``."""
-    return [pickle.loads(row[OBJECT]) for row in objects.select(OBJECT).collect()]
-
-
-def collect_or_raise(objects: DataFrame) -> list[Any]:
-    """Collect the objects; raise one DataError if some are errors, each distinct error listed once."""
-    found = collect_objects(objects)
-    faults = {str(one): one for one in found if isinstance(one, DataError)}
-    DataError.raise_all([fault for _, fault in sorted(faults.items())])
-    return found
 
 
 def arrow_table(rows: Sequence[Sequence[Any]], schema: str) -> pa.Table:

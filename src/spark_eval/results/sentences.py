@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.comparison.plan import Correction, PairTest
+from spark_eval.conventions.comparison import Correction, PairTest
 from spark_eval.results.leaderboard import list_direction, measure_of
 from spark_eval.schema import ALL, Direction
 

@@ -17,7 +17,7 @@ from spark_eval.errors import ConfigError, escape_control_characters
 from spark_eval.metrics.aliases import as_list
 from spark_eval.results.driver_tables import SmallRows, small_table
 from spark_eval.results.mlflow_runs import log_run
-from spark_eval.results.report.data import SMALL, RunFacts
+from spark_eval.results.report.data import SMALL, MetricText, RunFacts
 from spark_eval.runtime.local_files import check_path, local_path
 from spark_eval.runtime.versions import versions
 from spark_eval.schema import MODEL, Table
@@ -162,6 +162,8 @@ class Writable(Displayable):
     """Result that writes its tables and logs to MLflow; ``verb`` is the verb that computed it."""
 
     verb: ClassVar[str]
+    # Metrics of predictions, if the result has any.
+    prediction_metrics: ClassVar[Mapping[str, MetricText]] = {}
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), "models", "write", "log_mlflow"})
@@ -181,7 +183,7 @@ class Writable(Displayable):
         tables: dict[Table, Sequence[Any]] = {
             table: rows for table, (rows, _) in self.small_tables.items() if table in SMALL
         }
-        return as_if_published(self.verb, self.record, tables)
+        return as_if_published(self.verb, self.record, tables, self.prediction_metrics)
 
     def log_mlflow(self, run_id: str | None = None) -> str:
         """Log to the active MLflow run, or to a new one.
@@ -233,7 +235,9 @@ def as_if_published(
     verb: str,
     record: Mapping[str, Any],
     tables: Mapping[Table, Sequence[Any]],
+    prediction_metrics: Mapping[str, MetricText] | None = None,
 ) -> RunFacts:
     """Return the data of a report from a verb's record and its tables of named tuples."""
     rows = {table: [row._asdict() for row in of_table] for table, of_table in tables.items()}
-    return RunFacts(UNPUBLISHED, {verb: {**record, "versions": versions()}}, rows)
+    records = {verb: {**record, "versions": versions()}}
+    return RunFacts(UNPUBLISHED, records, rows, prediction_metrics=prediction_metrics or {})

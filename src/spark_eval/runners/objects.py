@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_eval.arrow.files import Batches, FilePart, read_parts
+from spark_eval.errors import DataError
 from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.tables.plain_files import PlainFiles
 
@@ -76,3 +77,16 @@ def unpickle_objects(batches: Batches) -> Iterator[tuple[int, Any]]:
     for batch in batches:
         for number, data in zip(batch[NUMBER], batch[OBJECT], strict=True):
             yield number.as_py(), pickle.loads(data.as_buffer())
+
+
+def collect_objects(objects: DataFrame) -> list[Any]:
+    """Collect the objects in a frame of ``runners.objects``."""
+    return [pickle.loads(row[OBJECT]) for row in objects.select(OBJECT).collect()]
+
+
+def collect_or_raise(objects: DataFrame) -> list[Any]:
+    """Collect the objects; raise one DataError if some are errors, each distinct error listed once."""
+    found = collect_objects(objects)
+    faults = {str(one): one for one in found if isinstance(one, DataError)}
+    DataError.raise_all([fault for _, fault in sorted(faults.items())])
+    return found

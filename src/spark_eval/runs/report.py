@@ -11,6 +11,7 @@ from spark_eval.comparison.compare import Comparison
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.result import Evaluation, spread_in_spark
 from spark_eval.names import check_run_id
+from spark_eval.predictions import POINTWISE
 from spark_eval.predictions.evaluate import PredictionMetrics
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import published, records_of
@@ -115,7 +116,7 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
                 users, _ = spread_of(per_user.dataset(), is_published=True)
     jobs = {verb: record.job for verb, record in records.items()}
     other = None if baseline is None else facts_of(store, baseline)
-    return RunFacts(run_id, jobs, tables, lambda _: users, other)
+    return RunFacts(run_id, jobs, tables, lambda _: users, other, prediction_metrics=POINTWISE)
 
 
 def missing_run(store: Store, run_id: str) -> DataError:
@@ -182,4 +183,4 @@ def facts_of_results(results: Sequence[Result]) -> RunFacts:
         for table, rows in facts.tables.items():
             tables.setdefault(table, []).extend(rows)
         count_users = count_users or facts.count_users
-    return RunFacts(UNPUBLISHED, records, tables, count_users)
+    return RunFacts(UNPUBLISHED, records, tables, count_users, prediction_metrics=POINTWISE)

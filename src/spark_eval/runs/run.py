@@ -14,8 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.config.sections import Config
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.checks import quarantined, share_faults
-from spark_eval.evaluation.conform import check_id_types
 from spark_eval.evaluation.evaluate import measure_lists
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.result import Tables
@@ -25,6 +23,7 @@ from spark_eval.predictions.measure import PREDICTIONS
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.verify import Expected
 from spark_eval.results.driver_tables import SmallRows, small_table, write_small
+from spark_eval.results.subsets import SUBSET_TABLE
 from spark_eval.runs.job import SECTIONS, Job, Run, sources_in
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
@@ -32,7 +31,8 @@ from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.sources.read import read_each
 from spark_eval.splits.leakage import LEAKAGE
 from spark_eval.splits.split import split
-from spark_eval.splits.subsets import SUBSET_TABLE
+from spark_eval.tables.inputs import check_id_types
+from spark_eval.tables.quarantine import quarantined, share_faults
 
 # Tables that each verb always publishes.
 SPLIT_TABLES: Final = (Table.SPLITS, Table.SUBSETS, Table.LEAKAGE, Table.ACCOUNTING)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_eval.config.inputs import Source
 from spark_eval.errors import ConfigError, DataError, collect_errors, nearest
-from spark_eval.evaluation.conform import conform_interactions, conform_table
+from spark_eval.evaluation.conform import conform_table
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.segments import user_columns
 from spark_eval.names import quote_column
@@ -23,6 +23,7 @@ from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.sources.listing import FILE_FORMATS, check_listing, data_files, depth_of, partitions_of
 from spark_eval.sources.schemas import PARQUET, FileSchemas, columns_of
 from spark_eval.sources.typed import in_microseconds, read_typed
+from spark_eval.splits.conform import conform_interactions
 from spark_eval.tables.listed import named_type
 from spark_eval.tables.partitions import with_partitions
 

@@ -15,8 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.errors import DataError
-from spark_eval.results.driver_tables import collect_objects
-from spark_eval.runners.objects import map_files
+from spark_eval.runners.objects import collect_objects, map_files
 from spark_eval.schema import FAULT, ITEM, TIMESTAMP, USER
 from spark_eval.splits.rules.by_time import Periods, TimeSplit
 from spark_eval.splits.rules.fold_rule import FoldRule

@@ -13,12 +13,12 @@ from pyspark.sql import functions as F
 from spark_eval.arrow.files import Batches
 from spark_eval.errors import DataError
 from spark_eval.names import literal_path, summarize_names
-from spark_eval.results.driver_tables import collect_objects
-from spark_eval.runners.objects import group_by_key, map_batches, map_files
+from spark_eval.results.subsets import SubsetRow
+from spark_eval.runners.objects import collect_objects, group_by_key, map_batches, map_files
 from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset, ddl_of
 from spark_eval.splits.facts import FoldCounts, SplitCounts
 from spark_eval.splits.rules.fold_rule import NEVER, FoldRule
-from spark_eval.splits.subsets import SubsetRow, subset_rows
+from spark_eval.splits.subsets import subset_rows
 from spark_eval.splits.worker.bloom import BloomFilter, slice_bits_for, slice_of
 from spark_eval.splits.worker.leaks import LeakCounter
 from spark_eval.statistics.exact import Ints

@@ -12,15 +12,16 @@ from pyspark.sql import functions as F
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.arrow.files import remove_other_files
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.evaluation.conform import conform_interactions
 from spark_eval.names import quote_column
-from spark_eval.results.driver_tables import collect_objects, small_table
+from spark_eval.results.driver_tables import small_table
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.shown import Displayable, TextTable, as_if_published
-from spark_eval.runners.objects import map_files
+from spark_eval.results.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
+from spark_eval.runners.objects import collect_objects, map_files
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER, Subset, Table
+from spark_eval.splits.conform import conform_interactions, plain_log
 from spark_eval.splits.cuts import Found, Times, resolve
 from spark_eval.splits.facts import SplitCounts
 from spark_eval.splits.label import PLACE, explode_folds, label, row_counts
@@ -35,11 +36,10 @@ from spark_eval.splits.leakage import (
 from spark_eval.splits.rules.fold_rule import FoldRule, Layout
 from spark_eval.splits.rules.folds import StratifiedKFold
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of
-from spark_eval.splits.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
 from spark_eval.splits.worker.labels import RowLabeller
 from spark_eval.tables.frames import Frame, to_spark_frames
 from spark_eval.tables.listed import NOTHING_LISTED, ListedFiles
-from spark_eval.tables.plain_files import PlainFiles, plain_log, takes_files
+from spark_eval.tables.plain_files import PlainFiles, takes_files
 
 # The leakage report, and the accounting per fold.
 Compared = tuple[list[LeakageRow], list[Entry]]

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Final
 
 import pyarrow as pa
@@ -12,7 +14,17 @@ from pyspark.sql import types as T
 
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.names import quote_column
-from spark_eval.schema import EXACT_DIGITS, FOLD, INPUT_COLUMNS, LARGEST_EXACT, NO_TEXT, TIMESTAMP
+from spark_eval.schema import (
+    EXACT_DIGITS,
+    FOLD,
+    INPUT_COLUMNS,
+    ITEM,
+    LARGEST_EXACT,
+    NO_TEXT,
+    TIMESTAMP,
+    USER,
+    Fault,
+)
 
 # Spark's collation of plain strings.
 BYTE_BY_BYTE: Final = "UTF8_BINARY"
@@ -206,3 +218,30 @@ def local_instant(wall_clock: Column, timezone: str) -> Column:
     epoch = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
     utc = F.convert_timezone(F.lit(timezone), F.lit("UTC"), wall_clock)
     return F.timestamp_micros(F.timestamp_diff("MICROSECOND", epoch, utc))
+
+
+def first_fault_column(faults: Mapping[Fault, Column]) -> Column:
+    """Return the code of the first condition that is true, or null."""
+    return F.coalesce(*(F.when(condition, code.value) for code, condition in faults.items()))
+
+
+def is_any_null(*keys: Column) -> Column:
+    """Return True if any key is null."""
+    return reduce(or_, (key.isNull() for key in keys))
+
+
+def check_id_types(tables: Mapping[str, DataFrame]) -> None:
+    """Raise DataError ID_TYPE_MISMATCH if an id is text in one table and an integer in another.
+
+    Spark would silently cast one of them, and '007', ' 7' and 7 would be the same user.
+    """
+    faults = []
+    for name in (USER, ITEM):
+        kinds = {
+            table: frame.schema[name].dataType for table, frame in tables.items() if name in frame.columns
+        }
+        if len({isinstance(kind, T.StringType) for kind in kinds.values()}) > 1:
+            types = " and ".join(f"{kind.simpleString()} in {table}" for table, kind in kinds.items())
+            message = f"{name} is {types}; write all with one type"
+            faults.append(DataError("ID_TYPE_MISMATCH", message))
+    DataError.raise_all(faults)

@@ -22,23 +22,8 @@ from spark_eval.arrow.files import (
     split_row_groups,
 )
 from spark_eval.arrow.footers import is_plain, read_footer
-from spark_eval.conventions import Conventions, TruthDuplicates
-from spark_eval.predictions.task import PredictionPlan, Scores, Task
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.runtime.local_files import decoded, is_hidden
-from spark_eval.schema import (
-    FOLD,
-    ITEM,
-    LABEL,
-    MODEL,
-    RANK,
-    RELEVANCE,
-    SCORE,
-    SEGMENT_COLUMN,
-    TIMESTAMP,
-    USER,
-    WEIGHT,
-)
 
 # A task that reads costs about 12 ms of CPU, mostly in the JVM.
 LEAST_PART_BYTES: Final = 16 << 20
@@ -52,7 +37,6 @@ PLAIN_TYPES: Final = (
     T.FloatType,
     T.DoubleType,
 )
-LOG_TYPES: Final = (*PLAIN_TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
 # The only option of Spark's reader that plain files may have: Arrow verifies checksums, too.
 CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
 # An option without effect; it marks frames that this package has created.
@@ -130,63 +114,6 @@ class PlainFiles:
             tasks[-1].append(part)
             filled += part.n_bytes
         return tasks or [[]]
-
-
-def plain_recommendations(
-    frame: DataFrame, names: Mapping[str, str], model: str | None, layout: str
-) -> PlainFiles | None:
-    """Return the files of recommendations if they are plain, otherwise None; ``names`` maps our columns."""
-    if layout != "long":
-        return None
-    has_rank = RANK in names or (SCORE not in names and RANK in frame.columns)
-    ours = [USER, ITEM, RANK if has_rank else SCORE, *([MODEL] if model is None else [])]
-    return plain_files(frame, source_columns(frame, names, ours, [FOLD]))
-
-
-def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Conventions) -> PlainFiles | None:
-    """Return the files of truth if they are plain and timestamps are not needed, otherwise None."""
-    if conventions.truth_duplicates is TruthDuplicates.LAST:
-        return None
-    return plain_files(frame, source_columns(frame, names, [USER, ITEM], [RELEVANCE, FOLD]))
-
-
-def plain_train(frame: DataFrame, names: Mapping[str, str]) -> PlainFiles | None:
-    """Return the files of training interactions if they are plain, otherwise None."""
-    return plain_files(frame, source_columns(frame, names, [USER, ITEM], [FOLD]))
-
-
-def plain_predictions(
-    frame: DataFrame, names: Mapping[str, str], model: str | None, plan: PredictionPlan
-) -> PlainFiles | None:
-    """Return the files of predictions if they are plain and each row has one score, otherwise None.
-
-    Segments are the columns ``segment_0``, ``segment_1`` and so on.
-    """
-    if plan.task is Task.MULTICLASS or plan.scores is Scores.CLASS:
-        return None
-    ours = [LABEL, SCORE, *([MODEL] if model is None else []), *([USER] if plan.by_user else [])]
-    as_text = {
-        SEGMENT_COLUMN.format(place): names.get(name, name) for place, name in enumerate(plan.segments)
-    }
-    columns = source_columns(frame, names, ours, [WEIGHT, FOLD]) | as_text
-    files = plain_files(frame, columns)
-    if files is None:
-        return None
-    # Arrow formats these types as Spark does.
-    kinds = [frame.schema[columns[name]].dataType for name in columns if name in (MODEL, *as_text)]
-    return files if all(isinstance(kind, T.StringType | T.IntegralType) for kind in kinds) else None
-
-
-def plain_log(frame: DataFrame, names: Mapping[str, str], timezone: str) -> PlainFiles | None:
-    """Return the files of a log with all its columns if they are plain and have instants, otherwise None."""
-    ours = source_columns(frame, names, [], [USER, ITEM, TIMESTAMP, RELEVANCE])
-    others = {name: name for name in frame.columns if name not in ours.values()}
-    files = plain_files(frame, ours | others, LOG_TYPES)
-    kind = frame.schema[ours[TIMESTAMP]].dataType if files is not None else None
-    tells_instants = isinstance(kind, T.TimestampType | T.IntegralType) or (
-        isinstance(kind, T.TimestampNTZType) and timezone == "UTC"
-    )
-    return files if tells_instants else None
 
 
 def source_columns(

@@ -8,15 +8,7 @@ import numpy as np
 from spark_eval.arrow.codes import count_by_code
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.evaluation.stages.quantities import (
-    ADDED_RECALL,
     CELLS,
-    CONDITIONAL,
-    ORACLE,
-    STAGE_RECALL,
-    STEP_CANDIDATES,
-    STEP_HIT,
-    STEP_RELEVANT,
-    STEP_TRUTH,
     StageValue,
     of_stage,
     outside,
@@ -31,7 +23,17 @@ from spark_eval.evaluation.worker.means import SegmentTotals, sums
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.truth import Truth
 from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.stages import Stage
+from spark_eval.metrics.stages import (
+    ADDED_RECALL,
+    CONDITIONAL,
+    ORACLE,
+    STAGE_RECALL,
+    STEP_CANDIDATES,
+    STEP_HIT,
+    STEP_RELEVANT,
+    STEP_TRUTH,
+    Stage,
+)
 from spark_eval.statistics.exact import Floats, Ints
 
 

@@ -9,35 +9,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_eval.conventions import NoHits, NoRecommendations, NoTruth
-from spark_eval.conventions.choice import Choice
 from spark_eval.conventions.presets import stamp
 from spark_eval.evaluation.plan import Plan
 from spark_eval.metrics.registry import Kind
-from spark_eval.metrics.stages import Stage
+from spark_eval.metrics.stages import (
+    ADDED_RECALL,
+    CONDITIONAL,
+    ORACLE,
+    STAGE_RECALL,
+    STEP_CANDIDATES,
+    STEP_HIT,
+    STEP_RELEVANT,
+    STEP_TRUTH,
+    Fate,
+    Stage,
+)
 from spark_eval.metrics.values import MetricValue
-
-STAGE_RECALL: Final = "stage_recall"
-ADDED_RECALL: Final = "added_recall"
-ORACLE: Final = "oracle_"
-CONDITIONAL: Final = "conditional_"
-EFFICIENCY: Final = "efficiency_"
-
-STEP_TRUTH: Final = "with_truth"
-STEP_CANDIDATES: Final = "with_candidates"
-STEP_RELEVANT: Final = "with_relevant_candidate"
-STEP_HIT: Final = "with_hit_in_"
-
-
-class Fate(Choice):
-    """Fate of a user's relevant item, by the stages that have it."""
-
-    KEPT = "kept", "every stage has it"
-    LOST_RERANKING = "lost_reranking", "a candidate that the ranking has and the final list does not"
-    PROMOTED = "promoted", "a candidate that the ranking leaves out and the final list has"
-    LOST_RANKING = "lost_ranking", "a candidate that no later stage has"
-    LOST_CANDIDATES = "lost_candidates", "no stage has it"
-    OUTSIDE_CANDIDATES = "outside_candidates", "a later stage has it, but it is not a candidate"
-
 
 # Fates by number of stages. A binary digit of the index is 1 if a stage has the item; the highest one is C.
 CELLS: Final[Mapping[int, Sequence[Fate]]] = {

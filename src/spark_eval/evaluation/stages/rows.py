@@ -5,8 +5,6 @@ from typing import Final, NamedTuple
 
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.stages.quantities import (
-    EFFICIENCY,
-    ORACLE,
     StageValue,
     of_stage,
     outside,
@@ -18,9 +16,10 @@ from spark_eval.evaluation.stages.quantities import (
     summed_columns,
     users_at,
 )
-from spark_eval.evaluation.summary import MetricRow, SumRow, everybody_first, fold_rows, metric_rows, overflow
+from spark_eval.evaluation.summary import SumRow, everybody_first, metric_rows, overflow
 from spark_eval.evaluation.worker.means import NOBODY, ColumnSums, SegmentCell, SegmentTotals, merge_sums
-from spark_eval.metrics.stages import Stage
+from spark_eval.metrics.stages import EFFICIENCY, ORACLE, Stage
+from spark_eval.results.rows import MetricRow, fold_rows
 from spark_eval.schema import ALL, ddl_of
 
 STAGE_TABLE: Final = ddl_of(MetricRow, first=("stage",), without=("n_rows",))

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from spark_eval.predictions.task import Goal, ThresholdRule
 from spark_eval.predictions.worker.totals import Cell, sum_by_score, to_doubles
+from spark_eval.schema import PR, ROC
 from spark_eval.statistics.exact import ByPlace, Floats, Ints, exact_sums
 
-ROC: Final = "roc"
-PR: Final = "pr"
 # Largest number of powers of two that the weight of flagged rows can span, plus one.
 OCTAVES: Final = 32
 

@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from sys import intern
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.registry import RANKING, Kind, RankingMetric
 from spark_eval.metrics.values import UNCUT, ranking_names, split_metric_text
-from spark_eval.predictions import POINTWISE
 from spark_eval.results.leaderboard import (
     cutoff_text,
     list_direction,
@@ -45,6 +44,16 @@ EXTRA: Final = {name for one in RANKING.values() for name in one.extra_names}
 OF_GROUPS: Final = {name for one in RANKING.values() if one.kind is Kind.GROUPS for name in one.names}
 
 
+class MetricText(Protocol):
+    """Direction and one-line meaning of a metric."""
+
+    @property
+    def direction(self) -> Direction: ...
+
+    @property
+    def summary(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class RunFacts:
     """Input of a report.
@@ -52,6 +61,7 @@ class RunFacts:
     ``records`` has the commit record of each verb. ``tables`` has the rows of the published tables among
     SMALL. ``count_users`` counts the users of each model by value of the given metrics (``ndcg@10``). It is
     called only if a chart needs the counts. ``asked_primary`` is the primary metric; None if not requested.
+    ``prediction_metrics`` are the texts of the metrics of predictions, by name.
     """
 
     run_id: str
@@ -60,6 +70,7 @@ class RunFacts:
     count_users: Callable[[Collection[str]], Sequence[UserCount]] | None = None
     baseline: "RunFacts | None" = None
     asked_primary: str | None = None
+    prediction_metrics: Mapping[str, MetricText] = field(default_factory=dict)
 
     def rows(self, table: Table) -> Sequence[Row]:
         """Return the rows of a table; empty if the table is not published."""
@@ -159,8 +170,8 @@ class RunFacts:
         """Return the direction of a metric: higher, lower or none."""
         if not self.is_scored:
             return list_direction(metric)
-        name = split_metric_text(metric)["name"]
-        return POINTWISE[name].direction if name in POINTWISE else Direction.NONE
+        known = self.prediction_metrics.get(split_metric_text(metric)["name"])
+        return Direction.NONE if known is None else known.direction
 
     @cached_property
     def metrics(self) -> Dataset:
@@ -182,7 +193,8 @@ class RunFacts:
 
     def definition(self, metric: str) -> str:
         """Return the meaning and direction of a metric; empty if the metric is unknown."""
-        known = POINTWISE.get(metric.partition("(")[0]) if self.is_scored else metric_called(metric)
+        of_predictions = self.prediction_metrics.get(metric.partition("(")[0])
+        known = of_predictions if self.is_scored else metric_called(metric)
         if known is None:
             return ""
         better = {Direction.HIGHER: " Higher is better.", Direction.LOWER: " Lower is better."}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.evaluation.stages.quantities import (
+from spark_eval.metrics.stages import (
     ADDED_RECALL,
     CONDITIONAL,
     EFFICIENCY,

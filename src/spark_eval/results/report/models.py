@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from spark_eval.accounting import USERS, entries_of_rows, unusable
-from spark_eval.comparison.decisions import Decision
-from spark_eval.comparison.gates import Drop, Mode
 from spark_eval.conventions import NoRecommendations
+from spark_eval.conventions.comparison import Decision, Drop, Mode
 from spark_eval.metrics.registry import Kind
 from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED, measure_of
 from spark_eval.results.report.chapters import (

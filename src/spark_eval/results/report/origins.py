@@ -12,8 +12,8 @@ from spark_eval.errors import without_secrets
 from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, Tone, View, chart, warning
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.sentences import Row
+from spark_eval.results.subsets import SubsetRow, cold_warnings, counted_ways_to_train
 from spark_eval.schema import MODEL, Outcome, Subset, Table
-from spark_eval.splits.subsets import SubsetRow, cold_warnings, counted_ways_to_train
 
 # Outcomes of rows, shown in a bar; all other outcomes count users.
 ROW_OUTCOMES: Final = (

@@ -4,11 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from spark_eval.predictions.tables import CALIBRATION
-from spark_eval.predictions.worker.ordered import PR, ROC
 from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, View, chart, warning
 from spark_eval.results.report.data import RunFacts, part_of
-from spark_eval.schema import MODEL, Table
+from spark_eval.schema import CALIBRATION, MODEL, PR, ROC, Table
 
 # Approximate maximum of curve points on a page. Each curve has one point per cell of a grid; the grid has
 # COARSEST_GRID to FINEST_GRID columns.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from spark_eval.comparison.plan import PairTest
+from spark_eval.conventions.comparison import PairTest
 from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, measure_of
 from spark_eval.results.report.chapters import FAILED, PASSED, Chapter, Statement, Tone
 from spark_eval.results.report.data import RunFacts, part_of

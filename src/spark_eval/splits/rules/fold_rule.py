@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from spark_eval.errors import ConfigError
-from spark_eval.schema import ITEM, SUBSETS, USER, Reason, Subset
+from spark_eval.schema import ITEM, MOST_FOLDS, SUBSETS, USER, Reason, Subset
 from spark_eval.splits.rules.moments import MAX_DAYS, Boundary, zone
 
 # Random draws are integers in [0, HASH_STEPS); a share of rows has the draws below share * HASH_STEPS.
@@ -20,8 +20,6 @@ POLICIES: Final[Mapping[Reason, tuple[str, ...]]] = {
     Reason.COLD_ITEM: (ITEM,),
     Reason.SEEN: (USER, ITEM),
 }
-# Upper bound of the number of folds; more are a mistake, or too much to write.
-MOST_FOLDS: Final = 1_000
 # Validator of an option, and the error text for invalid values; RANGES has them by the option's name.
 OptionRange = tuple[Callable[[Any], bool], str]
 ABOVE_ZERO: Final[OptionRange] = (lambda days: 0 < days <= MAX_DAYS, "is not above 0")

@@ -9,8 +9,8 @@ from itertools import combinations
 from typing import Any
 
 from spark_eval.errors import DataError
-from spark_eval.schema import USER, Subset
-from spark_eval.splits.rules.fold_rule import MOST_FOLDS, Check, FoldRule, Layout, Leak
+from spark_eval.schema import MOST_FOLDS, USER, Subset
+from spark_eval.splits.rules.fold_rule import Check, FoldRule, Layout, Leak
 
 
 class Choose(StrEnum):

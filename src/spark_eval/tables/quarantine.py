@@ -1,0 +1,82 @@
+"""Quarantine: invalid rows of conformed tables, and limits on their share."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_eval.accounting import Entry
+from spark_eval.arrow.row_faults import FaultRule
+from spark_eval.errors import DataError
+from spark_eval.schema import FATAL, FAULT, MODEL, Fault, Outcome
+
+# Number of quarantined rows in a message, and the maximum number of characters of each.
+MOST_EXAMPLES: Final = 3
+
+
+LONGEST_EXAMPLE: Final = 200
+
+
+# Hints added to messages, by code.
+HINTS: Final = {Fault.NOT_A_PROBABILITY.value: "; say scores: raw of scores that are no probabilities"}
+
+
+def quarantined(source: str, rows: DataFrame) -> DataFrame:
+    """Return (source, code, row as JSON) of the invalid rows of a conformed table."""
+    codes = [fault.value for fault in Fault]
+    return rows.where(F.col(FAULT).isin(codes)).select(
+        F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
+    )
+
+
+def share_faults(
+    entries: Sequence[Entry], tables: Mapping[str, DataFrame], most: Mapping[str, float]
+) -> list[DataError]:
+    """Return errors QUARANTINE_SHARE for tables with a larger quarantined share than ``most`` allows.
+
+    Recommendations are checked per model, so that valid models do not hide a broken one. Rows with fatal
+    codes are not counted, because each of them is an error by itself.
+    """
+    n_rows = {(entry.source, entry.model): entry.rows for entry in entries if entry.outcome == Outcome.IN}
+    codes: dict[tuple[str, str | None], Counter[str]] = {}
+    for entry in entries:
+        if entry.outcome == Outcome.QUARANTINED and entry.reason not in set(FATAL):
+            codes.setdefault((entry.source, entry.model), Counter())[str(entry.reason)] += entry.rows
+    faults = []
+    for (source, model), of_codes in codes.items():
+        share, n_bad = Fraction(str(most.get(source, 1))), of_codes.total()
+        if n_bad > share * n_rows[source, model]:
+            rows = tables[source] if model is None else tables[source].where(F.col(MODEL) == model)
+            examples = quarantined(source, rows).limit(MOST_EXAMPLES).collect()
+            shown = ", ".join(f"{row['code']} {row['row'][:LONGEST_EXAMPLE]}" for row in examples)
+            by_code = ", ".join(f"{number} {code}" for code, number in of_codes.items())
+            which = source if model is None else f"{source} of model {model!r}"
+            message = f"{which}: {n_bad} of {n_rows[source, model]} rows are quarantined ({by_code})"
+            limit = f"{source}.max_quarantined, now {float(share):g}"
+            message += f", such as {shown}; mend them, or allow more by {limit}"
+            message += "".join(hint for code, hint in HINTS.items() if code in of_codes)
+            faults.append(DataError("QUARANTINE_SHARE", message))
+    return faults
+
+
+def unusable_rows(rows: DataFrame, rule: FaultRule) -> DataFrame:
+    """Return the conformed rows that are invalid by the rule, with the code in ``fault``."""
+    names = [name for name in rows.columns if name != FAULT]
+    schema = T.StructType([*rows.select(names).schema.fields, T.StructField(FAULT, T.StringType())])
+
+    def judged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            table = pa.table(batch)
+            _, faults = rule(table)
+            if faults is not None:
+                codes = faults.cast(pa.string())
+                is_fault = pc.is_in(codes, value_set=pa.array([fault.value for fault in Fault]))
+                yield from table.select(names).append_column(FAULT, codes).filter(is_fault).to_batches()
+
+    return rows.mapInArrow(judged, schema)
