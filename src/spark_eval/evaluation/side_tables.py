@@ -39,8 +39,9 @@ class Training:
     """Summary of the training interactions.
 
     ``items`` has one row for each of the ``n_items`` items with interactions, per fold (see
-    ``evaluation.worker.items.training``); None if they are too many for the driver. ``n_users`` is the number of users
-    by fold. ``bounds`` is the largest number of interactions of each activity decile; None if not requested.
+    ``evaluation.worker.items.training``); None if they are too many for the driver. ``n_users`` is the
+    number of users by fold. ``bounds`` is the largest number of interactions of each activity decile; None
+    if not requested.
     """
 
     items: pa.Table | None = None

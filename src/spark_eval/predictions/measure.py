@@ -45,7 +45,7 @@ GIVEN: Final = "given"
 class Predictions:
     """Conformed predictions.
 
-    ``rows`` are the input of the workers (``predictions.worker.batches.Reading``). ``with_given`` also has the
+    ``rows`` are the input of the workers (``predictions.worker.batches.Part``). ``with_given`` also has the
     original rows. A column ``fold`` is also a segment in ``plan``. ``files`` hold the rows if these are plain
     Parquet.
     """

@@ -1,7 +1,7 @@
 """Exact sums of squares of each model's metric values, and of products of the two models of each pair.
 
-Values are split into digits as in ``statistics.exact``. A matrix has one row per digit, and a row 0 that is 1 if
-the value is defined. Products of these matrices are integers, and no sum of them is rounded.
+Values are split into digits as in ``statistics.exact``. A matrix has one row per digit, and a row 0 that is
+1 if the value is defined. Products of these matrices are integers, and no sum of them is rounded.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,8 +31,9 @@ class Products:
     """Sums of products in c cells: ``baseline`` and ``candidate`` with themselves, ``cross`` between the two.
 
     Each has shape (c, pairs, columns, 1 + digits, 1 + digits). Row and column 0 stand for 1 if the value is
-    defined; row i stands for the digit with exponent ``first`` + 1 - i, as in ``statistics.exact``. ``first`` has
-    shape (columns,). ``greater`` and ``less`` (c, pairs, columns) count differences above and below 0.
+    defined; row i stands for the digit with exponent ``first`` + 1 - i, as in ``statistics.exact``.
+    ``first`` has shape (columns,). ``greater`` and ``less`` (c, pairs, columns) count differences above and
+    below 0.
     """
 
     first: Ints

@@ -48,10 +48,12 @@ class MetricText(Protocol):
     """Direction and one-line meaning of a metric."""
 
     @property
-    def direction(self) -> Direction: ...
+    def direction(self) -> Direction:
+        """Direction of better values."""
 
     @property
-    def summary(self) -> str: ...
+    def summary(self) -> str:
+        """One-line meaning."""
 
 
 @dataclass(frozen=True)
