@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 from tests.stats.samples import clusters_of_both
 
-from spark_eval.resampling.population import AlignedUsers, ComparisonTask
+from spark_eval.per_user.population import AlignedUsers, ComparisonTask
 from spark_eval.statistics.differences import PairSums, RatioSums
 
 

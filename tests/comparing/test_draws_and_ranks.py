@@ -11,10 +11,10 @@ from tests.comparing.plain_pairs import population_of, table_of
 
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.comparison.worker.ranking import DifferenceCounter, SizeCounts, merge_slices
-from spark_eval.resampling import drawing
-from spark_eval.resampling.cells import EVERYBODY, SegmentValue
-from spark_eval.resampling.drawing import Amount, ResampledSums, Resampler
-from spark_eval.resampling.population import CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.per_user import drawing
+from spark_eval.per_user.cells import EVERYBODY, SegmentValue
+from spark_eval.per_user.drawing import Amount, ResampledSums, Resampler
+from spark_eval.per_user.population import CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.statistics.differences import to_quanta
 from spark_eval.statistics.draws import flips, poisson_weights
 from spark_eval.statistics.ranked import RankSums

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_eval import evaluate, evaluate_predictions, split
+from spark_eval.cli.init.samples import sample_of
 from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError
-from spark_eval.init.samples import sample_of
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.sources.read import read_source
 

@@ -251,7 +251,7 @@ def init(
 
     It looks at some thousand rows of Parquet, ORC, CSV or JSON, without Spark.
     """
-    from spark_eval.init.first_config import write_first_config
+    from spark_eval.cli.init.first_config import write_first_config
 
     check_working_folder()
     paths = {name: path for name, path in tables.items() if path is not None}

@@ -26,7 +26,6 @@ from spark_eval.comparison.matching import (
     pair_entries,
     users_of,
 )
-from spark_eval.comparison.pairs import Buckets, ranked_pairs
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.comparison.results import ComparedCell, cells_of_pairs, comparison_rows
 from spark_eval.comparison.rows import COMPARISONS, GATES, ComparisonRow, GateRow
@@ -37,7 +36,8 @@ from spark_eval.conventions.comparison import PairTest
 from spark_eval.errors import DataError
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.options import documented
-from spark_eval.resampling.population import BASELINE, CANDIDATE, ComparisonTask
+from spark_eval.per_user.buckets import Buckets, ranked_pairs
+from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.sentences import (
     COMPARED,

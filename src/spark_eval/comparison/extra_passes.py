@@ -12,8 +12,8 @@ from spark_eval.comparison.results import ComparedCell
 from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, slices_for
 from spark_eval.comparison.worker.sums import N_AMOUNTS, BucketTotals, pair_parts
 from spark_eval.conventions.comparison import PairTest
-from spark_eval.resampling.drawing import Amount, ResampledSums, Resampler, check_replicates
-from spark_eval.resampling.population import ComparisonTask
+from spark_eval.per_user.drawing import Amount, ResampledSums, Resampler, check_replicates
+from spark_eval.per_user.population import ComparisonTask
 from spark_eval.statistics.ranked import RankSums
 from spark_eval.statistics.resampling import (
     MOST_FLIPPED,

@@ -13,8 +13,8 @@ from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import WeightedMean
 from spark_eval.metrics.values import ranking_names, split_metric_text
-from spark_eval.resampling.population import BASELINE, CANDIDATE, PairCounts
-from spark_eval.resampling.products import Match, model_indices
+from spark_eval.per_user.population import BASELINE, CANDIDATE, PairCounts
+from spark_eval.per_user.products import Match, model_indices
 from spark_eval.schema import Outcome, Reason
 
 # Maximum number of pairs that an error names.

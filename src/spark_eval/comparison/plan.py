@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypedDict, Unpack
 from spark_eval.comparison.gates import Gate, make_gates
 from spark_eval.conventions.comparison import Alternative, Correction, Interval, PairTest, Zeros
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.options import RESAMPLES, Seed, as_tuple
+from spark_eval.metrics.parsers import RESAMPLES, Seed, as_tuple
 from spark_eval.metrics.values import UNCUT, has_cutoff, parse_k, published_name, split_metric_text
 from spark_eval.options import ABOVE_0, AT_LEAST_1, INSIDE_0_AND_1, checked
 from spark_eval.statistics.resampling import DEFAULT_RESAMPLES

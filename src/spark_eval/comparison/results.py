@@ -15,8 +15,8 @@ from spark_eval.comparison.worker.sums import N_COMMON, BucketTotals, cluster_su
 from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import WeightedMean
-from spark_eval.resampling.cells import EVERYBODY, SegmentValue
-from spark_eval.resampling.population import ComparisonTask
+from spark_eval.per_user.cells import EVERYBODY, SegmentValue
+from spark_eval.per_user.population import ComparisonTask
 from spark_eval.schema import ALL, FOLD, FOLDS, Direction
 from spark_eval.statistics.differences import (
     UNTESTED,

@@ -14,7 +14,6 @@ from pyspark.sql import types as T
 from spark_eval.arrow.user_files import UserFile, overlapping_groups, user_files
 from spark_eval.comparison.gating import NO_SIDE, gated_pairs, models_against
 from spark_eval.comparison.matching import MatchedModels, check_known, match_metrics
-from spark_eval.comparison.pairs import Buckets, buckets_of_files, buckets_of_frames
 from spark_eval.comparison.plan import COMPARE, ComparePlan
 from spark_eval.conventions.comparison import Interval
 from spark_eval.errors import ConfigError, DataError, nearest
@@ -22,7 +21,8 @@ from spark_eval.evaluation.result import Evaluation
 from spark_eval.metrics import RANKING, MetricValue
 from spark_eval.metrics.columns import looks_like_metric, value_of_foreign_column
 from spark_eval.metrics.means import WeightedMean, means_of_users
-from spark_eval.resampling.population import BASELINE, CANDIDATE, ComparisonTask
+from spark_eval.per_user.buckets import Buckets, buckets_of_files, buckets_of_frames
+from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
 from spark_eval.runners.exchange import BUCKETS_PER_TASK
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote, tasks_at_once

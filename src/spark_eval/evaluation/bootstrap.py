@@ -11,9 +11,9 @@ import numpy as np
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.summary import Ends, MeanKey
 from spark_eval.metrics.means import weighted_means
-from spark_eval.resampling.cells import SegmentValue
-from spark_eval.resampling.drawing import Amount, ResampledSums, Resampler, check_replicates
-from spark_eval.resampling.population import CANDIDATE, ComparisonTask
+from spark_eval.per_user.cells import SegmentValue
+from spark_eval.per_user.drawing import Amount, ResampledSums, Resampler, check_replicates
+from spark_eval.per_user.population import CANDIDATE, ComparisonTask
 from spark_eval.statistics.exact import Floats
 from spark_eval.statistics.resampling import SCALE_BITS, Replicates, percentile_interval, scale_of
 

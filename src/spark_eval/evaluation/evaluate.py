@@ -36,8 +36,8 @@ from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import literal_path
 from spark_eval.options import documented
-from spark_eval.resampling.drawing import largest_of
-from spark_eval.resampling.population import CANDIDATE
+from spark_eval.per_user.drawing import largest_of
+from spark_eval.per_user.population import CANDIDATE
 from spark_eval.runners.exchange import exchange
 from spark_eval.runners.objects import collect_objects, collect_or_raise
 from spark_eval.runtime import events

@@ -13,7 +13,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import as_list
 from spark_eval.metrics.columns import sum_of_columns
-from spark_eval.metrics.options import RESAMPLES, Seed, as_tuple, metric_texts
+from spark_eval.metrics.parsers import RESAMPLES, Seed, as_tuple, metric_texts
 from spark_eval.metrics.registry import Fact, Kind
 from spark_eval.metrics.stages import Stage, make_stages
 from spark_eval.metrics.values import METRICS_KEY, UNCUT, canonical_text, parse_k

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.errors import ConfigError, parse_choice
 from spark_eval.metrics.aliases import as_list, metric_named
-from spark_eval.metrics.options import as_tuple, metric_texts
+from spark_eval.metrics.parsers import as_tuple, metric_texts
 from spark_eval.options import check_keys, checked
 from spark_eval.predictions import POINTWISE
 from spark_eval.predictions.task import (

@@ -10,10 +10,10 @@ from typing import Final, Self
 import numpy as np
 
 from spark_eval.arrow.hashes import Booleans
-from spark_eval.resampling.cells import PairTotals, SegmentCombinations, cells_of, combine_segments
-from spark_eval.resampling.drawing import Amount, values_of
-from spark_eval.resampling.population import AlignedUsers, ComparisonTask, PairCounts
-from spark_eval.resampling.products import ProductAccumulator, Products, pair_products
+from spark_eval.per_user.cells import PairTotals, SegmentCombinations, cells_of, combine_segments
+from spark_eval.per_user.drawing import Amount, values_of
+from spark_eval.per_user.population import AlignedUsers, ComparisonTask, PairCounts
+from spark_eval.per_user.products import ProductAccumulator, Products, pair_products
 from spark_eval.statistics.differences import PairSums, RatioSums
 from spark_eval.statistics.exact import POINT_BITS, ByPlace, Floats, Ints, add
 

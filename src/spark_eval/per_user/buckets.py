@@ -21,7 +21,7 @@ from spark_eval.arrow.send import Sender
 from spark_eval.arrow.user_files import read_files
 from spark_eval.comparison.worker.ranking import DifferenceCounter
 from spark_eval.errors import DataError
-from spark_eval.resampling.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.runners.exchange import exchange, send
 from spark_eval.runners.objects import NumberedObject, group_by_key, map_batches
 from spark_eval.schema import FOLD, MODEL, N_RELEVANT

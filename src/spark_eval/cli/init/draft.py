@@ -9,10 +9,18 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_eval.cli.init.guesses import (
+    EPOCH_KINDS,
+    FirstRows,
+    Guess,
+    ValueKind,
+    column_values,
+    kind_of,
+    unit_of,
+)
+from spark_eval.cli.init.samples import TableSample
 from spark_eval.config.strict_yaml import line, scalar
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.init.guesses import EPOCH_KINDS, FirstRows, Guess, ValueKind, column_values, kind_of, unit_of
-from spark_eval.init.samples import TableSample
 from spark_eval.names import model_faults
 from spark_eval.schema import ITEM, LABEL, MODEL, RANK, SCORE, TIMESTAMP
 
