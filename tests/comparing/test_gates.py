@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_eval.comparing.decisions import Evidence, decide_all, failure_of, without_baseline
+from spark_eval.comparing.decisions import (
+    Evidence,
+    GatedPair,
+    MeanCell,
+    decide_all,
+    evidence_of_means,
+    failure_of,
+    row_without_baseline,
+)
 from spark_eval.comparing.gates import Gate, make_gates
-from spark_eval.comparing.gating import GatedPair, MeanCell, evidence_of_means
 from spark_eval.comparing.matching import match_metrics
 from spark_eval.comparing.options import make_compare_plan
 from spark_eval.comparing.rows import GateRow
@@ -183,7 +190,7 @@ def test_the_failure_names_the_gates_that_failed() -> None:
 
 
 def test_a_first_run_passes_where_the_gate_says_so() -> None:
-    row = without_baseline(gate_of(if_missing="pass", segment="country"), "als", "no run 'a'")
+    row = row_without_baseline(gate_of(if_missing="pass", segment="country"), "als", "no run 'a'")
     assert (row.model, row.segment_value, row.decision) == ("als", "country", "no_baseline")
     assert row.passed
     assert row.reason == "warning: there is nothing to compare with yet: no run 'a'"
@@ -231,7 +238,7 @@ def test_a_metric_without_a_direction_is_given_one() -> None:
         gate = gate_of(direction="lower")
     finally:
         object.__setattr__(RANKING["ndcg"], "direction", Direction.HIGHER)
-    assert (gate.factors, gate.amount) == ((Fraction(-1), Fraction(1)), 0.01)
+    assert (gate.factors(None), gate.amount) == ((Fraction(1), Fraction(-1)), 0.01)
 
 
 def test_weighted_means_are_only_observed() -> None:
@@ -253,7 +260,7 @@ def test_values_of_runs_are_gated_as_they_are_published() -> None:
 
 
 def test_a_value_that_a_run_lacks_lets_nothing_pass() -> None:
-    pair = GatedPair(gate_of(metric="catalog_coverage@5", mode="observed"), "als", "als", is_there=True)
+    pair = GatedPair(gate_of(metric="catalog_coverage@5", mode="observed"), "als", "als")
     means: dict[MeanCell, Summary] = {
         ("als", "catalog_coverage", 5, "all", "all"): Summary(0.5, None, None, None, 0)
     }
@@ -267,6 +274,6 @@ def test_a_value_that_a_run_lacks_lets_nothing_pass() -> None:
 def test_values_of_runs_are_not_compared_by_users() -> None:
     plan = make_compare_plan(metrics=["catalog_coverage@5"])
     with pytest.raises(ConfigError, match=r"NOT_PER_USER.*catalog_coverage@5"):
-        match_metrics(parse_metric("ndcg@5"), None, plan)
+        match_metrics(None, parse_metric("ndcg@5"), plan)
     measured = [*parse_metric("ndcg@5"), *parse_metric("catalog_coverage@5")]
     assert list(map(str, means_of_users(measured))) == ["ndcg@5"]
