@@ -90,6 +90,41 @@ def test_worked_numbers_of_published_means() -> None:
     assert float(relative.estimate.value or 0) == pytest.approx(0.30 - 0.95 * 0.33)
 
 
+@pytest.mark.parametrize("source", ["users", "means"])
+@pytest.mark.parametrize("direction", ["higher", "lower"])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("max_drop", [0.0, 0.05, 0.4, 2.0])
+def test_a_relative_drop_is_a_share_of_the_size_of_the_baseline(
+    source: str, direction: str, sign: int, max_drop: float
+) -> None:
+    """The margin is the candidate's gain plus max_drop * |mean of the baseline|, whatever its sign."""
+    baseline, candidate = ([sign * value for value in values] for values in (BETTER, WORSE))
+    keys: dict[str, Any] = {"max_drop": max_drop, "drop": "relative", "direction": direction}
+    better = 1 if direction == "higher" else -1
+
+    def evidence(candidate: list[float]) -> Evidence:
+        if source == "users":
+            return evidence_of(baseline, candidate, **keys)
+        means = [
+            Summary(float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(12), None, None, 12)
+            for values in (baseline, candidate)
+        ]
+        return Evidence.of_means(gate_of(**keys, pairing="none"), "als", "all", *means)
+
+    allowed = max_drop * abs(np.mean(baseline))
+    found = evidence(candidate).estimate
+    assert float(found.value or 0) == pytest.approx(
+        better * (np.mean(candidate) - np.mean(baseline)) + allowed, abs=1e-12
+    )
+    # By the delta method, the size of the mean adds the noise of the baseline times its sign.
+    share = max_drop * np.sign(np.mean(baseline))
+    if source == "users":
+        margins = better * np.subtract(candidate, baseline) + share * np.asarray(baseline)
+        assert found.std_error == pytest.approx(np.std(margins, ddof=1) / math.sqrt(12), rel=1e-9)
+    # A model that is its own baseline never falls.
+    assert float(evidence(baseline).estimate.value or 0) == pytest.approx(allowed, abs=1e-12)
+
+
 @pytest.mark.parametrize(
     ("mode", "decision", "passed"),
     [("non_inferior", "undecided", False), ("certain_drop", "undecided", True), ("observed", "worse", False)],
