@@ -13,7 +13,6 @@ from pyspark.sql import types as T
 
 from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import remove_other_files
-from spark_eval.comparison.sides import buckets_of_sides, side_of
 from spark_eval.errors import ConfigError, collect_errors
 from spark_eval.evaluation.bootstrap import Bootstrap
 from spark_eval.evaluation.checks import (
@@ -36,6 +35,7 @@ from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import literal_path
 from spark_eval.options import documented
+from spark_eval.per_user.buckets import buckets_of_users
 from spark_eval.per_user.drawing import largest_of
 from spark_eval.per_user.population import CANDIDATE
 from spark_eval.runners.exchange import exchange
@@ -195,9 +195,9 @@ def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
     bootstrap = Bootstrap(evaluation.plan, evaluation.models, cells)
     has_text_ids = isinstance(evaluation.per_user.schema[USER].dataType, T.StringType)
-    question = bootstrap.question(has_text_ids=has_text_ids)
+    task = bootstrap.task(has_text_ids=has_text_ids)
     with ExitStack() as held:
-        buckets = buckets_of_sides({CANDIDATE: side_of(evaluation, None, CANDIDATE)}, question)
+        buckets = buckets_of_users({CANDIDATE: evaluation.users}, task)
         if buckets.is_sent:
             buckets = replace(buckets, frame=persist(buckets.frame, held))
         unbounded = bootstrap.unbounded

@@ -26,6 +26,7 @@ from spark_eval.evaluation.summary import (
     metric_rows,
 )
 from spark_eval.names import literal_path, models_shown, quote_column
+from spark_eval.per_user.buckets import UserTable
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.results.report.data import RunFacts
@@ -189,6 +190,11 @@ class Evaluation(Writable):
         """Return the leaderboard, with notes on rows that could not be used."""
         board = self.leaderboard()
         return [replace(board, notes=[*board.notes, *unusable(self.entries)])]
+
+    @property
+    def users(self) -> UserTable:
+        """The per-user table as input of a comparison or of a bootstrap."""
+        return UserTable(self.per_user, self.plan.segments, self.folder, self.files)
 
     @property
     def record(self) -> dict[str, str]:

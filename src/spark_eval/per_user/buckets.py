@@ -4,11 +4,12 @@ If the file names of ``per_user`` contain the buckets, each worker reads the fil
 rows are shuffled by user. The workers see the same populations in both cases.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import iadd
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,13 +19,14 @@ from pyspark.sql import functions as F
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.messages import Content, group_by_bucket, partition_bucket
 from spark_eval.arrow.send import Sender
-from spark_eval.arrow.user_files import read_files
-from spark_eval.comparison.worker.ranking import DifferenceCounter
+from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
 from spark_eval.errors import DataError
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
-from spark_eval.runners.exchange import exchange, send
-from spark_eval.runners.objects import NumberedObject, group_by_key, map_batches
+from spark_eval.runners.exchange import BUCKETS_PER_TASK, exchange, send
+from spark_eval.runners.objects import NumberedObject, map_batches
+from spark_eval.runtime.any_session import is_remote, tasks_at_once
 from spark_eval.schema import FOLD, MODEL, N_RELEVANT
+from spark_eval.tables.plain_files import takes_files
 
 # Maximum number of ``per_user`` values of a shuffled bucket in a worker's memory.
 MOST_SENT: Final = 16_000_000
@@ -42,21 +44,21 @@ class Buckets:
     populations: Callable[[Batches], Iterator[AlignedUsers]]
     is_sent: bool
 
-    def made(self, make: Callable[[Iterator[AlignedUsers]], Iterable[NumberedObject]]) -> DataFrame:
+    def map(self, make: Callable[[Iterator[AlignedUsers]], Iterable[NumberedObject]]) -> DataFrame:
         """Apply ``make`` to the populations of each task; a DataError is returned as an object, too."""
         populations = self.populations
 
         def make_all(batches: Batches) -> Iterator[NumberedObject]:
             try:
                 yield from make(populations(batches))
-            except DataError as fault:
-                yield 0, fault  # raised by the driver, because Spark would wrap it
+            except DataError as error:
+                yield 0, error  # raised by the driver, because Spark would wrap it
 
         return map_batches(self.frame, make_all)
 
     def each(self, measure: Callable[[AlignedUsers], Any]) -> DataFrame:
         """Apply ``measure`` to each population; return one object per population."""
-        return self.made(lambda populations: ((None, measure(one)) for one in populations))
+        return self.map(lambda populations: ((None, measure(users)) for users in populations))
 
     def added(self, measure: Callable[[AlignedUsers], Any]) -> DataFrame:
         """Apply ``measure`` to the populations of each task; return one sum per task."""
@@ -67,89 +69,157 @@ class Buckets:
             if first is not None:
                 yield None, reduce(iadd, parts, first)
 
-        return self.made(add_up)
+        return self.map(add_up)
 
 
 def buckets_of_files(
-    spark: SparkSession, groups: Sequence[Mapping[int, Sequence[str]]], n_tasks: int, question: ComparisonTask
+    spark: SparkSession, groups: Sequence[Mapping[int, Sequence[str]]], n_tasks: int, task: ComparisonTask
 ) -> Buckets:
     """Return buckets that workers read from groups of files; the paths are given per model index."""
-    tasks = [groups[start::n_tasks] for start in range(n_tasks)]
+    of_tasks = [groups[start::n_tasks] for start in range(n_tasks)]
 
     def populations(batches: Batches) -> Iterator[AlignedUsers]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            for paths in tasks[number]:
-                yield AlignedUsers(question, partial(rows_of_files, question, paths))
+            for paths in of_tasks[number]:
+                yield AlignedUsers(task, partial(rows_of_files, task, paths))
 
     return Buckets(spark.range(0, n_tasks, 1, n_tasks), populations, is_sent=False)
 
 
 def rows_of_files(
-    question: ComparisonTask, paths: Mapping[int, Sequence[str]], model: int, columns: Sequence[str]
+    task: ComparisonTask, paths: Mapping[int, Sequence[str]], model: int, columns: Sequence[str]
 ) -> pa.Table:
     """Return columns of a model's rows in a bucket, read from its files."""
-    return question.rows(read_files(paths.get(model, ()), columns), columns)
+    return task.rows(read_files(paths.get(model, ()), columns), columns)
 
 
 def buckets_of_frames(
-    frames: Mapping[str, DataFrame], n_buckets: int, n_tasks: int, question: ComparisonTask
+    frames: Mapping[str, DataFrame], n_buckets: int, n_tasks: int, task: ComparisonTask
 ) -> Buckets:
     """Return buckets of the rows of baseline and candidate, after one shuffle by user."""
 
     def populations(batches: Batches) -> Iterator[AlignedUsers]:
         for _, rows in group_by_bucket(batches):
-            sides = {content: table for content, table in rows.items() if content in CONTENT.values()}
-            n_values = sum(table.num_rows * table.num_columns for table in sides.values())
+            tables = {content: table for content, table in rows.items() if content in CONTENT.values()}
+            n_values = sum(table.num_rows * table.num_columns for table in tables.values())
             n_parts = 1 + n_values // MOST_SENT
-            parts = iter([sides]) if n_parts == 1 else partition_bucket(sides, n_buckets, n_parts)
+            parts = iter([tables]) if n_parts == 1 else partition_bucket(tables, n_buckets, n_parts)
             for part in parts:
-                tables = tables_of_models(question, part)
-                yield AlignedUsers(question, partial(rows_of_tables, question, tables))
+                of_models = tables_of_models(task, part)
+                yield AlignedUsers(task, partial(rows_of_tables, task, of_models))
 
     sent = [
-        send(chosen_rows(frame, side, question), None, Sender(n_buckets, CONTENT[side]), n_tasks)
-        for side, frame in frames.items()
+        send(chosen_rows(frame, role, task), None, Sender(n_buckets, CONTENT[role]), n_tasks)
+        for role, frame in frames.items()
     ]
     return Buckets(exchange(sent, n_tasks), populations, is_sent=True)
 
 
-def chosen_rows(frame: DataFrame, side: str, question: ComparisonTask) -> DataFrame:
+def chosen_rows(frame: DataFrame, role: str, task: ComparisonTask) -> DataFrame:
     """Return the rows and columns of a table that are compared."""
-    models = [question.models[place][1] for place in question.side(side)]
-    segments = question.segments if side == CANDIDATE else question.moved
-    truth = [N_RELEVANT] if question.has_truth else []
-    names = [MODEL, *question.keys, *(name for name in segments if name != FOLD), *truth, *question.values]
-    return frame.where(F.col(MODEL).isin(models)).select(*map(F.col, names))
+    segments = task.segments if role == CANDIDATE else task.moved
+    truth = [N_RELEVANT] if task.has_truth else []
+    names = [MODEL, *task.keys, *(name for name in segments if name != FOLD), *truth, *task.values]
+    return frame.where(F.col(MODEL).isin(list(task.models_of(role)))).select(*map(F.col, names))
 
 
-def tables_of_models(question: ComparisonTask, sides: Mapping[Content, pa.Table]) -> dict[int, pa.Table]:
+def tables_of_models(task: ComparisonTask, tables: Mapping[Content, pa.Table]) -> dict[int, pa.Table]:
     """Split the rows of both tables by model index."""
-    tables = {}
-    for side, content in CONTENT.items():
-        if content in sides:
-            names = sides[content][MODEL].cast(pa.string())
-            for place in question.side(side):
-                tables[place] = sides[content].filter(pc.equal(names, question.models[place][1]))
-    return tables
+    of_models = {}
+    for role, content in CONTENT.items():
+        if content in tables:
+            names = tables[content][MODEL].cast(pa.string())
+            for name, index in task.models_of(role).items():
+                of_models[index] = tables[content].filter(pc.equal(names, name))
+    return of_models
 
 
 def rows_of_tables(
-    question: ComparisonTask, tables: Mapping[int, pa.Table], model: int, columns: Sequence[str]
+    task: ComparisonTask, tables: Mapping[int, pa.Table], model: int, columns: Sequence[str]
 ) -> pa.Table:
     """Return columns of a model's rows in a bucket, from the tables of all models."""
-    own = [tables[model].select(list(columns))] if model in tables else []
-    return question.rows(own, columns)
+    of_model = [tables[model].select(list(columns))] if model in tables else []
+    return task.rows(of_model, columns)
 
 
-def ranked_pairs(buckets: Buckets, counting: DifferenceCounter) -> DataFrame:
-    """Return rank statistics of slices of cells, from differences counted by size: one shuffle of counts."""
+# Groups of overlapping files are used if they are at most this many times coarser than the files.
+COARSEST: Final = 8
 
-    def count(populations: Iterator[AlignedUsers]) -> Iterator[NumberedObject]:
-        for population in populations:
-            yield from counting.counts(population)
 
-    def rank(_: int, parts: Sequence[Any]) -> Any:
-        faults = [part for part in parts if isinstance(part, DataError)]
-        return faults[0] if faults else counting.ranked(parts)
+class UserTable(NamedTuple):
+    """Per-user table of a side: a row per model and user, and per fold if there are folds.
 
-    return group_by_key(buckets.made(count), counting.n_parts, rank)
+    ``frame`` has model, user, n_relevant (if counted), fold (if any), the ``segments``, a double per metric
+    column, and the weights of weighted means. ``folder`` is set if it is stored as files by bucket on this
+    machine or a mounted disk: ``<folder>/model=<name>/part-<bucket>-of-<buckets>-<id>.parquet``. ``files``
+    are the expected paths below it; None if unknown. ``test_train_ratio`` is the ratio of test to train rows
+    in a fold; None if unknown.
+    """
+
+    frame: DataFrame
+    segments: Sequence[str] = ()
+    folder: str | None = None
+    files: frozenset[str] | None = None
+    test_train_ratio: float | None = None
+
+    @property
+    def by_fold(self) -> bool:
+        """True if users have a row per fold."""
+        return FOLD in self.frame.columns
+
+
+def buckets_of_users(tables: Mapping[str, UserTable], task: ComparisonTask) -> Buckets:
+    """Return buckets that hold the same users of all models: from bucketed files, or by a shuffle.
+
+    ``tables`` are by role.
+    """
+    spark = tables[CANDIDATE].frame.sparkSession
+    at_once = tasks_at_once(spark)
+    groups = groups_of_files(tables, task)
+    if groups is not None:
+        n_tasks = max(1, min(len(groups), BUCKETS_PER_TASK * at_once))
+        return buckets_of_files(spark, groups, n_tasks, task)
+    frames = {role: users.frame for role, users in tables.items() if task.models_of(role)}
+    return buckets_of_frames(frames, BUCKETS_PER_TASK * 2 * at_once, 2 * at_once, task)
+
+
+def groups_of_files(
+    tables: Mapping[str, UserTable], task: ComparisonTask
+) -> list[dict[int, list[str]]] | None:
+    """Return groups of files that cover the same users: the paths of each model, by the model's index.
+
+    None if there are no bucketed files, or if bucket ranges overlap so that the groups would be too large.
+    """
+    files: list[UserFile] = []
+    model_of: dict[str, int] = {}
+    for role, users in tables.items():
+        of_table = files_of_users(users)
+        if of_table is None:
+            return None
+        models = task.models_of(role)
+        of_models = [file for file in of_table if file.model in models]
+        model_of |= {file.path: models[file.model] for file in of_models}
+        files += of_models
+    groups = []
+    finest = len({(file.start, file.end) for file in files})
+    for group in overlapping_groups(files):
+        paths: dict[int, list[str]] = {}
+        for file in group:
+            paths.setdefault(model_of[file.path], []).append(file.path)
+        groups.append(paths)
+    return groups if len(groups) * COARSEST >= finest else None
+
+
+def files_of_users(users: UserTable) -> list[UserFile] | None:
+    """Return the bucketed files of a per-user table; None if the executors cannot read them.
+
+    Raises DataError INPUT_CHANGED_DURING_RUN if the files are not those that were measured.
+    """
+    if users.folder is None or not takes_files(users.folder) or is_remote(users.frame):
+        return None
+    files = user_files(users.folder)
+    names = {os.path.relpath(file.path, users.folder) for file in files or ()}
+    if users.files is not None and names != users.files:
+        message = f"per_user at {users.folder!r} is not what was measured; other files are there"
+        raise DataError("INPUT_CHANGED_DURING_RUN", f"{message}; evaluate again")
+    return files

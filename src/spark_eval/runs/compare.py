@@ -3,20 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from spark_eval.accounting import ACCOUNTING
 from spark_eval.comparison.decisions import failure_of
 from spark_eval.comparison.gates import Gate, IfMissing, check_models
 from spark_eval.comparison.plan import COMPARE, ComparePlan
-from spark_eval.comparison.rows import COMPARISONS, GATES, GateRow
+from spark_eval.comparison.rows import GateRow
+from spark_eval.comparison.sides import BaselineName
 from spark_eval.config.sections import Baseline, Config
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import records_of
 from spark_eval.publishing.places import store_of
-from spark_eval.results.driver_tables import SmallRows
-from spark_eval.runs.gated import PublishedPair
 from spark_eval.runs.job import Job, Run, digest_of, settings_of
-from spark_eval.runs.measured import EVALUATE, MeasuredRun, known_runs
+from spark_eval.runs.measured import EVALUATE, MeasuredRun, compare_published, known_runs
 from spark_eval.runs.run import needed, stage_rows
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
@@ -35,17 +33,11 @@ def run_compare(session: OpenSession, config: Config, run_id: str | None, replac
             return job.already(attempt, tables)
         spark = session()
         events.stage("start", then="compare")
-        runs = PublishedPair.of(spark, job.store, list(asked.runs), asked.plan, asked.baseline)
-        compared, gate_rows, entries = runs.rows, runs.gate_rows(), runs.entries
-        events.stage("compare", len(compared), then="publish")
-        rows: dict[Table, SmallRows] = {
-            Table.COMPARISONS: (compared, COMPARISONS),
-            Table.GATES: (gate_rows, GATES),
-            Table.ACCOUNTING: (entries, ACCOUNTING),
-        }
-        written = stage_rows(spark, rows, attempt, tables)
+        comparison = compare_published(spark, job.store, list(asked.runs), asked.plan, asked.baseline)
+        events.stage("compare", len(comparison.rows), then="publish")
+        written = stage_rows(spark, comparison.small_tables, attempt, tables)
         asked.check_rest()
-        return job.publish(attempt, written, entries, runs=asked.runs)
+        return job.publish(attempt, written, comparison.entries, runs=asked.runs)
 
 
 def check_gates(run: Run) -> None:
@@ -96,7 +88,7 @@ class CompareRequest:
 
     job: Job
     plan: ComparePlan
-    baseline: Baseline | None
+    baseline: BaselineName | None
     runs: Mapping[str, str | None]
 
     @classmethod
@@ -114,7 +106,7 @@ class CompareRequest:
             check_models(gate)
         baseline = baseline_of(config.compare.baseline, gates)
         if baseline is not None:
-            baseline = Baseline(run=other_run(baseline.run, run_id), model=baseline.model)
+            baseline = BaselineName(other_run(baseline.run, run_id), baseline.model)
         others = {gate.against_run for gate in gates} | {baseline.run if baseline else None}
         runs = fingerprints_of(store, [run_id, *sorted(run for run in others if run is not None)])
         settings = settings_of(COMPARE, config)
@@ -142,16 +134,15 @@ def other_run(run: str | None, run_id: str) -> str | None:
     return None if run == run_id else run
 
 
-def baseline_of(given: Baseline, gates: Sequence[Gate]) -> Baseline | None:
+def baseline_of(given: Baseline, gates: Sequence[Gate]) -> BaselineName | None:
     """Return the given baseline, or the one that all gates share; None if they differ.
 
     Without gates an empty baseline means that all pairs of models of one run are compared.
     """
     if given != Baseline() or not gates:
-        return given
-    named = {(gate.against_run, gate.against_model) for gate in gates}
-    [(run, model)] = named if len(named) == 1 else [(None, None)]
-    return Baseline(run=run, model=model) if len(named) == 1 else None
+        return BaselineName(given.run, given.model)
+    named = {BaselineName(gate.against_run, gate.against_model) for gate in gates}
+    return named.pop() if len(named) == 1 else None
 
 
 def fingerprints_of(store: Store, runs: Sequence[str]) -> dict[str, str | None]:
