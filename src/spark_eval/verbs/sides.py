@@ -59,7 +59,7 @@ class UserTable(NamedTuple):
         return FOLD in self.frame.columns
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Side:
     """Baseline or candidate of a comparison: models measured in memory or in a published run.
 
