@@ -285,31 +285,33 @@ def compare_pairs(
         plan = replace(plan, tests=(), interval=Interval.T, equivalence=None)
     else:
         matched = match_models(models, candidate.models, against.model, plan)
-        shown = Requested(matched, match_metrics(metrics, candidate.metrics, plan), plan.segments)
+        shown = replace(
+            matched, metrics=match_metrics(metrics, candidate.metrics, plan), segments=plan.segments
+        )
     requested = shown.with_gates(gated, metrics, candidate.metrics)
-    check_comparable(baseline, candidate, requested.values)
+    check_comparable(baseline, candidate, requested.metrics)
     by_fold = candidate.users.by_fold
     if by_fold:
         check_over_folds(plan)
     passes = ExtraPasses.of(plan, by_fold=by_fold)
     task = comparison_task(baseline, candidate, requested, needs_largest=bool(passes.needs))
-    pairs = requested.matched.pairs
+    pairs = requested.pairs
     with ExitStack() as stack:
         buckets = buckets_of_users(user_tables(baseline, candidate), task)
         if passes.needs and buckets.is_sent:
             buckets = replace(buckets, frame=persist(buckets.frame, stack))
         totals = sum_pairs(buckets)
         check_counts(pairs, totals.counts)
-        cells = cells_of_pairs(totals, pairs, requested.values, task)
-        shown_pairs, segments = set(shown.matched.pairs), {ALL, FOLD, *shown.segments}
-        names = set(map(str, shown.values))
+        cells = cells_of_pairs(totals, pairs, requested.metrics, task)
+        shown_pairs, segments = set(shown.pairs), {ALL, FOLD, *shown.segments}
+        names = set(map(str, shown.metrics))
         of_rows = [
             cell
             for cell in cells.values()
             if cell.models in shown_pairs and cell.segment in segments and str(cell.value) in names
         ]
         of_rows = run_extra_passes(passes, of_rows, task, buckets, totals)
-    entries = [*model_entries(shown.matched), *pair_entries(pairs, totals.counts, task.moved)]
+    entries = [*model_entries(shown), *pair_entries(pairs, totals.counts, task.moved)]
     check_closed(entries)
     run = None if baseline is candidate else baseline.run
     rows = comparison_rows(of_rows, plan, run, candidate.conventions)
@@ -320,7 +322,7 @@ def compare_pairs(
         rows=rows,
         gate_rows=[],
         entries=entries,
-        pairs=shown.matched.pairs,
+        pairs=shown.pairs,
         sums={key: cell.of_users for key, cell in cells.items()},
         common=users_of(pairs, totals.counts),
         spark=candidate.users.frame.sparkSession,
