@@ -286,7 +286,7 @@ def test_gates_name_the_baseline_table_by_any_run_and_pass_if_its_model_is_missi
 def test_gates_on_means_take_those_of_evaluations() -> None:
     options: Any = {"metrics": ["ndcg", "personalization"], "k": 5}
     today, yesterday = (evaluate(LISTS, truth, **options) for truth in (TRUTH, TRUTH.assign(item=0)))
-    gate = {"max_drop": 0, "mode": "observed", "pairing": "none"}
+    gate = {"max_drop": 0, "mode": "observed", "pairing": "none", "min_users": 1}
     gates = [{**gate, "metric": "ndcg@5"}, {**gate, "metric": "personalization@5", "direction": "higher"}]
     found = compare(today, yesterday, gates=gates)
     assert found.rows == []  # users of another truth are not paired
