@@ -16,9 +16,10 @@ from spark_eval.comparison.decisions import (
     decide_all,
     evidence_of_means,
     failure_of,
+    gated_pairs,
     row_without_baseline,
 )
-from spark_eval.comparison.gates import Gate, make_gates
+from spark_eval.comparison.gates import Gate, make_gates, with_baseline
 from spark_eval.comparison.matching import match_metrics
 from spark_eval.comparison.plan import make_compare_plan
 from spark_eval.comparison.rows import GateRow
@@ -292,6 +293,42 @@ def test_values_of_runs_are_gated_as_they_are_published() -> None:
         [row] = decide_all([Evidence.of_means(gate, "als", "all", before, after)])
         assert (row.decision, row.passed, row.n_users) == (decision, decision == "not_worse", 0)
         assert row.difference == pytest.approx(value - 0.5)
+
+
+@pytest.mark.parametrize("if_missing", ["refuse", "pass"])
+@pytest.mark.parametrize(
+    ("baselines", "missing"),
+    [
+        (["als", "pop"], None),
+        (["alz"], "no model 'als' in run 'a'; did you mean 'alz'?"),
+        (None, "no model 'als' in run 'a'; no run"),
+    ],
+)
+def test_only_a_baseline_that_is_not_there_is_missing(
+    baselines: list[str] | None, missing: str | None, if_missing: str
+) -> None:
+    gate = gate_of(against={"run": "a"}, if_missing=if_missing, model="als")
+    if missing is not None and if_missing == "refuse":
+        with pytest.raises(DataError, match="MISSING_BASELINE") as refused:
+            gated_pairs(gate, baselines, ["als", "pop"], "no run")
+        assert missing in refused.value.message
+    else:
+        assert gated_pairs(gate, baselines, ["als", "pop"], "no run") == [
+            GatedPair(gate, "als", "als", missing)
+        ]
+
+
+def test_gates_without_a_baseline_take_that_of_the_comparison_and_others_take_nothing_of_it() -> None:
+    given = {"none": {}, "run": {"run": "a"}, "model": {"model": "pop"}, "both": {"run": "a", "model": "pop"}}
+    gates = {name: with_baseline(gate_of(against=against), "b", "als") for name, against in given.items()}
+    assert {name: (gate.against_run, gate.against_model) for name, gate in gates.items()} == {
+        "none": ("b", "als"),
+        "run": ("a", None),
+        "model": (None, "pop"),
+        "both": ("a", "pop"),
+    }
+    with pytest.raises(ConfigError, match="SAME_MODEL"):
+        with_baseline(gate_of(model="als"), None, "als")
 
 
 def test_a_value_that_a_run_lacks_lets_nothing_pass() -> None:

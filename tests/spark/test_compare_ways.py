@@ -13,7 +13,7 @@ from scipy import stats
 
 from spark_eval.arrow.hashes import bucket_of, hashes_of
 from spark_eval.arrow.user_files import file_name
-from spark_eval.comparison import sides
+from spark_eval.comparison import extra_passes, sides
 from spark_eval.comparison.compare import Comparison, compare_sides
 from spark_eval.comparison.extra_passes import ExtraPasses
 from spark_eval.comparison.plan import ComparePlan, make_compare_plan
@@ -103,6 +103,24 @@ def test_errors_of_workers_in_later_passes_have_names(
     monkeypatch.setattr(ExtraPasses, name, damaged_before)
     with pytest.raises(DataError, match=r"CORRUPT_FILE.*part-0"):
         compared(None, candidate, make_compare_plan(tests=test))
+
+
+def test_sums_that_only_gates_need_take_no_extra_pass(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates = [{"metric": "ndcg@5", "max_drop": 1.0, "model": "knn", "against": {"model": "als"}}]
+    plan = make_compare_plan(gates=gates, tests=TESTS, interval="bca")
+    candidate = side(spark, measured(1))
+    sides = Sides(spark, {}, candidate, str)
+    with monkeypatch.context() as patch:
+        patch.setattr(extra_passes, "Resampler", None)
+        patch.setattr(extra_passes, "DifferenceCounter", None)
+        gated = [replace(gate, min_common=0.1) for gate in plan.gates]
+        found = compare_sides(sides, replace(plan, gates=gated), None)
+    assert (found.rows, [row.decision for row in found.gate_rows]) == ([], ["not_worse"])
+    rows = compare_sides(sides, replace(plan, gates=gated), BaselineName())
+    assert rows.gate_rows == found.gate_rows
+    assert len(rows.rows) == len(TESTS) * len(COLUMNS)
 
 
 def test_numbers_are_those_of_pandas_and_scipy(spark: SparkSession) -> None:

@@ -179,14 +179,15 @@ def compare(
         ConfigError: An option or a gate is invalid, or a model, metric or segment is unknown.
         DataError: The tables cannot be compared, for example because they have no users in common.
     """
-    plan, side = make_compare_plan(gates, **options), side_of(candidate, model, CANDIDATE)
+    plan, candidate_side = make_compare_plan(gates, **options), side_of(candidate, model, CANDIDATE)
     baselines, run = dict[str, Side](), None
     if baseline is not None and not is_same(table_of(baseline), table_of(candidate)):
         run = BASELINE
         names = [run, *(gate.against_run for gate in plan.gates if gate.against_run is not None)]
         baselines = dict.fromkeys(names, side_of(baseline, baseline_model, BASELINE))
     plan = replace(plan, gates=[with_baseline(gate, run, baseline_model) for gate in plan.gates])
-    sides = Sides(side.users.frame.sparkSession, baselines, side, lambda _: NO_BASELINE)
+    spark = candidate_side.users.frame.sparkSession
+    sides = Sides(spark, baselines, candidate_side, lambda _: NO_BASELINE)
     return compare_sides(sides, plan, BaselineName(run, baseline_model))
 
 
@@ -200,10 +201,10 @@ def is_same(table: Frame, other: Frame) -> bool:
     return table is other or (isinstance(table, str | Path) and table == other)
 
 
-def compare_sides(sides: Sides, plan: ComparePlan, baseline: BaselineName | None) -> Comparison:
+def compare_sides(sides: Sides, plan: ComparePlan, against: BaselineName | None) -> Comparison:
     """Compare the candidate with a baseline and decide the plan's gates; see ``compare``.
 
-    Each gate names its own baseline. ``baseline`` is that of the rows of ``comparisons``; None if only gates
+    Each gate names its own baseline. ``against`` is that of the rows of ``comparisons``; None if only gates
     are decided.
 
     Raises:
@@ -212,28 +213,29 @@ def compare_sides(sides: Sides, plan: ComparePlan, baseline: BaselineName | None
         DataError: MISSING_BASELINE, and the errors of tables that cannot be compared.
     """
     gated = [pair for gate in plan.gates for pair in pairs_of_gate(gate, sides)]
-    main = baseline if baseline is not None and has_rows(baseline, sides, gated) else None
-    by_users = [pair for pair in gated if pair.missing is None and pair.gate.sees_users]
-    runs = [*([] if main is None else [main.run]), *(pair.gate.against_run for pair in by_users)]
-    comparisons: dict[int, Comparison] = {}
-    for run in dict.fromkeys(runs):
-        side = sides.baseline(run)
-        if id(side) not in comparisons:
-            own = [pair for pair in by_users if sides.baseline(pair.gate.against_run) is side]
-            of_rows = main if main is not None and main.run == run else None
-            comparisons[id(side)] = compare_pairs(side, sides.candidate, plan, own, of_rows)
+    main = None
+    if against is not None and has_rows(against, sides, gated):
+        main = sides.baseline(against.run)
+    by_users: dict[Side, list[GatedPair]] = {} if main is None else {main: []}
+    for pair in gated:
+        if pair.missing is None and pair.gate.sees_users:
+            by_users.setdefault(sides.baseline(pair.gate.against_run), []).append(pair)
+    comparisons = {
+        baseline: compare_pairs(baseline, sides.candidate, plan, pairs, against if baseline is main else None)
+        for baseline, pairs in by_users.items()
+    }
 
     def evidence(pair: GatedPair) -> Iterator[Evidence]:
-        side, gate = sides.baseline(pair.gate.against_run), pair.gate
+        gate, baseline = pair.gate, sides.baseline(pair.gate.against_run)
         if gate.sees_users:
-            comparison = comparisons[id(side)]
+            comparison = comparisons[baseline]
             return evidence_of_users(pair, comparison.sums, comparison.common)
-        check_comparable(side, sides.candidate, [gate.value], by_truth=gate.pairing is Pairing.USER)
-        return evidence_of_means(pair, side.means, sides.candidate.means)
+        check_comparable(baseline, sides.candidate, [gate.value], by_truth=gate.pairing is Pairing.USER)
+        return evidence_of_means(pair, baseline.means, sides.candidate.means)
 
     no_rows = Comparison([], [], [], [], {}, {}, sides.spark)
     return replace(
-        no_rows if main is None else comparisons[id(sides.baseline(main.run))],
+        no_rows if main is None else comparisons[main],
         gate_rows=decide_gates(gated, evidence),
         entries=list(dict.fromkeys(chain.from_iterable(each.entries for each in comparisons.values()))),
     )
@@ -251,19 +253,19 @@ def pairs_of_gate(gate: Gate, sides: Sides) -> list[GatedPair]:
     return gated_pairs(gate, baseline.models, candidate.models)
 
 
-def has_rows(baseline: BaselineName, sides: Sides, gated: Sequence[GatedPair]) -> bool:
+def has_rows(against: BaselineName, sides: Sides, gated: Sequence[GatedPair]) -> bool:
     """Return True if the comparison with this baseline has rows of its own.
 
     It has none if gates pass without this baseline, if no gate against it pairs users, or if gates are given
     and the candidate has no metric per user.
     """
     candidate = sides.candidate
-    against = [pair for pair in gated if pair.gate.against_run == baseline.run]
-    if {pair.gate.pairing for pair in against} == {Pairing.NONE} or (gated and not candidate.metrics):
+    pairs = [pair for pair in gated if pair.gate.against_run == against.run]
+    if {pair.gate.pairing for pair in pairs} == {Pairing.NONE} or (gated and not candidate.metrics):
         return False
-    models = set(sides.baseline(baseline.run).models if sides.has(baseline.run) else [])
-    named = set(candidate.models) if baseline.model is None else {baseline.model}
-    return bool(models & named) or all(pair.missing is None for pair in against)
+    models = set(sides.baseline(against.run).models if sides.has(against.run) else [])
+    named = set(candidate.models) if against.model is None else {against.model}
+    return bool(models & named) or all(pair.missing is None for pair in pairs)
 
 
 def compare_pairs(
@@ -271,44 +273,46 @@ def compare_pairs(
     candidate: Side,
     plan: ComparePlan,
     gated: Sequence[GatedPair],
-    main: BaselineName | None,
+    against: BaselineName | None,
 ) -> Comparison:
     """Compare models of two sides in one pass, with the sums that gates need; ``gate_rows`` are left out.
 
-    ``main`` names the baseline of the rows; None if only gates need the sums.
+    ``against`` names the baseline of the rows; None if only gates need the sums.
     """
     models, metrics = (None, None) if baseline is candidate else (baseline.models, baseline.metrics)
     plan = replace(plan, test_train_ratio=plan.test_train_ratio or candidate.users.test_train_ratio)
     shown = Requested()
-    if main is None:
+    if against is None:
         plan = replace(plan, tests=(), interval=Interval.T, equivalence=None)
     else:
-        matched = match_models(models, candidate.models, main.model, plan)
-        shown = Requested(matched, match_metrics(metrics, candidate.metrics, plan), plan.segments)
+        matched = match_models(models, candidate.models, against.model, plan)
+        shown = replace(
+            matched, metrics=match_metrics(metrics, candidate.metrics, plan), segments=plan.segments
+        )
     requested = shown.with_gates(gated, metrics, candidate.metrics)
-    check_comparable(baseline, candidate, requested.values)
+    check_comparable(baseline, candidate, requested.metrics)
     by_fold = candidate.users.by_fold
     if by_fold:
         check_over_folds(plan)
     passes = ExtraPasses.of(plan, by_fold=by_fold)
     task = comparison_task(baseline, candidate, requested, needs_largest=bool(passes.needs))
-    pairs = requested.matched.pairs
+    pairs = requested.pairs
     with ExitStack() as stack:
         buckets = buckets_of_users(user_tables(baseline, candidate), task)
         if passes.needs and buckets.is_sent:
             buckets = replace(buckets, frame=persist(buckets.frame, stack))
         totals = sum_pairs(buckets)
         check_counts(pairs, totals.counts)
-        cells = cells_of_pairs(totals, pairs, requested.values, task)
-        shown_pairs, segments = set(shown.matched.pairs), {ALL, FOLD, *shown.segments}
-        names = set(map(str, shown.values))
+        cells = cells_of_pairs(totals, pairs, requested.metrics, task)
+        shown_pairs, segments = set(shown.pairs), {ALL, FOLD, *shown.segments}
+        names = set(map(str, shown.metrics))
         of_rows = [
             cell
             for cell in cells.values()
             if cell.models in shown_pairs and cell.segment in segments and str(cell.value) in names
         ]
         of_rows = run_extra_passes(passes, of_rows, task, buckets, totals)
-    entries = [*model_entries(shown.matched), *pair_entries(pairs, totals.counts, task.moved)]
+    entries = [*model_entries(shown), *pair_entries(pairs, totals.counts, task.moved)]
     check_closed(entries)
     run = None if baseline is candidate else baseline.run
     rows = comparison_rows(of_rows, plan, run, candidate.conventions)
@@ -319,7 +323,7 @@ def compare_pairs(
         rows=rows,
         gate_rows=[],
         entries=entries,
-        pairs=shown.matched.pairs,
+        pairs=shown.pairs,
         sums={key: cell.of_users for key, cell in cells.items()},
         common=users_of(pairs, totals.counts),
         spark=candidate.users.frame.sparkSession,

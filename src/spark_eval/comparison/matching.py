@@ -1,6 +1,6 @@
 """Match models and metrics for comparison, validate them, and account for users."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,8 +24,8 @@ OF_ALL: Final = (*POPULATION, "threshold", "ties", "truth_duplicates")
 
 
 @dataclass(frozen=True)
-class MatchedModels:
-    """Models and the pairs to compare; see ``population.ComparisonTask``.
+class Requested:
+    """Models, metrics and segments to compare; see ``population.ComparisonTask`` for ``matches``.
 
     ``models`` have their role (BASELINE or CANDIDATE) and name. ``unpaired`` are the models without a
     counterpart in the other table.
@@ -34,6 +34,8 @@ class MatchedModels:
     models: Sequence[tuple[str, str]] = ()
     matches: Sequence[Match] = ()
     unpaired: Sequence[tuple[str, str]] = ()
+    metrics: Sequence[MetricValue] = ()
+    segments: Sequence[str] = ()
 
     @property
     def pairs(self) -> list[ModelPair]:
@@ -42,46 +44,31 @@ class MatchedModels:
         indices = zip(*model_indices(self.matches), strict=True)
         return [(names[baseline], names[candidate]) for baseline, candidate in indices]
 
-    def with_pairs(self, pairs: Iterable[ModelPair], baseline_role: str) -> "MatchedModels":
-        """Return the matched models with missing pairs appended.
-
-        ``baseline_role`` is the role of their baselines: CANDIDATE within one table.
-        """
-        models, matches, known = list(self.models), list(self.matches), set(self.pairs)
-        for pair in dict.fromkeys(pairs):
-            if pair not in known:
-                indices = []
-                for model in zip((baseline_role, CANDIDATE), pair, strict=True):
-                    if model not in models:
-                        models.append(model)
-                    indices.append(models.index(model))
-                baseline, candidate = (slice(index, index + 1) for index in indices)
-                matches.append((baseline, candidate))
-        return MatchedModels(models, matches, self.unpaired)
-
-
-@dataclass(frozen=True)
-class Requested:
-    """Models, metrics and segments to compare."""
-
-    matched: MatchedModels = MatchedModels()
-    values: Sequence[MetricValue] = ()
-    segments: Sequence[str] = ()
-
     def with_gates(
         self,
         gated: Sequence[GatedPair],
         baseline: Sequence[MetricValue] | None,
         candidate: Sequence[MetricValue],
     ) -> "Requested":
-        """Return the request with what only gates need added; see ``measured_metrics``."""
+        """Return the request with what only gates need appended.
+
+        The metrics of the baseline are None within one table; see ``measured_metrics``.
+        """
         role = CANDIDATE if baseline is None else BASELINE
+        models, matches, known = list(self.models), list(self.matches), set(self.pairs)
+        for names in dict.fromkeys(pair.names for pair in gated):
+            if names not in known:
+                pair = list(zip((role, CANDIDATE), names, strict=True))
+                models += [model for model in pair if model not in models]
+                of_baseline, of_candidate = map(models.index, pair)
+                matches.append((slice(of_baseline, of_baseline + 1), slice(of_candidate, of_candidate + 1)))
         texts = list(dict.fromkeys(str(pair.gate.value) for pair in gated))
         of_gates = measured_metrics(baseline, candidate, texts) if texts else []
-        values = {str(value): value for value in (*self.values, *of_gates)}
+        metrics = {str(value): value for value in (*self.metrics, *of_gates)}
         segments = [*self.segments, *(pair.gate.segment for pair in gated if pair.gate.segment != ALL)]
-        matched = self.matched.with_pairs((pair.names for pair in gated), role)
-        return Requested(matched, list(values.values()), list(dict.fromkeys(segments)))
+        return Requested(
+            models, matches, self.unpaired, list(metrics.values()), list(dict.fromkeys(segments))
+        )
 
 
 def match_models(
@@ -89,7 +76,7 @@ def match_models(
     candidates: Sequence[str],
     baseline_model: str | None,
     plan: ComparePlan,
-) -> MatchedModels:
+) -> Requested:
     """Return the models and pairs to compare.
 
     Within one table (``baselines`` is None) all pairs are compared; the first name is the baseline. Across
@@ -107,10 +94,10 @@ def match_models(
         check_known("model", baseline_model, known, f"{COMPARE}.baseline")
         first = (role, baseline_model)
         models = [first, *(model for name in chosen if (model := (CANDIDATE, name)) != first)]
-        matched = MatchedModels(models, [(slice(0, 1), slice(1, len(models)))])
+        matched = Requested(models, [(slice(0, 1), slice(1, len(models)))])
     elif baselines is None:
         matches = [(slice(n, n + 1), slice(n + 1, len(chosen))) for n in range(len(chosen) - 1)]
-        matched = MatchedModels([(CANDIDATE, name) for name in chosen], matches)
+        matched = Requested([(CANDIDATE, name) for name in chosen], matches)
     else:
         matched = match_names(sorted(baselines), chosen)
     n_pairs = len(matched.pairs)
@@ -132,13 +119,13 @@ def check_known(kind: str, name: str, known: Sequence[str], where: str) -> None:
         raise ConfigError.unknown(f"UNKNOWN_{kind.upper()}", kind, name, known, where)
 
 
-def match_names(baselines: Sequence[str], candidates: Sequence[str]) -> MatchedModels:
+def match_names(baselines: Sequence[str], candidates: Sequence[str]) -> Requested:
     """Return the pairs of models with the same name in two tables."""
     both = [name for name in candidates if name in set(baselines)]
     unpaired = [(CANDIDATE, name) for name in candidates if name not in both]
     unpaired += [(BASELINE, name) for name in baselines if name not in both]
     models = [(role, name) for role in (BASELINE, CANDIDATE) for name in both]
-    return MatchedModels(models, [(slice(0, len(both)), slice(len(both), 2 * len(both)))], unpaired)
+    return Requested(models, [(slice(0, len(both)), slice(len(both), 2 * len(both)))], unpaired)
 
 
 def match_metrics(
@@ -272,11 +259,11 @@ def pair_entries(pairs: Sequence[ModelPair], counts: PairCounts, segments: Seque
                 yield Entry(CANDIDATE, name, Outcome.MOVED, segment, 0, of_pairs[index])
 
 
-def model_entries(matched: MatchedModels) -> Iterator[Entry]:
+def model_entries(requested: Requested) -> Iterator[Entry]:
     """Yield the accounting of models if some have no counterpart in the other table."""
     for role in (BASELINE, CANDIDATE):
-        n_used = sum(of_role == role for of_role, _ in matched.models)
-        n_unpaired = sum(of_role == role for of_role, _ in matched.unpaired)
+        n_used = sum(of_role == role for of_role, _ in requested.models)
+        n_unpaired = sum(of_role == role for of_role, _ in requested.unpaired)
         if n_unpaired:
             source = f"models of the {role}"
             yield Entry(source, None, Outcome.IN, None, n_used + n_unpaired, None)

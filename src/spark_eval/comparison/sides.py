@@ -30,7 +30,7 @@ from spark_eval.tables.inputs import check_id_types
 Means = Mapping[MeanCell, Summary]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Side:
     """Baseline or candidate of a comparison: models measured in memory or in a published run.
 
@@ -231,11 +231,11 @@ def comparison_task(
     has_digests = None not in (baseline.truth_digest, candidate.truth_digest)
     has_counts = all(N_RELEVANT in users.frame.columns for users in tables.values())
     return ComparisonTask(
-        models=requested.matched.models,
-        matches=requested.matched.matches,
-        columns=list(dict.fromkeys(value.column for value in requested.values)),
+        models=requested.models,
+        matches=requested.matches,
+        columns=list(dict.fromkeys(value.column for value in requested.metrics)),
         weighted=[
-            (value.column, value.weight) for value in requested.values if isinstance(value, WeightedMean)
+            (value.column, value.weight) for value in requested.metrics if isinstance(value, WeightedMean)
         ],
         segments=list(dict.fromkeys([*segments, *([FOLD] if by_fold else [])])),
         by_fold=by_fold,
