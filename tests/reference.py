@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from spark_eval.cli.metric_tables import DEFAULTS, TextRows, markdown
+from spark_eval.cli.metric_tables import TextRows, markdown
 from spark_eval.config.inputs import Filter, Recommendations, Source
 from spark_eval.config.keys import Section
 from spark_eval.config.sections import (
@@ -24,8 +24,8 @@ from spark_eval.config.sections import (
     ThresholdRules,
 )
 from spark_eval.conventions import CONVENTIONS
-from spark_eval.metrics import RANKING, MetricValue
-from spark_eval.metrics.registry import Fact, Kind
+from spark_eval.conventions.choice import Need
+from spark_eval.metrics import RANKING
 from spark_eval.metrics.values import without_metric
 
 KEY_HEADER: Final = ("type", "default", "meaning")
@@ -51,23 +51,23 @@ SHOWN_SECTIONS: Final[Mapping[str, type[Section]]] = {
 }
 
 BEYOND_HEADER = ("metric", "what it sees", "needs", "with some options", "better", "options")
-# What metrics of each kind see, and the tables in which facts of items lie; others lie in lists and truth.
-SEEN_BY_KIND: Final = {
-    Kind.HITS: "hits",
-    Kind.PAIRS: "hits, and the length of lists",
-    Kind.ITEMS: "whole lists",
-    Kind.PROFILE: "whole lists and histories",
-    Kind.CATALOG: "lists per item",
-    Kind.GROUPS: "places per group",
+# What metrics see, the first that they need; and what must be given for their needs beyond lists and truth.
+SEEN: Final = {
+    Need.GROUP_WEIGHTS: "places per group",
+    Need.ITEM_COUNTS: "lists per item",
+    Need.HISTORY: "whole lists and histories",
+    Need.ITEMS: "whole lists",
+    Need.LENGTHS_BY_RANK: "hits, and the length of lists",
+    Need.HITS: "hits",
 }
-LIE_IN: Final = {
-    Fact.CATALOG: "items or train",
-    Fact.POPULARITY: "train",
-    Fact.TAKERS: "train",
-    Fact.GROUPS: "groups",
-    Fact.FEATURES: "features",
-    Fact.VECTORS: "vectors",
-    Fact.BASE: "base",
+GIVEN_BY: Final = {
+    Need.CATALOG: "items or train",
+    Need.POPULARITY: "train",
+    Need.TAKERS: "train",
+    Need.GROUPS: "groups",
+    Need.FEATURES: "features",
+    Need.VECTORS: "vectors",
+    Need.BASE: "base",
 }
 
 
@@ -142,14 +142,13 @@ def beyond_table() -> str:
     rows = []
     for metric in RANKING.values():
         if metric.knows_items:
-            options = [(name, choice) for name in metric.conventions for choice in CONVENTIONS[name]]
-            chosen = [MetricValue(metric, (option,), None).facts(DEFAULTS) for option in options]
-            more = frozenset[Fact]().union(*chosen) - metric.facts
+            chosen = [choice.needs for name in metric.conventions for choice in CONVENTIONS[name]]
+            more = frozenset[Need]().union(*chosen) - metric.needs
             names = [without_metric(name, metric) for name in metric.conventions]
             cells = [
-                SEEN_BY_KIND[metric.kind],
-                lie_in(metric.facts),
-                lie_in(more),
+                next(text for need, text in SEEN.items() if need in metric.needs),
+                given_by(metric.needs),
+                given_by(more),
                 metric.direction,
                 ", ".join(names),
             ]
@@ -157,6 +156,6 @@ def beyond_table() -> str:
     return markdown(BEYOND_HEADER, rows)
 
 
-def lie_in(facts: Collection[Fact]) -> str:
-    """Return what must be given for these facts of items."""
-    return ", ".join(dict.fromkeys(place for fact, place in LIE_IN.items() if fact in facts))
+def given_by(needs: Collection[Need]) -> str:
+    """Return what must be given for these needs."""
+    return ", ".join(dict.fromkeys(given for need, given in GIVEN_BY.items() if need in needs))

@@ -10,7 +10,7 @@ from spark_eval.comparing.gates import Drop, Mode
 from spark_eval.comparing.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED, measure_of
 from spark_eval.comparing.sentences import in_run, interval_text, sentences, short, where
 from spark_eval.conventions import NoRecommendations
-from spark_eval.metrics.registry import Kind
+from spark_eval.conventions.choice import Need
 from spark_eval.reporting.chapters import (
     FAILED,
     PASSED,
@@ -170,7 +170,9 @@ def lists_missing(facts: RunFacts) -> Iterator[Statement]:
 def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the metrics with one value per run; they have no interval."""
     metrics = {str(row["metric"]): metric_of(row) for row in everybody}
-    return [name for name, metric in metrics.items() if metric is not None and metric.kind is Kind.CATALOG]
+    return [
+        name for name, metric in metrics.items() if metric is not None and Need.ITEM_COUNTS in metric.needs
+    ]
 
 
 def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:

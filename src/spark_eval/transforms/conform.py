@@ -63,7 +63,7 @@ def conform_table(frame: DataFrame, name: str, described: Any, timezone: str, pl
             return conform_train(frame, names)
         case "users":
             return conform_users(frame, names, plan.segments)
-    return conform_items(frame, names, plan.facts, plan.item_columns)
+    return conform_items(frame, names, plan.needs, plan.item_columns)
 
 
 def first_fault_column(faults: Mapping[Fault, Column]) -> Column:

@@ -15,7 +15,7 @@ from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import remove_other_files
 from spark_eval.engine.items.facts import ItemAttributes
 from spark_eval.engine.replicates import Bootstrap
-from spark_eval.engine.segments import check_given, unread_tables
+from spark_eval.engine.segments import check_given, tables_read
 from spark_eval.engine.summary import Ends, MeanKey
 from spark_eval.errors import ConfigError, collect_errors
 from spark_eval.metrics.options import EvaluateOptions, MeanInterval, make_plan
@@ -109,7 +109,7 @@ def evaluate(
     optional = {"train": train, "users": users, "items": items}
     check_given(plan, [name for name, frame in optional.items() if frame is not None], model)
     given = {"recommendations": recommendations, "truth": truth} | optional
-    frames = to_spark_frames({name: given[name] for name in given if name not in unread_tables(plan)})
+    frames = to_spark_frames({name: given[name] for name in tables_read(plan, given)})
     described = {
         "recommendations": Described(columns, model, layout),
         "truth": Described(truth_columns, timestamp_unit=timestamp_unit),

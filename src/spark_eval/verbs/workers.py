@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from spark_eval.arrow.row_faults import fault_rules, interactions_of_users, judge_train, valid_train
+from spark_eval.conventions.choice import Need
 from spark_eval.engine.items.facts import ItemAttributes
 from spark_eval.engine.messages import Content
 from spark_eval.engine.question import EvaluationTask
@@ -75,7 +76,7 @@ def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[DataFrame]
         messages.append(
             send_train(tables, Sender(n_buckets, Content.TRAINED, interactions_of_users), n_tasks)
         )
-    if plan.sees_profiles:
+    if Need.HISTORY in plan.needs:
         messages.append(send_train(tables, Sender(n_buckets, Content.PROFILE, valid_train), n_tasks))
     return messages
 
