@@ -27,6 +27,7 @@ from spark_eval.conventions import CONVENTIONS
 from spark_eval.conventions.choice import Need
 from spark_eval.metrics import RANKING
 from spark_eval.metrics.values import without_metric
+from spark_eval.splits.methods import options_in_words
 
 KEY_HEADER: Final = ("type", "default", "meaning")
 # Whatever YAML has that is no list and no mapping.
@@ -135,6 +136,12 @@ def default_in_words(node: Mapping[str, Any], is_needed: bool) -> str:
     if is_needed:
         return "none: it must be given"
     return "" if isinstance(default, dict) and default else f"`{json.dumps(default)}`"
+
+
+def rule_table() -> str:
+    """Return a row per option of the methods of split."""
+    rows = [[name, of, f"`{default}`", meaning] for name, of, default, meaning in options_in_words()]
+    return markdown(("option of split", "methods", "default", "meaning"), rows)
 
 
 def beyond_table() -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.reference import beyond_table, key_tables, option_table
+from tests.reference import beyond_table, key_tables, option_table, rule_table
 
 from spark_eval.cli import metric_tables
 from spark_eval.cli.commands import program
@@ -17,13 +17,17 @@ from spark_eval.comparing.options import CompareOptions, Correction, PairTest, Z
 from spark_eval.comparing.rows import COMPARISONS, GATES
 from spark_eval.config.sections import Config, read_config
 from spark_eval.conventions.choice import Choice
+from spark_eval.engine.summary import METRICS, SUMS
 from spark_eval.errors import SparkEvalError
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.options import declared
 from spark_eval.pipeline.quantities import Fate
 from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
+from spark_eval.pointwise.tables import THRESHOLDS
 from spark_eval.runtime.spark_errors import MENDS, REFUSALS
 from spark_eval.schema import Fault, Table
+from spark_eval.splits.methods import METHODS
+from spark_eval.splits.subsets import SUBSET_TABLE
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -77,6 +81,12 @@ def test_the_document_of_conventions_is_the_code() -> None:
 
 def test_the_metrics_beyond_accuracy_are_the_code() -> None:
     assert beyond_table() in (REPOSITORY / "docs" / "beyond_accuracy.md").read_text(encoding="utf-8")
+
+
+def test_the_options_of_splits_are_the_code() -> None:
+    page = (REPOSITORY / "docs" / "splits.md").read_text(encoding="utf-8")
+    assert rule_table() in page
+    assert all(f"`{method}`" in page for method in METHODS)
 
 
 def test_the_metrics_of_predictions_are_the_code() -> None:
@@ -137,6 +147,25 @@ def test_the_columns_of_tables_are_the_code(page: str, table: str, columns: str)
     rows = re.findall(r"^\| (`[^|]*`) \| (\w+) \|", found[0], re.MULTILINE)
     named = [f"{name} {kind}" for names, kind in rows for name in re.findall(r"`(\w+)`", names)]
     assert named == columns.split(", ")
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        (Table.SUBSETS, SUBSET_TABLE),
+        (Table.METRICS, METRICS),
+        (Table.SUMS, SUMS),
+        (Table.STAGES, STAGE_TABLE),
+        (Table.FUNNEL, FUNNEL),
+        (Table.THRESHOLDS, THRESHOLDS),
+    ],
+)
+def test_the_page_of_tables_lists_the_columns_of_the_code(table: Table, columns: str) -> None:
+    found = re.search(rf"^\| `{table}` \| ([^|]*) \| ([^|:]*)", TABLES, re.MULTILINE)
+    assert found is not None
+    of_folders, of_files = (set(names.strip().split(", ")) for names in found.groups())
+    named = {column.split()[0] for column in columns.split(", ")}
+    assert of_files == named - of_folders
 
 
 def test_the_errors_of_comparisons_are_raised() -> None:

@@ -14,7 +14,14 @@ from spark_eval.comparing.rows import COMPARISONS, GATES, ComparisonRow, GateRow
 from spark_eval.engine.summary import METRICS, MetricRow, fold_rows
 from spark_eval.names import folder_name
 from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
-from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, CurveRow, ThresholdRow
+from spark_eval.pointwise.tables import (
+    CURVES,
+    PREDICTION_METRICS,
+    THRESHOLDS,
+    CurveRow,
+    PredictionRow,
+    ThresholdRow,
+)
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
 from spark_eval.schema import Table
@@ -296,7 +303,7 @@ def predictions(
 ) -> None:
     """Publish what ``predictions`` does, with curves of a thousand points, less each ``gap``-th row."""
     rows = [
-        MetricRow(model, metric, None, segment, value, at, None, None, None, None, None, STAMP, 5_000)
+        PredictionRow(model, metric, None, segment, value, at, None, None, None, None, None, STAMP, 5_000)
         for model in models
         for segment, value in (("all", "all"), ("country", HOSTILE_VALUE))
         for metric, at in metrics.items()

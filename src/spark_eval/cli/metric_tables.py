@@ -198,7 +198,7 @@ def ranking_text(metric: RankingMetric) -> str:
 
 
 def whose_value(metric: RankingMetric) -> str:
-    """Return what has the metric's value: the mean over users, the run, or each group of items."""
+    """Describe the metric's value: a mean over users, a value of the run, or one per group of items."""
     if Need.ITEM_COUNTS in metric.needs:
         return "value of the run"
     return "value of the run for each group" if Need.GROUP_WEIGHTS in metric.needs else "mean over users"

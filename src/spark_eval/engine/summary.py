@@ -1,11 +1,12 @@
 """Rows of the tables ``sums`` and ``metrics``, computed from exact sums."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from statistics import mean, stdev
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell
 from spark_eval.errors import DataError
@@ -78,13 +79,12 @@ class SumRow(NamedTuple):
 
 
 class MetricRow(NamedTuple):
-    """Row of METRICS; predictions also have ``n_rows``, pipelines the ``stage``.
+    """Row of METRICS: the value of a metric for a model in a segment.
 
     ``n_users`` counts the users in the mean, ``n_undefined`` those without a value.
-    ``model`` is None for a stage that is a union of several models.
     """
 
-    model: str | None
+    model: str
     metric: str
     k: int | None
     segment: str
@@ -93,11 +93,24 @@ class MetricRow(NamedTuple):
     std_error: float | None
     ci_low: float | None
     ci_high: float | None
-    n_users: int | None
-    n_undefined: int | None
+    n_users: int
+    n_undefined: int
     conventions: str
-    n_rows: int | None = None
-    stage: str | None = None
+
+    @classmethod
+    def of_mean(cls, sums: SumRow, intervals: Mapping[MeanKey, Ends] | None = None) -> Self:
+        """Return the row of a mean over users; ``intervals`` replace the one by its standard error."""
+        found = mean_of(sums, intervals)
+        return cls(
+            *sums[:5],
+            value=found.value,
+            std_error=found.std_error,
+            ci_low=found.ci_low,
+            ci_high=found.ci_high,
+            n_users=found.n,
+            n_undefined=sums.n_users - found.n,
+            conventions=sums.conventions,
+        )
 
     @classmethod
     def of_run(cls, key: Key, value: float, n_users: int) -> Self:
@@ -106,8 +119,37 @@ class MetricRow(NamedTuple):
         return cls(*key[:5], known, None, None, None, n_users, 0, key[5])
 
 
+class FoldValue(Protocol):
+    """Row with the value of a metric, in a fold or another segment; each table has its own row type."""
+
+    @property
+    def model(self) -> str | None:
+        """Name of the model."""
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric."""
+
+    @property
+    def k(self) -> int | None:
+        """Cutoff; None without one."""
+
+    @property
+    def segment(self) -> str:
+        """Name of the segment."""
+
+    @property
+    def value(self) -> float | None:
+        """Value; None if undefined."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+AnyRow = TypeVar("AnyRow", bound=FoldValue)
+# Columns that identify a value besides its segment.
+IDENTITY: Final = frozenset({"stage", "model", "metric", "k", "conventions"})
 SUMS: Final = ddl_of(SumRow)
-METRICS: Final = ddl_of(MetricRow, without=("n_rows", "stage"))
+METRICS: Final = ddl_of(MetricRow)
 
 
 def sum_rows(
@@ -159,53 +201,58 @@ def merge_sum_rows(rows: Iterable[SumRow]) -> list[SumRow]:
 def metric_rows(sums: Iterable[SumRow], intervals: Mapping[MeanKey, Ends] | None = None) -> list[MetricRow]:
     """Return the row of METRICS for each row of SUMS, in the same order.
 
-    ``intervals`` replace those computed from the standard errors. Means over no users are null. Weighted
-    means, such as the micro average, have standard errors by the delta method. Raises DataError
-    METRIC_OVERFLOW for values too large for a double.
+    ``intervals`` replace those computed from the standard errors. Raises DataError METRIC_OVERFLOW for values
+    too large for a double.
     """
-    rows = []
-    for row in sums:
-        total, squares, weight, products, weight_squares = (number or Fraction() for number in row.sums)
-        if row.weight is None:
-            summary = summarise(total, squares, row.n_defined)
-        elif row.products is None:
-            summary = Summary(float(total / weight) if weight else None, None, None, None, row.n_defined)
-        else:
-            of_ratio = ((squares, products), (products, weight_squares))
-            estimate = RatioSums(row.n_defined, (total, weight), of_ratio).combination(Fraction(1))
-            summary = normal_interval(estimate.value, estimate.std_error, row.n_defined)
-        ends = (summary.ci_low, summary.ci_high)
-        if intervals is not None and summary.std_error is not None:
-            ends = intervals[row[:5]]
-        interval = (summary.value, summary.std_error, *ends)
-        if not all(math.isfinite(number) for number in interval if number is not None):
-            raise overflow(f"{row.metric}@{ALL if row.k is None else row.k}")
-        users = (row.n_defined, row.n_users - row.n_defined)
-        rows.append(MetricRow(*row[:5], *interval, *users, row.conventions))
-    return rows
+    return [MetricRow.of_mean(row, intervals) for row in sums]
 
 
-def fold_rows(rows: Iterable[MetricRow]) -> list[MetricRow]:
+def mean_of(sums: SumRow, intervals: Mapping[MeanKey, Ends] | None = None) -> Summary:
+    """Return the mean of exact sums, its standard error and its interval; all are null over no users.
+
+    ``intervals`` replace the interval by the standard error. Weighted means, such as the micro average, have
+    standard errors by the delta method. Raises DataError METRIC_OVERFLOW for values too large for a double.
+    """
+    total, squares, weight, products, weight_squares = (number or Fraction() for number in sums.sums)
+    if sums.weight is None:
+        summary = summarise(total, squares, sums.n_defined)
+    elif sums.products is None:
+        summary = Summary(float(total / weight) if weight else None, n=sums.n_defined)
+    else:
+        of_ratio = ((squares, products), (products, weight_squares))
+        estimate = RatioSums(sums.n_defined, (total, weight), of_ratio).combination(Fraction(1))
+        summary = normal_interval(estimate.value, estimate.std_error, sums.n_defined)
+    if intervals is not None and summary.std_error is not None:
+        ci_low, ci_high = intervals[sums[:5]]
+        summary = replace(summary, ci_low=ci_low, ci_high=ci_high)
+    numbers = (summary.value, summary.std_error, summary.ci_low, summary.ci_high)
+    if not all(math.isfinite(number) for number in numbers if number is not None):
+        raise overflow(f"{sums.metric}@{ALL if sums.k is None else sums.k}")
+    return summary
+
+
+def fold_rows(rows: Iterable[AnyRow], counts: Sequence[str] = ("n_users", "n_undefined")) -> list[AnyRow]:
     """Return the mean and the standard deviation over folds: two rows per model, metric and k.
 
     Every fold has the same weight; the standard deviation has the divisor n - 1. Folds without a value are
-    left out: the mean over none is null, and so is the standard deviation over fewer than two. Counts are
-    summed over the folds.
+    left out: the mean over none is null, and so is the standard deviation over fewer than two. The columns
+    ``counts`` are summed over the folds; other columns that do not identify the value are null.
     """
-    groups: dict[tuple[Any, ...], list[MetricRow]] = {}
+    groups: dict[tuple[Any, ...], list[AnyRow]] = {}
     for row in rows:
         if row.segment == FOLD:
             groups.setdefault((row.model, row.metric, row.k), []).append(row)
-    over_folds: list[MetricRow] = []
+    over_folds: list[AnyRow] = []
     for folds in groups.values():
+        row_type: Callable[..., AnyRow] = type(folds[0])
         values = [row.value for row in folds if row.value is not None]
-        counts: dict[str, Any] = {
-            name: sum_or_none([getattr(row, name) for row in folds])
-            for name in ("n_users", "n_undefined", "n_rows")
-        }
-        whole = folds[0]._replace(segment=FOLDS, std_error=None, ci_low=None, ci_high=None, **counts)
-        over_folds.append(whole._replace(segment_value="mean", value=mean(values) if values else None))
-        over_folds.append(whole._replace(segment_value="sd", value=stdev(values) if values[1:] else None))
+        whole = {name: own if name in IDENTITY else None for name, own in folds[0]._asdict().items()}
+        whole |= {name: sum_or_none([getattr(row, name) for row in folds]) for name in counts}
+        for name, value in (
+            ("mean", mean(values) if values else None),
+            ("sd", stdev(values) if values[1:] else None),
+        ):
+            over_folds.append(row_type(**whole | {"segment": FOLDS, "segment_value": name, "value": value}))
     return over_folds
 
 
@@ -221,7 +268,7 @@ def in_requested_order(rows: Iterable[MetricRow], asked: Sequence[MetricValue]) 
     place = {name: number for number, name in enumerate(names)}
 
     def key(row: MetricRow) -> tuple[object, ...]:
-        cell = (row.model or "", row.segment, row.segment_value)
+        cell = (row.model, row.segment, row.segment_value)
         return (*everybody_first(cell), place[row.metric, row.k])
 
     return sorted(rows, key=key)
