@@ -123,7 +123,7 @@ def ranking_metric(
 
     def register(kernel: AnyKernel) -> AnyKernel:
         fields: dict[str, Any] = {"run_name": name, "needs": frozenset(needs), **known}
-        metric = RankingMetric(name, kernel, **fields)
+        metric: RankingMetric = RankingMetric(name, kernel, **fields)
         if metric.moves_hits:
             metric = replace(metric, conventions=(*metric.conventions, "tie_order"))
         RANKING[name] = metric
