@@ -1,12 +1,14 @@
 """Options of the commands, keys of the config and metrics beyond accuracy, as the documents have them."""
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from spark_eval.cli.metric_tables import TextRows, markdown
+from spark_eval.cli.metric_tables import TextRows, document, markdown
 from spark_eval.config.inputs import Filter, Recommendations, Source
 from spark_eval.config.keys import Section
 from spark_eval.config.sections import (
@@ -25,10 +27,25 @@ from spark_eval.config.sections import (
 )
 from spark_eval.conventions import CONVENTIONS
 from spark_eval.conventions.choice import Need
+from spark_eval.engine.summary import METRICS, SUMS
 from spark_eval.metrics import RANKING
 from spark_eval.metrics.values import without_metric
+from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
+from spark_eval.pointwise.tables import THRESHOLDS
+from spark_eval.schema import Table
 from spark_eval.splits.methods import options_in_words
+from spark_eval.splits.subsets import SUBSET_TABLE
 
+DOCS: Final = Path(__file__).parents[1] / "docs"
+# Tables whose columns docs/tables.md lists in full.
+TABLE_COLUMNS: Final[Mapping[Table, str]] = {
+    Table.SUBSETS: SUBSET_TABLE,
+    Table.METRICS: METRICS,
+    Table.SUMS: SUMS,
+    Table.STAGES: STAGE_TABLE,
+    Table.FUNNEL: FUNNEL,
+    Table.THRESHOLDS: THRESHOLDS,
+}
 KEY_HEADER: Final = ("type", "default", "meaning")
 # Whatever YAML has that is no list and no mapping.
 SCALAR: Final = "boolean or integer or number or string"
@@ -166,3 +183,35 @@ def beyond_table() -> str:
 def given_by(needs: Collection[Need]) -> str:
     """Return what must be given for these needs."""
     return ", ".join(dict.fromkeys(given for need, given in GIVEN_BY.items() if need in needs))
+
+
+def page_with_tables(page: str) -> str:
+    """Return the text of a page with the tables of the code in the place of those with the same header."""
+    for table in (rule_table(), beyond_table(), *key_tables()):
+        header = table.partition("\n")[0]
+        page = re.sub(rf"^{re.escape(header)}(\n\|.*)*", lambda _, new=table: new, page, flags=re.MULTILINE)
+    for name, columns in TABLE_COLUMNS.items():
+        page = re.sub(
+            rf"^(\| `{name}` \| (run_id[^|]*) \| )[^|:]*?(?= \||:)",
+            lambda row, named=columns: row[1] + listed_columns(named, row[2]),
+            page,
+            flags=re.MULTILINE,
+        )
+    return page
+
+
+def listed_columns(columns: str, folders: str) -> str:
+    """Return the names of columns, without those that name folders."""
+    names = [column.split()[0] for column in columns.split(", ")]
+    return ", ".join(name for name in names if name not in folders.split(", "))
+
+
+def write_pages() -> None:
+    """Write the tables and pages that follow from the code."""
+    for path in DOCS.glob("*.md"):
+        path.write_text(page_with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")
+    (DOCS / "conventions.md").write_text(document(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_pages()

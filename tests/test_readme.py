@@ -7,7 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.reference import beyond_table, key_tables, option_table, rule_table
+from tests.reference import (
+    TABLE_COLUMNS,
+    beyond_table,
+    key_tables,
+    listed_columns,
+    option_table,
+    page_with_tables,
+    rule_table,
+)
 
 from spark_eval.cli import metric_tables
 from spark_eval.cli.commands import program
@@ -17,17 +25,14 @@ from spark_eval.comparing.options import CompareOptions, Correction, PairTest, Z
 from spark_eval.comparing.rows import COMPARISONS, GATES
 from spark_eval.config.sections import Config, read_config
 from spark_eval.conventions.choice import Choice
-from spark_eval.engine.summary import METRICS, SUMS
 from spark_eval.errors import SparkEvalError
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.options import declared
 from spark_eval.pipeline.quantities import Fate
 from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
-from spark_eval.pointwise.tables import THRESHOLDS
 from spark_eval.runtime.spark_errors import MENDS, REFUSALS
 from spark_eval.schema import Fault, Table
 from spark_eval.splits.methods import METHODS
-from spark_eval.splits.subsets import SUBSET_TABLE
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -149,23 +154,14 @@ def test_the_columns_of_tables_are_the_code(page: str, table: str, columns: str)
     assert named == columns.split(", ")
 
 
-@pytest.mark.parametrize(
-    ("table", "columns"),
-    [
-        (Table.SUBSETS, SUBSET_TABLE),
-        (Table.METRICS, METRICS),
-        (Table.SUMS, SUMS),
-        (Table.STAGES, STAGE_TABLE),
-        (Table.FUNNEL, FUNNEL),
-        (Table.THRESHOLDS, THRESHOLDS),
-    ],
-)
-def test_the_page_of_tables_lists_the_columns_of_the_code(table: Table, columns: str) -> None:
-    found = re.search(rf"^\| `{table}` \| ([^|]*) \| ([^|:]*)", TABLES, re.MULTILINE)
-    assert found is not None
-    of_folders, of_files = (set(names.strip().split(", ")) for names in found.groups())
-    named = {column.split()[0] for column in columns.split(", ")}
-    assert of_files == named - of_folders
+def test_the_generated_tables_of_pages_are_the_code() -> None:
+    for page in (REPOSITORY / "docs").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        assert page_with_tables(text) == text, page.name
+    for table, columns in TABLE_COLUMNS.items():
+        found = re.search(rf"^\| `{table}` \| (run_id[^|]*) \| ([^|:]*)", TABLES, re.MULTILINE)
+        assert found is not None
+        assert found[2].rstrip() == listed_columns(columns, found[1])
 
 
 def test_the_errors_of_comparisons_are_raised() -> None:
