@@ -11,6 +11,7 @@ from spark_eval.comparing.gates import GateOptions
 from spark_eval.comparing.options import CompareOptions, make_compare_plan
 from spark_eval.config.keys import Section
 from spark_eval.config.sections import CompareSection, EvaluateSection, GateSection, PredictionsSection
+from spark_eval.errors import ConfigError
 from spark_eval.metrics.options import EvaluateOptions, make_plan
 from spark_eval.options import declared
 from spark_eval.pointwise.options import PredictionOptions, make_prediction_plan
@@ -48,6 +49,16 @@ def test_an_unknown_option_is_an_error_of_the_call() -> None:
         make_prediction_plan("binary", **wrong)
     with pytest.raises(TypeError, match="unexpected keyword argument 'matrics'; did you mean 'metrics'"):
         make_compare_plan(**wrong)
+
+
+@pytest.mark.parametrize("values", [[["country"]], ["country", {"a": 1}]])
+@pytest.mark.parametrize(
+    "make", [make_plan, make_compare_plan, lambda **given: make_prediction_plan("binary", **given)]
+)
+def test_a_list_within_a_list_is_named(make: Callable[..., Any], values: Any) -> None:
+    with pytest.raises(ConfigError, match=r"segments: .* is not a single value; give a flat list") as refused:
+        make(segments=values)
+    assert refused.value.code == "INVALID_CONFIG"
 
 
 def test_an_entry_of_gates_has_every_option_of_a_gate() -> None:

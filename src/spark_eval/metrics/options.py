@@ -1,7 +1,7 @@
 """Options of ``evaluate``: checked, and turned into a ``Plan``."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Final, TypedDict, Unpack
@@ -38,9 +38,16 @@ class MeanInterval(Choice):
     BOOTSTRAP = "bootstrap", "percentiles of means over resampled users"
 
 
-def as_tuple(given: Any, _where: str) -> tuple[Any, ...]:
-    """Convert an option to a tuple; a single value becomes a tuple of one, None an empty one."""
-    return () if given is None else tuple(as_list(given))
+def as_tuple(given: Any, where: str) -> tuple[Any, ...]:
+    """Convert an option to a tuple; a single value becomes a tuple of one, None an empty one.
+
+    Raises ConfigError INVALID_CONFIG for a list or a mapping among the values.
+    """
+    values = () if given is None else tuple(as_list(given))
+    for value in values:
+        if isinstance(value, Iterable) and not isinstance(value, str):
+            raise ConfigError("INVALID_CONFIG", f"{where}: {value!r} is not a single value; give a flat list")
+    return values
 
 
 def metric_texts(given: Any, where: str) -> list[str]:
