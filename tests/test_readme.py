@@ -32,7 +32,6 @@ from spark_eval.pipeline.quantities import Fate
 from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
 from spark_eval.runtime.spark_errors import MENDS, REFUSALS
 from spark_eval.schema import Fault, Table
-from spark_eval.splits.methods import METHODS
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -89,9 +88,7 @@ def test_the_metrics_beyond_accuracy_are_the_code() -> None:
 
 
 def test_the_options_of_splits_are_the_code() -> None:
-    page = (REPOSITORY / "docs" / "splits.md").read_text(encoding="utf-8")
-    assert rule_table() in page
-    assert all(f"`{method}`" in page for method in METHODS)
+    assert rule_table() in (REPOSITORY / "docs" / "splits.md").read_text(encoding="utf-8")
 
 
 def test_the_metrics_of_predictions_are_the_code() -> None:
