@@ -1,12 +1,15 @@
 """A verb's options are declared once: the signature, ``help()`` and the section of the config follow."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from spark_eval import evaluate, evaluate_predictions
+from spark_eval import evaluate, evaluate_predictions, split
+from spark_eval.cli.commands import program
 from spark_eval.comparing.gates import GateOptions
 from spark_eval.comparing.options import CompareOptions, make_compare_plan
 from spark_eval.config.keys import Section
@@ -15,6 +18,8 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics.options import EvaluateOptions, make_plan
 from spark_eval.options import declared
 from spark_eval.pointwise.options import PredictionOptions, make_prediction_plan
+from spark_eval.splits.fold_rule import rule_options
+from spark_eval.splits.methods import METHODS, options_by_method, rule_of
 from spark_eval.verbs.compare import compare
 
 VERBS = [
@@ -72,3 +77,25 @@ def test_a_single_value_of_the_config_stands_for_a_list() -> None:
     single: Any = {"metrics": "map", "k": 5, "segments": "known"}
     plan = EvaluateSection(**single).checked()
     assert (plan.columns, plan.segments) == (["ap_at_5"], ("known",))
+
+
+def test_the_options_of_every_split_rule_are_in_its_help_and_docstring() -> None:
+    shown = CliRunner().invoke(program, ["split", "--help"]).output
+    for (name, option), methods in options_by_method().items():
+        assert option.meaning.endswith("."), name
+        assert f"{name} (" in shown
+        assert f"{name} (" in str(split.__doc__)
+        for method in methods:
+            assert rule_options(METHODS[method])[name] == option
+            if option.range is not None and option.default is not None:
+                assert option.range.holds(option.default), (method, name)
+
+
+def test_a_value_out_of_the_declared_range_of_a_split_rule_is_refused() -> None:
+    for (name, option), methods in options_by_method().items():
+        if option.range is not None:
+            wrong = next(value for value in (0, 1, -1, 2**63) if not option.range.holds(value))
+            for method in methods:
+                given = {"by": "genre"} if method == "stratified_k_fold" else {}
+                with pytest.raises(ConfigError, match=f"{name} {wrong} {re.escape(option.range.fault)}"):
+                    rule_of(method, given | {name: wrong})
