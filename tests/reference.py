@@ -1,12 +1,14 @@
 """Options of the commands, keys of the config and metrics beyond accuracy, as the documents have them."""
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from spark_eval.cli.metric_tables import DEFAULTS, TextRows, markdown
+from spark_eval.cli.metric_tables import TextRows, document, markdown
 from spark_eval.config.inputs import Filter, Recommendations, Source
 from spark_eval.config.keys import Section
 from spark_eval.config.sections import (
@@ -24,10 +26,26 @@ from spark_eval.config.sections import (
     ThresholdRules,
 )
 from spark_eval.conventions import CONVENTIONS
-from spark_eval.metrics import RANKING, MetricValue
-from spark_eval.metrics.registry import Fact, Kind
+from spark_eval.conventions.choice import Need
+from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
+from spark_eval.evaluation.summary import METRICS, SUMS
+from spark_eval.metrics import RANKING
 from spark_eval.metrics.values import without_metric
+from spark_eval.predictions.tables import THRESHOLDS
+from spark_eval.results.subsets import SUBSET_TABLE
+from spark_eval.schema import Table
+from spark_eval.splits.rules.methods import options_in_words
 
+DOCS: Final = Path(__file__).parents[1] / "docs"
+# Tables whose columns docs/tables.md lists in full.
+TABLE_COLUMNS: Final[Mapping[Table, str]] = {
+    Table.SUBSETS: SUBSET_TABLE,
+    Table.METRICS: METRICS,
+    Table.SUMS: SUMS,
+    Table.STAGES: STAGE_TABLE,
+    Table.FUNNEL: FUNNEL,
+    Table.THRESHOLDS: THRESHOLDS,
+}
 KEY_HEADER: Final = ("type", "default", "meaning")
 # Whatever YAML has that is no list and no mapping.
 SCALAR: Final = "boolean or integer or number or string"
@@ -51,23 +69,23 @@ SHOWN_SECTIONS: Final[Mapping[str, type[Section]]] = {
 }
 
 BEYOND_HEADER = ("metric", "what it sees", "needs", "with some options", "better", "options")
-# What metrics of each kind see, and the tables in which facts of items lie; others lie in lists and truth.
-SEEN_BY_KIND: Final = {
-    Kind.HITS: "hits",
-    Kind.PAIRS: "hits, and the length of lists",
-    Kind.ITEMS: "whole lists",
-    Kind.PROFILE: "whole lists and histories",
-    Kind.CATALOG: "lists per item",
-    Kind.GROUPS: "places per group",
+# What metrics see, the first that they need; and what must be given for their needs beyond lists and truth.
+SEEN: Final = {
+    Need.GROUP_WEIGHTS: "places per group",
+    Need.ITEM_COUNTS: "lists per item",
+    Need.HISTORY: "whole lists and histories",
+    Need.ITEMS: "whole lists",
+    Need.LENGTHS_BY_RANK: "hits, and the length of lists",
+    Need.HITS: "hits",
 }
-LIE_IN: Final = {
-    Fact.CATALOG: "items or train",
-    Fact.POPULARITY: "train",
-    Fact.TAKERS: "train",
-    Fact.GROUPS: "groups",
-    Fact.FEATURES: "features",
-    Fact.VECTORS: "vectors",
-    Fact.BASE: "base",
+GIVEN_BY: Final = {
+    Need.CATALOG: "items or train",
+    Need.POPULARITY: "train",
+    Need.TAKERS: "train",
+    Need.GROUPS: "groups",
+    Need.FEATURES: "features",
+    Need.VECTORS: "vectors",
+    Need.BASE: "base",
 }
 
 
@@ -137,19 +155,24 @@ def default_in_words(node: Mapping[str, Any], is_needed: bool) -> str:
     return "" if isinstance(default, dict) and default else f"`{json.dumps(default)}`"
 
 
+def rule_table() -> str:
+    """Return a row per option of the methods of split."""
+    rows = [[name, of, f"`{default}`", meaning] for name, of, default, meaning in options_in_words()]
+    return markdown(("option of split", "methods", "default", "meaning"), rows)
+
+
 def beyond_table() -> str:
     """Return a row per metric that knows more of items than who finds them relevant."""
     rows = []
     for metric in RANKING.values():
         if metric.knows_items:
-            options = [(name, choice) for name in metric.conventions for choice in CONVENTIONS[name]]
-            chosen = [MetricValue(metric, (option,), None).facts(DEFAULTS) for option in options]
-            more = frozenset[Fact]().union(*chosen) - metric.facts
+            chosen = [choice.needs for name in metric.conventions for choice in CONVENTIONS[name]]
+            more = frozenset[Need]().union(*chosen) - metric.needs
             names = [without_metric(name, metric) for name in metric.conventions]
             cells = [
-                SEEN_BY_KIND[metric.kind],
-                lie_in(metric.facts),
-                lie_in(more),
+                next(text for need, text in SEEN.items() if need in metric.needs),
+                given_by(metric.needs),
+                given_by(more),
                 metric.direction,
                 ", ".join(names),
             ]
@@ -157,6 +180,38 @@ def beyond_table() -> str:
     return markdown(BEYOND_HEADER, rows)
 
 
-def lie_in(facts: Collection[Fact]) -> str:
-    """Return what must be given for these facts of items."""
-    return ", ".join(dict.fromkeys(place for fact, place in LIE_IN.items() if fact in facts))
+def given_by(needs: Collection[Need]) -> str:
+    """Return what must be given for these needs."""
+    return ", ".join(dict.fromkeys(given for need, given in GIVEN_BY.items() if need in needs))
+
+
+def page_with_tables(page: str) -> str:
+    """Return the text of a page with the tables of the code in the place of those with the same header."""
+    for table in (rule_table(), beyond_table(), *key_tables()):
+        header = table.partition("\n")[0]
+        page = re.sub(rf"^{re.escape(header)}(\n\|.*)*", lambda _, new=table: new, page, flags=re.MULTILINE)
+    for name, columns in TABLE_COLUMNS.items():
+        page = re.sub(
+            rf"^(\| `{name}` \| (run_id[^|]*) \| )[^|:]*?(?= \||:)",
+            lambda row, named=columns: row[1] + listed_columns(named, row[2]),
+            page,
+            flags=re.MULTILINE,
+        )
+    return page
+
+
+def listed_columns(columns: str, folders: str) -> str:
+    """Return the names of columns, without those that name folders."""
+    names = [column.split()[0] for column in columns.split(", ")]
+    return ", ".join(name for name in names if name not in folders.split(", "))
+
+
+def write_pages() -> None:
+    """Write the tables and pages that follow from the code."""
+    for path in DOCS.glob("*.md"):
+        path.write_text(page_with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")
+    (DOCS / "conventions.md").write_text(document(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_pages()

@@ -7,7 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.reference import beyond_table, key_tables, option_table
+from tests.reference import (
+    TABLE_COLUMNS,
+    beyond_table,
+    key_tables,
+    listed_columns,
+    option_table,
+    page_with_tables,
+    rule_table,
+)
 
 from spark_eval.cli import metric_tables
 from spark_eval.cli.commands import program
@@ -78,6 +86,10 @@ def test_the_metrics_beyond_accuracy_are_the_code() -> None:
     assert beyond_table() in (REPOSITORY / "docs" / "beyond_accuracy.md").read_text(encoding="utf-8")
 
 
+def test_the_options_of_splits_are_the_code() -> None:
+    assert rule_table() in (REPOSITORY / "docs" / "splits.md").read_text(encoding="utf-8")
+
+
 def test_the_metrics_of_predictions_are_the_code() -> None:
     table = metric_tables.markdown(*metric_tables.pointwise_table())
     assert table in (REPOSITORY / "docs" / "predictions.md").read_text(encoding="utf-8")
@@ -136,6 +148,16 @@ def test_the_columns_of_tables_are_the_code(page: str, table: str, columns: str)
     rows = re.findall(r"^\| (`[^|]*`) \| (\w+) \|", found[0], re.MULTILINE)
     named = [f"{name} {kind}" for names, kind in rows for name in re.findall(r"`(\w+)`", names)]
     assert named == columns.split(", ")
+
+
+def test_the_generated_tables_of_pages_are_the_code() -> None:
+    for page in (REPOSITORY / "docs").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        assert page_with_tables(text) == text, page.name
+    for table, columns in TABLE_COLUMNS.items():
+        found = re.search(rf"^\| `{table}` \| (run_id[^|]*) \| ([^|:]*)", TABLES, re.MULTILINE)
+        assert found is not None
+        assert found[2].rstrip() == listed_columns(columns, found[1])
 
 
 def test_the_errors_of_comparisons_are_raised() -> None:

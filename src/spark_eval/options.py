@@ -103,13 +103,17 @@ def documented(options: type[Options]) -> Callable[[Function], Function]:
             for name, (kind, option) in declared(options).items()
         ]
         lines = [f"{name}: {option.meaning}" for name, (_, option) in declared(options).items()]
-        wrapped = [
-            textwrap.fill(line, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT * 2) for line in lines
-        ]
-        # Tools recognise a list of arguments by this heading and indentation.
-        text = [inspect.getdoc(function) or "", "Keyword args:", *wrapped]
-        function.__doc__ = f"{text[0]}\n\n" + "\n".join(text[1:])
+        function.__doc__ = with_keyword_args(function, lines)
         vars(function)["__signature__"] = signature.replace(parameters=[*own, *shown])
         return function
 
     return decorate
+
+
+def with_keyword_args(function: Callable[..., Any], lines: Iterable[str]) -> str:
+    """Return the docstring of a function, with a line for each of its keyword arguments."""
+    wrapped = [
+        textwrap.fill(line, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT * 2) for line in lines
+    ]
+    # Tools recognise a list of arguments by this heading and indentation.
+    return f"{inspect.getdoc(function) or ''}\n\n" + "\n".join(["Keyword args:", *wrapped])

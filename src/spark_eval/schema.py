@@ -1,6 +1,5 @@
 """Names of columns, tables, subsets, outcomes and faults; each is spelled here only."""
 
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Final, get_args, get_type_hints
 
@@ -121,15 +120,13 @@ REPORT: Final = "report"
 SHORT_COLUMNS: Final = ("k", FOLD, "unit")
 
 
-def ddl_of(row: Any, first: Sequence[str] = (), without: Sequence[str] = ()) -> str:
-    """Return the columns of a table as Spark DDL, from the fields of its rows, a NamedTuple.
-
-    Columns in ``first`` come first; those in ``without`` are left out.
-    """
+def ddl_of(row: Any) -> str:
+    """Return the columns of a table as Spark DDL, from the fields of its rows, a NamedTuple."""
     kinds = {str: "string", float: "double", bool: "boolean", int: "long"}
     hints = {name: (*get_args(hint), hint)[0] for name, hint in get_type_hints(row).items()}
-    names = [name for name in dict.fromkeys((*first, *hints)) if name not in without]
-    return ", ".join(f"{name} {'int' if name in SHORT_COLUMNS else kinds[hints[name]]}" for name in names)
+    return ", ".join(
+        f"{name} {'int' if name in SHORT_COLUMNS else kinds[hint]}" for name, hint in hints.items()
+    )
 
 
 class Outcome(StrEnum):

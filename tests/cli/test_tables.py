@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_eval import read_published
 from spark_eval.errors import SparkEvalError
-from spark_eval.evaluation.summary import SumRow, metric_rows
-from spark_eval.results.rows import MetricRow
+from spark_eval.evaluation.summary import MetricRow, SumRow, metric_rows
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk

@@ -9,9 +9,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from spark_eval.conventions import Conventions
+from spark_eval.conventions.choice import Need
 from spark_eval.metrics.beyond.catalog import Entries, ItemContext, ItemCounts, Sets
 from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.registry import RANKING, Fact, Kind, ranking_metric
+from spark_eval.metrics.registry import RANKING, ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.statistics.exact import Floats
 
@@ -115,31 +116,30 @@ def filled_lists(counts: ItemCounts, k: int | None, conventions: Conventions) ->
     return counts.n_filled / max(counts.n_population, 1)
 
 
-METRICS: Final[dict[str, tuple[Any, Kind, set[Fact]]]] = {
-    "t_popularity": (popularity_of, Kind.ITEMS, {Fact.POPULARITY}),
-    "t_groups": (groups_of, Kind.ITEMS, {Fact.GROUPS, Fact.FEATURES}),
-    "t_vectors": (vectors_of_lists, Kind.ITEMS, {Fact.VECTORS}),
-    "t_seen": (seen_before, Kind.PROFILE, set()),
-    "t_base": (shared_with_base, Kind.ITEMS, {Fact.BASE}),
-    "t_first": (first_relevant, Kind.HITS, {Fact.POPULARITY, Fact.RELEVANT}),
-    "t_coverage": (coverage_of, Kind.CATALOG, {Fact.CATALOG}),
-    "t_trained": (trained_coverage, Kind.CATALOG, {Fact.CATALOG}),
-    "t_filled": (filled_lists, Kind.CATALOG, set()),
+METRICS: Final[dict[str, tuple[Any, set[Need]]]] = {
+    "t_popularity": (popularity_of, {Need.ITEMS, Need.POPULARITY}),
+    "t_groups": (groups_of, {Need.ITEMS, Need.GROUPS, Need.FEATURES}),
+    "t_vectors": (vectors_of_lists, {Need.ITEMS, Need.VECTORS}),
+    "t_seen": (seen_before, {Need.HISTORY}),
+    "t_base": (shared_with_base, {Need.ITEMS, Need.BASE}),
+    "t_first": (first_relevant, {Need.HITS, Need.POPULARITY, Need.RELEVANT}),
+    "t_coverage": (coverage_of, {Need.ITEM_COUNTS, Need.CATALOG}),
+    "t_trained": (trained_coverage, {Need.ITEM_COUNTS, Need.CATALOG}),
+    "t_filled": (filled_lists, {Need.ITEM_COUNTS}),
 }
 
 
 @contextmanager
 def registered() -> Iterator[None]:
     """Register the metrics; afterwards they are gone."""
-    for name, (kernel, kind, facts) in METRICS.items():
+    for name, (kernel, needs) in METRICS.items():
         ranking_metric(
             name,
             formula="",
-            conventions=("entropy_weights",) if kind is Kind.CATALOG else (),
+            conventions=("entropy_weights",) if Need.ITEM_COUNTS in needs else (),
             direction=Direction.NONE,
             upper=None,
-            kind=kind,
-            facts=facts,
+            needs=needs,
         )(kernel)
     try:
         yield

@@ -16,7 +16,7 @@ from spark_eval.metrics import RANKING
 N_USERS, N_ITEMS, LONGEST = 60, 40, 14
 KS = (3, 10)
 # What asks for the length of a list makes checks complete of itself.
-OF_HITS = [name for name in ACCURACY if RANKING[name].kind == "hits"]
+OF_HITS = [name for name in ACCURACY if RANKING[name].is_of_hits]
 EVERY = (
     *ACCURACY,
     *("ndcg(gain=exp2, ideal=list)", "ndcg(ideal=positions)@3", "dcg(discount=log2_clipped)@10"),

@@ -18,6 +18,7 @@ from test_intents import GROUPS, LISTS
 from users import about_of, grouped_lists
 
 from spark_eval.conventions import Conventions, ExposureWeights
+from spark_eval.conventions.choice import Need
 from spark_eval.conventions.presets import conventions_of
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import make_plan
@@ -26,6 +27,7 @@ from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.beyond.known import sets_of_words
 from spark_eval.metrics.columns import sum_of_columns, value_of_column
+from spark_eval.metrics.registry import OF_LISTS
 from spark_eval.metrics.values import published_name
 from spark_eval.schema import Direction
 
@@ -260,12 +262,15 @@ def test_names_of_shares_beside_the_catalogue() -> None:
     ],
 )
 def test_options_can_need_further_facts(metrics: str, facts: str) -> None:
-    assert make_plan(metrics=[metrics, "map"]).facts == set(facts.split())
+    needs = make_plan(metrics=[metrics, "map"], k=5).needs - OF_LISTS
+    assert needs - {Need.ITEMS, Need.ITEM_COUNTS, Need.GROUP_WEIGHTS} == {
+        Need[one.upper()] for one in facts.split()
+    }
 
 
 def test_presets_can_need_further_facts() -> None:
     plan = make_plan(metrics="catalog_coverage", conventions="replay")
-    assert plan.facts == {"catalog", "popularity"}
+    assert plan.needs - OF_LISTS == {Need.ITEM_COUNTS, Need.ITEMS, Need.CATALOG, Need.POPULARITY}
 
 
 def test_what_is_recommended_more_often_is_not_better_in_itself() -> None:
@@ -277,7 +282,7 @@ def test_what_is_recommended_more_often_is_not_better_in_itself() -> None:
 
 @pytest.mark.parametrize(("name", "k"), list(product(OF_RUNS, [1, None])))
 def test_they_ask_for_whole_lists_without_repeats(name: str, k: int | None) -> None:
-    assert value(name, k).sees_length(Conventions())
+    assert Need.LENGTHS in value(name, k).needs(Conventions())
     assert make_plan(metrics=name, k="all" if k is None else k).checks == "full"
 
 

@@ -15,6 +15,7 @@ from users import User, batch
 
 from spark_eval.conventions import AverageVariant, Conventions, Gain, OneClass, TieOrder
 from spark_eval.conventions.beyond import SerendipityVariant
+from spark_eval.conventions.choice import Need
 from spark_eval.metrics import RANKING, Lists, MetricValue
 
 crowds = st.lists(st.one_of(users, users_with_gaps()), min_size=1, max_size=6)
@@ -142,7 +143,7 @@ def test_items_beyond_k_change_nothing_unless_it_sees_the_whole_list(
 ) -> None:
     lists = batch([person, person.cut(k)])
     for name, conventions in cases:
-        if not MetricValue(RANKING[name], (), k).sees_whole_list(conventions):
+        if Need.WHOLE_LIST not in MetricValue(RANKING[name], (), k).needs(conventions):
             whole, cut = measured(name, lists, k, conventions)
             np.testing.assert_array_equal(whole, cut, err_msg=name)
 
@@ -176,9 +177,11 @@ def test_it_sees_the_whole_list_where_it_says_so(name: str) -> None:
             conventions.changed({"ap_denominator": Conventions().ap_denominator}) if is_idle else conventions
         )
         whole, cut = measured(name, WHOLE, 2, conventions), measured(name, CUT, 2, conventions)
-        assert np.array_equal(whole, cut, equal_nan=True) is not value.sees_whole_list(chosen), conventions
+        assert np.array_equal(whole, cut, equal_nan=True) is not (Need.WHOLE_LIST in value.needs(chosen)), (
+            conventions
+        )
 
 
 @every_metric
 def test_without_a_cutoff_it_sees_the_whole_list(name: str) -> None:
-    assert MetricValue(RANKING[name], (), None).sees_whole_list(Conventions())
+    assert Need.WHOLE_LIST in MetricValue(RANKING[name], (), None).needs(Conventions())

@@ -14,8 +14,10 @@ from users import User, batch, for_metric, graded, user
 import spark_eval
 from spark_eval.conventions import CONVENTIONS, AverageDenominator, AverageVariant, Conventions, TieOrder
 from spark_eval.conventions.beyond import SerendipityVariant
+from spark_eval.conventions.choice import Need
 from spark_eval.errors import SparkEvalError
 from spark_eval.metrics import RANKING, MetricValue, metric_values
+from spark_eval.metrics.registry import OF_LISTS
 from spark_eval.predictions import POINTWISE
 from spark_eval.statistics.exact import Floats
 
@@ -24,21 +26,18 @@ class Facts(NamedTuple):
     run_name: str
     conventions: str = ""
     has_bound: bool = True
-    whole_list: bool = False
-    kind: str = "hits"
-    ties: bool = False
+    needs: str = "hits"
     weights: str = ""
-    facts: str = ""
     direction: str = "higher"
     lower: float | None = 0.0
     upper: float = 1.0
     catalog_name: str | None = None
 
 
-OF_LISTS = Facts("", kind="items")
-POPULAR = OF_LISTS._replace(facts="popularity")
-INTENTS = Facts("", facts="groups relevant")
-OF_RUN = Facts("", kind="catalog")
+OF_ITEMS = Facts("", needs="items")
+POPULAR = Facts("", needs="items popularity")
+INTENTS = Facts("", needs="hits groups relevant")
+OF_RUN = Facts("", needs="item_counts")
 TABLE = {
     "precision": Facts("precision", "precision_denominator tie_order"),
     "recall": Facts("recall", "recall_denominator tie_order"),
@@ -50,16 +49,19 @@ TABLE = {
     "rr": Facts("mrr", "tie_order"),
     "rhr": Facts("arhr", "tie_order", has_bound=False),
     "rhr_norm": Facts("arhr_norm", "tie_order"),
-    "r_precision": Facts("r_precision", "tie_order", whole_list=True),
+    "r_precision": Facts("r_precision", "tie_order", needs="hits whole_list"),
     "cg": Facts("cg", "tie_order", has_bound=False),
     "dcg": Facts("dcg", "gain discount tie_order", has_bound=False),
     "mdcg": Facts("mdcg", "gain discount tie_order", has_bound=False),
     "ndcg": Facts("ndcg", "gain discount ideal tie_order"),
     "auc": Facts(
-        "gauc", "one_class auc_ties", kind="pairs", ties=True, weights="gauc_by_impressions gauc_by_positives"
+        "gauc",
+        "one_class auc_ties",
+        needs="hits lengths_by_rank ties",
+        weights="gauc_by_impressions gauc_by_positives",
     ),
-    "fcp": Facts("fcp", ties=True, weights="fcp_micro"),
-    "user_coverage": Facts("user_coverage", "user_coverage_places", kind="pairs"),
+    "fcp": Facts("fcp", needs="hits ties", weights="fcp_micro"),
+    "user_coverage": Facts("user_coverage", "user_coverage_places", needs="lengths_by_rank"),
     "arp": POPULAR._replace(
         run_name="arp",
         conventions="popularity arp_scale arp_unseen",
@@ -73,39 +75,38 @@ TABLE = {
         weights="novelty_micro",
     ),
     "long_tail": POPULAR._replace(run_name="long_tail"),
-    "epc": POPULAR._replace(run_name="epc", kind="pairs"),
-    "efd": POPULAR._replace(run_name="efd", kind="pairs", has_bound=False),
+    "epc": POPULAR._replace(run_name="epc", needs="hits lengths_by_rank popularity"),
+    "efd": POPULAR._replace(run_name="efd", needs="hits lengths_by_rank popularity", has_bound=False),
     "pop_lift": POPULAR._replace(
         run_name="mean_pop_lift",
         conventions="popularity",
         has_bound=False,
-        kind="profile",
+        needs="history popularity",
         direction="none",
         lower=-1.0,
         weights="pop_lift",
     ),
-    "ild": OF_LISTS._replace(
+    "ild": OF_ITEMS._replace(
         run_name="ild",
         conventions="ild_distance ild_average ild_short no_features",
         has_bound=False,
     ),
-    "unexpectedness": OF_LISTS._replace(
+    "unexpectedness": OF_ITEMS._replace(
         run_name="unexpectedness",
         conventions="unexpectedness_denominator unexpectedness_no_base",
-        facts="base",
+        needs="items base",
     ),
-    "serendipity": OF_LISTS._replace(
+    "serendipity": OF_ITEMS._replace(
         run_name="serendipity",
         conventions="serendipity_variant popularity no_features",
-        kind="pairs",
+        needs="hits lengths_by_rank",
         has_bound=False,
         lower=None,
     ),
-    "calibration_kl": OF_LISTS._replace(
+    "calibration_kl": OF_ITEMS._replace(
         run_name="calibration_kl",
         conventions="calibration_kl_weights",
-        kind="profile",
-        facts="groups",
+        needs="history groups",
         direction="lower",
         upper=math.log(100),
     ),
@@ -116,10 +117,13 @@ TABLE = {
     "subtopic_recall": INTENTS._replace(run_name="subtopic_recall"),
     "ap_ia": INTENTS._replace(run_name="ap_ia"),
     "catalog_coverage": OF_RUN._replace(
-        run_name="catalog_coverage", conventions="catalog_coverage_variant", has_bound=False, facts="catalog"
+        run_name="catalog_coverage",
+        conventions="catalog_coverage_variant",
+        has_bound=False,
+        needs="item_counts catalog",
     ),
     "gini_catalog": OF_RUN._replace(
-        direction="none", run_name="gini_catalog", conventions="gini_variant", facts="catalog"
+        direction="none", run_name="gini_catalog", conventions="gini_variant", needs="item_counts catalog"
     ),
     "gini_recommended": OF_RUN._replace(
         direction="none", run_name="gini_recommended", conventions="gini_variant"
@@ -132,7 +136,7 @@ TABLE = {
         run_name="entropy_norm",
         conventions="entropy_weights",
         has_bound=False,
-        facts="catalog",
+        needs="item_counts catalog",
     ),
     "personalization": OF_RUN._replace(
         run_name="personalization", conventions="personalization_variant", has_bound=False
@@ -141,8 +145,7 @@ TABLE = {
         direction="none",
         run_name="exposure",
         conventions="exposure_weights",
-        kind="groups",
-        facts="catalog groups",
+        needs="group_weights catalog groups",
         catalog_name="exposure_catalog",
     ),
 }
@@ -159,14 +162,13 @@ def test_facts(name: str) -> None:
     assert metric.conventions == tuple(facts.conventions.split())
     assert metric.upper == (pytest.approx(facts.upper) if facts.has_bound else None)
     assert (metric.lower, metric.direction) == (facts.lower, facts.direction)
-    assert metric.whole_list == facts.whole_list
-    assert (metric.kind, metric.ties) == (facts.kind, facts.ties)
+    assert metric.needs == {Need[one.upper()] for one in facts.needs.split()}
     assert list(metric.weights) == facts.weights.split()
-    assert metric.facts == set(facts.facts.split())
     assert metric.catalog_name == facts.catalog_name
-    assert metric.is_of_users is (metric.kind not in ("catalog", "groups"))
-    sees_more = facts.facts or metric.kind not in ("hits", "pairs") or name == "serendipity"
-    assert metric.knows_items is bool(sees_more)
+    assert metric.is_of_users is not bool(metric.needs & {Need.ITEM_COUNTS, Need.GROUP_WEIGHTS})
+    hits_alone = not metric.needs - OF_LISTS and name != "serendipity"
+    assert metric.knows_items is not hits_alone
+    assert metric.is_of_hits is (hits_alone and name not in ("auc", "user_coverage"))
     assert set(metric.conventions) <= set(CONVENTIONS)
 
 
@@ -254,7 +256,7 @@ def test_the_length_of_the_list_changes_nothing_unless_it_says_so(
 ) -> None:
     for name, conventions in cases:
         value = MetricValue(RANKING[name], (), k)
-        if not value.sees_length(conventions):
+        if Need.LENGTHS not in value.needs(conventions):
             before, after = with_other_length([person], value, conventions)
             assert before.tobytes() == after.tobytes(), (name, conventions)
 
@@ -268,14 +270,17 @@ def test_the_length_of_the_list_matters_where_it_says_so(name: str) -> None:
         variants = {"ap": conventions.ap_variant, "ar": conventions.ar_variant}
         is_idle = variants.get(name) is AverageVariant.WINDOW
         before, after = with_other_length(people, value, conventions)
-        assert (before.tobytes() != after.tobytes()) is (value.sees_length(conventions) and not is_idle)
+        assert (before.tobytes() != after.tobytes()) is (
+            Need.LENGTHS in value.needs(conventions) and not is_idle
+        )
 
 
 def test_without_a_cutoff_the_length_can_matter() -> None:
-    assert MetricValue(RANKING["precision"], (), None).sees_length(Conventions())
-    assert not MetricValue(RANKING["precision"], (), 5).sees_length(Conventions())
+    assert Need.LENGTHS in MetricValue(RANKING["precision"], (), None).needs(Conventions())
+    assert Need.LENGTHS not in MetricValue(RANKING["precision"], (), 5).needs(Conventions())
     run = Conventions(ap_denominator=AverageDenominator.MIN_RELEVANT_LENGTH, tie_order=TieOrder.BEST)
-    assert [MetricValue(RANKING[name], (), 5).sees_length(run) for name in ("ap", "ar")] == [True, False]
+    seen = [Need.LENGTHS in MetricValue(RANKING[name], (), 5).needs(run) for name in ("ap", "ar")]
+    assert seen == [True, False]
 
 
 def test_the_package_lists_all_metrics_when_it_is_called() -> None:

@@ -6,6 +6,7 @@ import pytest
 from choices import OF_ITEMS, SHARING, UNDEFINED
 
 from spark_eval.conventions import AverageVariant, Conventions, TieOrder
+from spark_eval.conventions.choice import Need
 from spark_eval.conventions.presets import conventions_of
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import RANKING, metric_values, parse_metric
@@ -13,7 +14,7 @@ from spark_eval.metrics.values import MAX_K, parse_k
 
 # Neither do tied items share places in these, nor do they see ties themselves.
 SHARED = Conventions(tie_order=TieOrder.SHARED)
-SEES_TIES = [name for name, metric in RANKING.items() if metric.ties]
+SEES_TIES = [name for name, metric in RANKING.items() if Need.TIES in metric.needs]
 # These, too, take lists as they are ranked.
 AS_RANKED = [name for name, metric in RANKING.items() if "tie_order" not in metric.conventions]
 REFUSED = sorted({*RANKING} - {*SHARING} - {*AS_RANKED})

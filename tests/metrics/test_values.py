@@ -20,10 +20,10 @@ from spark_eval.conventions import (
     RecallDenominator,
     TieOrder,
 )
-from spark_eval.conventions.choice import HISTORY, LENGTH, SLOTS, WHOLE_LIST, Choice
+from spark_eval.conventions.choice import Choice, Need
 from spark_eval.metrics import RANKING, MetricValue, metric_values, parse_metric
 from spark_eval.metrics.aliases import metric_named
-from spark_eval.metrics.registry import Fact, Kind
+from spark_eval.metrics.registry import OF_LISTS
 from spark_eval.metrics.values import MAX_K, METRICS_KEY, parse_k, ranking_names
 
 KS = (1, 10, MAX_K, None)
@@ -189,14 +189,14 @@ def test_its_own_choices_go_before_those_of_the_run() -> None:
     ],
 )
 def test_what_sees_hits_beyond_k(text: str, run: Conventions, sees: bool) -> None:
-    assert parsed(text).sees_whole_list(run) is sees
+    assert (Need.WHOLE_LIST in parsed(text).needs(run)) is sees
 
 
 @pytest.mark.parametrize("name", RANKING)
 def test_what_sees_ties(name: str) -> None:
     for conventions in every_convention(name):
         has_order = conventions.tie_order is not TieOrder.AS_RANKED
-        assert MetricValue(RANKING[name], (), 5).sees_ties(conventions) is (
+        assert (Need.TIES in MetricValue(RANKING[name], (), 5).needs(conventions)) is (
             has_order or name in ("fcp", "auc")
         )
 
@@ -227,13 +227,13 @@ def test_a_cutoff_is_a_whole_number_or_all() -> None:
 )
 def test_what_it_needs_to_know_of_items(text: str, facts: str, sees_items: bool, sees_history: bool) -> None:
     value = parsed(f"{text}@5")
-    assert value.facts(DEFAULT) == set(facts.split())
-    assert (value.sees_items(DEFAULT), value.sees_history(DEFAULT)) == (sees_items, sees_history)
+    needs = value.needs(DEFAULT)
+    assert needs - OF_LISTS - {Need.ITEMS, Need.HISTORY} == {Need[name.upper()] for name in facts.split()}
+    assert (Need.ITEMS in needs, Need.HISTORY in needs) == (sees_items, sees_history)
     # Wherever a list is seen beyond its hits, repeated items must be found.
-    assert value.sees_length(DEFAULT) is (text != "map")
+    assert (Need.LENGTHS in needs) is (text != "map")
 
 
-def test_what_choices_see_are_words_that_something_reads() -> None:
-    words = {word for choices in CONVENTIONS.values() for choice in choices for word in choice.sees}
-    assert words - {LENGTH, WHOLE_LIST, HISTORY, SLOTS} <= set(Fact)
-    assert Kind(HISTORY) is Kind.PROFILE
+def test_each_need_is_declared_by_a_metric_or_a_choice() -> None:
+    of_choices = [choice.needs for choices in CONVENTIONS.values() for choice in choices]
+    assert set().union(*of_choices, *(metric.needs for metric in RANKING.values())) == set(Need)

@@ -33,6 +33,17 @@ TIED = graded([0, 1, 0], scores=[7, 7, 7])
 # One item stands before two that tie, the last of which is a hit.
 TIED_BELOW = graded([1, 0, 1], scores=[9, 7, 7])
 
+
+def of_hits(name: str, *, at_2: float, whole: float, best: float, worst: float) -> list[Row]:
+    """A metric of hits alone, without choices: of A, and of the only hit of TIED at rank 1 and at rank 3."""
+    return [
+        Row(f"{name}@2", "the hit at rank 1", A, at_2),
+        Row(f"{name}@all", "hits at ranks 1 and 3", A, whole),
+        Row(f"{name}(tie_order=best)@3", "the hit first", TIED, best),
+        Row(f"{name}(tie_order=worst)@3", "the hit last", TIED, worst),
+    ]
+
+
 BINARY: Final = [
     Row("precision@5", "2 of 5 places, two of them empty", C, 2 / 5),
     Row("precision@all", "2 of 5 items", A, 2 / 5),
@@ -114,10 +125,9 @@ BINARY: Final = [
     Row("rr(tie_order=best)@3", "the hit first", TIED, 1),
     Row("rr(tie_order=worst)@3", "the hit last", TIED, 1 / 3),
     Row("rhr@5", "1/1 + 1/3", A, 4 / 3),
-    Row("rhr@2", "1/1", A, 1),
+    *of_hits("rhr", at_2=1, whole=4 / 3, best=1, worst=1 / 3),
     Row("rhr@all", "1/1 + 1/4", D, 5 / 4),
     Row("rhr(tie_order=best)@2", "1/1 + 1/2", TIED_BELOW, 3 / 2),
-    Row("rhr(tie_order=worst)@3", "the hit last", TIED, 1 / 3),
     Row("rhr_norm@5", "(1/1 + 1/3) / (1 + 1/2 + 1/3 + 1/4 + 1/5)", A, 80 / 137),
     Row("rhr_norm@6", "(1/1 + 1/4) / (1 + 1/2)", D, 5 / 6),
     Row("rhr_norm@all", "(1/1 + 1/3) / (1 + 1/2 + 1/3)", B, 8 / 11),

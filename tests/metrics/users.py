@@ -8,10 +8,11 @@ from typing import Final
 import numpy as np
 from world import about
 
+from spark_eval.conventions.choice import Need
 from spark_eval.metrics import Lists
 from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext
 from spark_eval.metrics.lists import FilledRanks, Ragged
-from spark_eval.metrics.registry import Fact, RankingMetric
+from spark_eval.metrics.registry import RankingMetric
 
 # Of the cutoffs that tests of lists with gaps ask for.
 LARGEST_CUTOFF: Final = 20
@@ -178,7 +179,7 @@ def batch(users: Sequence[User]) -> Lists:
 
 def for_metric(lists: Lists, metric: RankingMetric) -> Lists:
     """The lists with the world of items that a metric is tested in: intents have one of their own."""
-    of_intents = vars(lists).get(OF_INTENTS) if Fact.RELEVANT in metric.facts else None
+    of_intents = vars(lists).get(OF_INTENTS) if Need.RELEVANT in metric.needs else None
     return lists if of_intents is None else replace(lists, about=of_intents)
 
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from tests.reporting.made_runs import STAMP, mean, publish
 
-from spark_eval.evaluation.stages.rows import FunnelRow
-from spark_eval.results.rows import MetricRow
+from spark_eval.evaluation.stages.rows import FunnelRow, StageRow
+from spark_eval.evaluation.summary import MetricRow
 from spark_eval.schema import Table
 
 MODELS: Final = ("popular", "similar", "taste", "ruled")
@@ -56,7 +56,7 @@ def pipeline(root: Path, run_id: str) -> None:
     tables: dict[Table, list[Any]] = {
         Table.METRICS: metrics(),
         Table.STAGES: [
-            MetricRow(model, metric, k, *cell, at, error, *ends(at, error), 646, 0, STAMP, stage=stage)
+            StageRow(stage, model, metric, k, *cell, at, error, *ends(at, error), 646, 0, STAMP)
             for cell in (("all", "all"), ("country", "DE"))
             for stage, model, metric, k, at, error in QUANTITIES
         ],

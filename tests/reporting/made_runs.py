@@ -12,12 +12,19 @@ import pyarrow.parquet as pq
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.comparison.rows import COMPARISONS, GATES, ComparisonRow, GateRow
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
-from spark_eval.evaluation.summary import METRICS
+from spark_eval.evaluation.summary import METRICS, MetricRow
 from spark_eval.names import folder_name
-from spark_eval.predictions.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, CurveRow, ThresholdRow
+from spark_eval.predictions.tables import (
+    CURVES,
+    PREDICTION_METRICS,
+    THRESHOLDS,
+    CurveRow,
+    PredictionRow,
+    ThresholdRow,
+)
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
-from spark_eval.results.rows import MetricRow, fold_rows
+from spark_eval.results.rows import fold_rows
 from spark_eval.results.subsets import SUBSET_TABLE, SubsetRow
 from spark_eval.schema import Table
 from spark_eval.splits.leakage import LEAKAGE, LeakageRow
@@ -297,7 +304,7 @@ def predictions(
 ) -> None:
     """Publish what ``predictions`` does, with curves of a thousand points, less each ``gap``-th row."""
     rows = [
-        MetricRow(model, metric, None, segment, value, at, None, None, None, None, None, STAMP, 5_000)
+        PredictionRow(model, metric, None, segment, value, at, None, None, None, None, None, STAMP, 5_000)
         for model in models
         for segment, value in (("all", "all"), ("country", HOSTILE_VALUE))
         for metric, at in metrics.items()

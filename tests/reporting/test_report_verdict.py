@@ -14,13 +14,13 @@ from tests.reporting.test_report_page import call, column, statements
 from spark_eval.accounting import Entry
 from spark_eval.config.sections import parse_config
 from spark_eval.errors import ConfigError
+from spark_eval.evaluation.summary import MetricRow
 from spark_eval.metrics.registry import RANKING
 from spark_eval.predictions import POINTWISE
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.mlflow_runs import logged_metrics
 from spark_eval.results.report import beyond, models, page, verdict
 from spark_eval.results.report.data import RunFacts
-from spark_eval.results.rows import MetricRow
 from spark_eval.runs.report import facts_of
 from spark_eval.schema import Table
 

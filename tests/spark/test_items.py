@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval import evaluate
+from spark_eval.conventions.choice import Need
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation import side_tables as segments
 from spark_eval.evaluation.items import conform_items
-from spark_eval.metrics.registry import Fact
 
 # What the metrics of tests/engine/item_metrics.py are of data B at 3.
 AT_3 = {
@@ -157,7 +157,7 @@ def test_facts_come_as_text_as_maps_as_floats_and_as_vectors_of_spark_ml(spark: 
     kinds = {"map": "map<bigint,double>", "ml": "array<double>", "f": "array<float>"}
     for name, others in columns.items():
         mapped = {"groups": "genres", "vector": name, **others}
-        found = conform_items(items, mapped, [Fact.GROUPS, Fact.FEATURES, Fact.VECTORS])
+        found = conform_items(items, mapped, [Need.GROUPS, Need.FEATURES, Need.VECTORS])
         groups = ["b", "a", "", "b"]
         features = ["1", "2"] if others else groups
         assert [tuple(row) for row in found.collect()] == [

@@ -14,7 +14,7 @@ from spark_eval.comparison import sides
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.evaluate import evaluate
 from spark_eval.evaluation.result import Evaluation
-from spark_eval.results.rows import MetricRow
+from spark_eval.evaluation.summary import MetricRow
 from spark_eval.statistics.draws import poisson_weights
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from spark_eval import Evaluation, compare, evaluate, evaluate_predictions
 from spark_eval.errors import ConfigError, EnvironmentFault
+from spark_eval.evaluation.summary import MetricRow
 from spark_eval.results.mlflow_runs import log_run, logged_metrics, logged_params
 from spark_eval.results.report.data import RunFacts
-from spark_eval.results.rows import MetricRow
 from spark_eval.schema import VERSION, Table
 
 LISTS = pd.DataFrame(

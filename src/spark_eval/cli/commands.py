@@ -75,7 +75,21 @@ def program() -> None:
     """
 
 
-@program.command()
+class SplitCommand(click.Command):
+    """The command ``split``, whose help lists the options of all methods."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of the config's section ``split``, as the rules declare them."""
+        from spark_eval.splits.rules.methods import options_in_words
+
+        with formatter.section("Options of split in the config (methods; default)"):
+            formatter.write_dl(
+                [(f"{name} ({of}; {default})", meaning) for name, of, default, meaning in options_in_words()]
+            )
+        super().format_epilog(ctx, formatter)
+
+
+@program.command(cls=SplitCommand)
 @run_options
 def split(**given: Any) -> None:
     """Label the interactions by a rule; publish splits, subsets, leakage and accounting."""

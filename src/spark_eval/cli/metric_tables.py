@@ -12,11 +12,11 @@ from string import Template
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_eval.conventions import CONVENTIONS, TieOrder, TruthDuplicates
+from spark_eval.conventions.choice import Need
 from spark_eval.conventions.presets import PRESETS, changed_choices, conventions_of
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import RANKING, RankingMetric, parse_metric
 from spark_eval.metrics.aliases import ALIASES, find_name
-from spark_eval.metrics.registry import Kind
 from spark_eval.metrics.values import SHARES_PLACES, ranking_names, split_metric_text, without_metric
 from spark_eval.predictions import POINTWISE
 from spark_eval.predictions.registry import PointwiseMetric
@@ -36,8 +36,6 @@ WORKED = (
     ["0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1", "0.1", "1", "0.1", "10"],
     ["3, -4", "3", "-1", "-4", "2"],
 )
-# Descriptions of metrics without a value per user.
-WHOSE: Final = {Kind.CATALOG: "value of the run", Kind.GROUPS: "value of the run for each group"}
 PROMPT: Final = ">>> "
 DEFAULTS: Final = conventions_of("default")
 # Full names of abbreviations, as search terms in the documentation.
@@ -92,7 +90,7 @@ def ranking_table() -> TextTable:
     return ("metric", "mean over users", "better", "formula", "options", "meaning"), [
         [
             metric.name,
-            ", ".join(metric.names) if metric.is_of_users else WHOSE[metric.kind],
+            ", ".join(metric.names) if metric.is_of_users else whose_value(metric),
             metric.direction,
             metric.formula,
             ", ".join(without_metric(name, metric) for name in metric.conventions),
@@ -189,7 +187,7 @@ def pointwise_text(metric: PointwiseMetric) -> str:
 
 def ranking_text(metric: RankingMetric) -> str:
     """Return the description of a ranking metric."""
-    title = f"{metric.name}, {WHOSE.get(metric.kind, 'mean over users')}: {', '.join(metric.names)}"
+    title = f"{metric.name}, {whose_value(metric)}: {', '.join(metric.names)}"
     options = [
         f"option {without_metric(name, metric)}={choice}: {choice.meaning}"
         for name in metric.conventions
@@ -197,6 +195,13 @@ def ranking_text(metric: RankingMetric) -> str:
         if choice is not TieOrder.SHARED or metric.name in SHARES_PLACES
     ]
     return whole_text(title, metric, [metric.name, metric.run_name], options)
+
+
+def whose_value(metric: RankingMetric) -> str:
+    """Describe the metric's value: a mean over users, a value of the run, or one per group of items."""
+    if Need.ITEM_COUNTS in metric.needs:
+        return "value of the run"
+    return "value of the run for each group" if Need.GROUP_WEIGHTS in metric.needs else "mean over users"
 
 
 def whole_text(

@@ -8,14 +8,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from spark_eval.conventions import beyond
-from spark_eval.conventions.choice import LENGTH, SLOTS, WHOLE_LIST, Choice
+from spark_eval.conventions.choice import Choice, Need
 
 
 class PrecisionDenominator(Choice):
     """Denominator of precision."""
 
     K = "k", "the cutoff, even if the list is shorter"
-    MIN_K_LENGTH = "min_k_length", "min(k, length of the list)", LENGTH
+    MIN_K_LENGTH = "min_k_length", "min(k, length of the list)", Need.LENGTHS
 
 
 class RecallDenominator(Choice):
@@ -23,7 +23,7 @@ class RecallDenominator(Choice):
 
     RELEVANT = "relevant", "m, the user's relevant items"
     MIN_RELEVANT_K = "min_relevant_k", "min(m, k), the most hits possible"
-    RETRIEVED = "retrieved", "the relevant items anywhere in the user's own list", WHOLE_LIST
+    RETRIEVED = "retrieved", "the relevant items anywhere in the user's own list", Need.WHOLE_LIST
 
 
 class AverageDenominator(Choice):
@@ -33,8 +33,8 @@ class AverageDenominator(Choice):
     RELEVANT = "relevant", "m, the user's relevant items"
     HITS = "hits", "h, the hits in the top k"
     K = "k", "the cutoff"
-    MIN_RELEVANT_LENGTH = "min_relevant_length", "min(m, length of the list, k)", LENGTH
-    RETRIEVED = "retrieved", "the relevant items anywhere in the user's own list, for m", WHOLE_LIST
+    MIN_RELEVANT_LENGTH = "min_relevant_length", "min(m, length of the list, k)", Need.LENGTHS
+    RETRIEVED = "retrieved", "the relevant items anywhere in the user's own list, for m", Need.WHOLE_LIST
 
 
 class AverageVariant(Choice):
@@ -64,19 +64,20 @@ class Ideal(Choice):
 
     TRUTH = "truth", "the user's whole truth, best first, cut at k"
     POSITIONS = "positions", "the user's best gain at all k ranks"
-    LIST = "list", "the relevant items of the user's own list, best first, cut at k", WHOLE_LIST
+    LIST = "list", "the relevant items of the user's own list, best first, cut at k", Need.WHOLE_LIST
 
 
 class TieOrder(Choice):
     """Position of hits whose score ties with other items of the list."""
 
     AS_RANKED = "as_ranked", "as ranked by the convention ties"
-    BEST = "best", "before the items that they tie with: the best case", WHOLE_LIST
-    WORST = "worst", "after the items that they tie with: the worst case", WHOLE_LIST
+    BEST = "best", "before the items that they tie with: the best case", Need.WHOLE_LIST, Need.TIES
+    WORST = "worst", "after the items that they tie with: the worst case", Need.WHOLE_LIST, Need.TIES
     SHARED = (
         "shared",
         "DCG: the mean discount of the tied ranks; AP: the precision at the last of them",
-        WHOLE_LIST,
+        Need.WHOLE_LIST,
+        Need.TIES,
     )
 
 
@@ -98,7 +99,7 @@ class IdealTies(Choice):
     """First of two items with equal gains in the greedy ideal of intents."""
 
     ITEM_DESC = "item_desc", "the larger item id"
-    TEXT = "text", "the item id that is larger as text", "text_order"
+    TEXT = "text", "the item id that is larger as text", Need.TEXT_ORDER
 
 
 class CoverageVariant(Choice):
@@ -106,8 +107,8 @@ class CoverageVariant(Choice):
 
     CATALOG = "catalog", "recommended items of the catalogue / its items"
     RECOMMENDED = "recommended", "all recommended items / items of the catalogue: can exceed 1"
-    BY_TRAINED = "by_trained", "all recommended items / training items: can exceed 1", "popularity"
-    TRAINED = "trained", "recommended training items / training items", "popularity"
+    BY_TRAINED = "by_trained", "all recommended items / training items: can exceed 1", Need.POPULARITY
+    TRAINED = "trained", "recommended training items / training items", Need.POPULARITY
 
 
 class GiniVariant(Choice):
@@ -122,7 +123,7 @@ class EntropyWeights(Choice):
     """Weight of an item's information in the entropy of a run."""
 
     LISTS = "lists", "1 for each list with the item"
-    SLOTS = "slots", "1 / length for each list with the item, so that all lists count the same", SLOTS
+    SLOTS = "slots", "1 / length for each list with the item, so that all lists count the same", Need.SLOTS
 
 
 class PersonalizationVariant(Choice):

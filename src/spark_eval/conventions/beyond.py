@@ -1,6 +1,6 @@
 """Conventions of metrics beyond accuracy: popularity, distances, histories."""
 
-from spark_eval.conventions.choice import HISTORY, Choice
+from spark_eval.conventions.choice import Choice, Need
 
 
 class CoveredPlaces(Choice):
@@ -57,10 +57,10 @@ class NoveltyDenominator(Choice):
 class Distance(Choice):
     """Distance of two items of a list."""
 
-    COSINE = "cosine", "1 - cosine of their vectors; 1 if one is all zeros", "vectors"
-    EUCLID = "euclid", "Euclidean distance of their vectors", "vectors"
-    JACCARD = "jaccard", "1 - shared features / features of either", "features"
-    HAMMING = "hamming", "number of features that only one of them has", "features"
+    COSINE = "cosine", "1 - cosine of their vectors; 1 if one is all zeros", Need.VECTORS
+    EUCLID = "euclid", "Euclidean distance of their vectors", Need.VECTORS
+    JACCARD = "jaccard", "1 - shared features / features of either", Need.FEATURES
+    HAMMING = "hamming", "number of features that only one of them has", Need.FEATURES
 
 
 class DistanceAverage(Choice):
@@ -105,26 +105,26 @@ class SerendipityVariant(Choice):
     RECTOOLS = (
         "rectools",
         "the rank by popularity: the mean lead over it",
-        "catalog",
-        "popularity",
+        Need.CATALOG,
+        Need.POPULARITY,
     )
     RECOMMENDERS = (
         "recommenders",
         "the user's history, by common training users: the mean of 1 - similarity",
-        HISTORY,
-        "takers",
+        Need.HISTORY,
+        Need.TAKERS,
     )
     RECOMMENDERS_COSINE = (
         "recommenders_cosine",
         "the user's history, by the cosine of vectors: the mean of 1 - similarity",
-        HISTORY,
-        "vectors",
+        Need.HISTORY,
+        Need.VECTORS,
     )
     EVIDENTLY = (
         "evidently",
         "the user's history, by the cosine of vectors: 1 - the sum over hits; no value without a hit",
-        HISTORY,
-        "vectors",
+        Need.HISTORY,
+        Need.VECTORS,
     )
 
 

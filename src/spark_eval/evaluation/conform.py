@@ -67,7 +67,7 @@ def conform_table(frame: DataFrame, name: str, described: Any, timezone: str, pl
             return conform_train(frame, names)
         case "users":
             return conform_users(frame, names, plan.segments)
-    return conform_items(frame, names, plan.facts, plan.item_columns)
+    return conform_items(frame, names, plan.needs, plan.item_columns)
 
 
 def conform_truth(

@@ -27,7 +27,7 @@ from spark_eval.evaluation.exchange import histograms_of, measure
 from spark_eval.evaluation.messages import buckets_for, evaluation_task, messages_of, per_user_schema
 from spark_eval.evaluation.plan import EvaluateOptions, MeanInterval, make_plan
 from spark_eval.evaluation.result import Evaluation, Tables, read_back
-from spark_eval.evaluation.segments import check_given, unread_tables
+from spark_eval.evaluation.segments import check_given, tables_read
 from spark_eval.evaluation.side_tables import Training, facts_of_items, read_users_and_items
 from spark_eval.evaluation.summaries import SUMMARY, Summaries
 from spark_eval.evaluation.summary import Ends, MeanKey
@@ -117,7 +117,7 @@ def evaluate(
     optional = {"train": train, "users": users, "items": items}
     check_given(plan, [name for name, frame in optional.items() if frame is not None], model)
     given = {"recommendations": recommendations, "truth": truth} | optional
-    frames = to_spark_frames({name: given[name] for name in given if name not in unread_tables(plan)})
+    frames = to_spark_frames({name: given[name] for name in tables_read(plan, given)})
     described = {
         "recommendations": Described(columns, model, layout),
         "truth": Described(truth_columns, timestamp_unit=timestamp_unit),

@@ -11,9 +11,9 @@ from pyspark.sql import types as T
 
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.messages import from_bytes, group_by_bucket, sum_equal_keys, to_bytes
+from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.worker.items.tally import partition_by_item
 from spark_eval.evaluation.worker.items.training import TrainSummary, count_train
-from spark_eval.metrics.registry import Fact
 from spark_eval.names import quote_column
 from spark_eval.runners.objects import NumberedObject, group_by_key, map_batches
 from spark_eval.schema import (
@@ -37,7 +37,7 @@ N_BYTES: Final = "n_bytes"
 def conform_items(
     frame: DataFrame,
     names: Mapping[str, str] | None,
-    facts: Collection[Fact] = (),
+    needs: Collection[Need] = (),
     needed: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return item, the needed attributes of groups, features (arrays of text) and vector, and ``fault``.
@@ -51,11 +51,11 @@ def conform_items(
         table.needed = {GROUPS: table.needed[FEATURES], **table.needed}
     item = table.id(ITEM)
     columns = {ITEM: item}
-    if Fact.GROUPS in facts:
+    if Need.GROUPS in needs:
         columns[GROUPS] = set_of(table, GROUPS)
-    if Fact.FEATURES in facts:
+    if Need.FEATURES in needs:
         columns[FEATURES] = set_of(table, FEATURES if table.has(FEATURES) else GROUPS)
-    if Fact.VECTORS in facts:
+    if Need.VECTORS in needs:
         columns[VECTOR] = vector_of(table)
     return table.conformed(columns | {FAULT: F.when(item.isNull(), Fault.NULL_ID.value)})
 

@@ -9,6 +9,7 @@ from pyspark.sql import types as T
 from spark_eval.arrow.messages import Content
 from spark_eval.arrow.row_faults import fault_rules, interactions_of_users, judge_train, valid_train
 from spark_eval.arrow.send import Sender
+from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.result import Tables
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.task import EvaluationTask
@@ -73,7 +74,7 @@ def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[DataFrame]
         messages.append(
             send_train(tables, Sender(n_buckets, Content.TRAINED, interactions_of_users), n_tasks)
         )
-    if plan.sees_profiles:
+    if Need.HISTORY in plan.needs:
         messages.append(send_train(tables, Sender(n_buckets, Content.PROFILE, valid_train), n_tasks))
     return messages
 

@@ -1,20 +1,20 @@
 """Options of ``evaluate``: checked, and turned into a ``Plan``."""
 
 import sys
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.conventions import Checks, Conventions, Gain
-from spark_eval.conventions.choice import SLOTS, Choice
+from spark_eval.conventions.choice import Choice, Need
 from spark_eval.conventions.presets import parse_conventions, stamp, with_choices
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import as_list
 from spark_eval.metrics.columns import sum_of_columns
 from spark_eval.metrics.parsers import RESAMPLES, Seed, as_tuple, metric_texts
-from spark_eval.metrics.registry import Fact, Kind
+from spark_eval.metrics.registry import OF_LISTS
 from spark_eval.metrics.stages import Stage, make_stages
 from spark_eval.metrics.values import METRICS_KEY, UNCUT, canonical_text, parse_k
 from spark_eval.options import checked
@@ -26,10 +26,9 @@ MAX_EXP2_RELEVANCE: Final = 511
 LARGEST_DOUBLE: Final = sys.float_info.max
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
 
-# Kinds and attributes that need training interactions, and attributes that need the table of items.
-OF_TRAIN: Final[Set[Kind | Fact]] = {Kind.PROFILE, Fact.POPULARITY, Fact.TAKERS}
-OF_ITEMS: Final[Set[Kind | Fact]] = {Fact.GROUPS, Fact.FEATURES, Fact.VECTORS}
-COLUMNS_OF_FACTS: Final = {Fact.GROUPS: GROUPS, Fact.FEATURES: FEATURES, Fact.VECTORS: VECTOR}
+# Needs of training interactions, and of columns of items.
+OF_TRAIN: Final = frozenset({Need.HISTORY, Need.POPULARITY, Need.TAKERS})
+ITEM_COLUMNS: Final = {Need.GROUPS: GROUPS, Need.FEATURES: FEATURES, Need.VECTORS: VECTOR}
 ILD_WITHOUT_VECTORS: Final = "ild(distance=jaccard)"
 
 
@@ -122,22 +121,21 @@ class Plan:
     @cached_property
     def of_run(self) -> list[MetricValue]:
         """Metrics of the whole run, computed from the number of lists with each item."""
-        return [value for value in self.asked if value.metric.kind is Kind.CATALOG]
-
-    @cached_property
-    def sees_slots(self) -> bool:
-        """True if a metric of the run weights an item in each list by 1 / length of the list."""
-        return any(SLOTS in value.sees(self.conventions) for value in self.of_run)
+        return [value for value in self.asked if Need.ITEM_COUNTS in value.metric.needs]
 
     @cached_property
     def of_groups(self) -> list[MetricValue]:
         """Metrics with a value of the run for each group of items."""
-        return [value for value in self.asked if value.metric.kind is Kind.GROUPS]
+        return [value for value in self.asked if Need.GROUP_WEIGHTS in value.metric.needs]
 
     @cached_property
-    def facts(self) -> frozenset[Fact]:
-        """Item attributes that the metrics need."""
-        return frozenset[Fact]().union(*(value.facts(self.conventions) for value in self.asked))
+    def needs(self) -> frozenset[Need]:
+        """All needs of the metrics, under their choices; executors get these inputs alone."""
+        return frozenset[Need]().union(*(value.needs(self.conventions) for value in self.asked))
+
+    def values_with(self, *needs: Need) -> list[MetricValue]:
+        """Return the metrics that have one of these needs."""
+        return [value for value in self.asked if not value.needs(self.conventions).isdisjoint(needs)]
 
     @property
     def columns(self) -> list[str]:
@@ -156,44 +154,22 @@ class Plan:
         return sorted({value.k for value in self.asked if value.k is not None})
 
     @cached_property
-    def sees_about(self) -> bool:
-        """True if any per-user metric needs the item context, ``Lists.about``."""
-        run = self.conventions
-        return any(value.facts(run) or value.sees_items(run) for value in self.metrics)
-
-    @property
     def needs_items(self) -> bool:
-        """True if any metric needs more than hits, so that item attributes are read."""
-        return self.sees_about or bool(self.of_run or self.of_groups)
-
-    @property
-    def sees_items(self) -> bool:
-        """True if any metric needs all items of lists."""
-        return any(value.sees_items(self.conventions) for value in self.asked)
+        """True if any metric needs more than hits and lengths, so that item attributes are read."""
+        return not self.needs <= OF_LISTS
 
     @cached_property
     def listed_depth(self) -> int | None:
         """Largest rank of the items that a metric needs; None: any."""
-        cuts = [value.k for value in self.asked if value.sees_items(self.conventions)]
+        cuts = [value.k for value in self.values_with(Need.ITEMS)]
         return None if None in cuts else max((k for k in cuts if k is not None), default=0)
-
-    @property
-    def sees_profiles(self) -> bool:
-        """True if any metric needs the training items of users."""
-        return any(value.sees_history(self.conventions) for value in self.asked)
-
-    def seen_by(self, value: MetricValue) -> Set[Kind | Fact]:
-        """Return the attributes that a metric needs under its choices, and PROFILE if it needs histories."""
-        facts: Set[Kind | Fact] = value.facts(self.conventions)
-        return facts | {Kind.PROFILE} if value.sees_history(self.conventions) else facts
 
     @property
     def item_columns(self) -> dict[str, str]:
         """Required columns of ``items``, with the purpose of each as text."""
         needed = {}
-        for fact, column in COLUMNS_OF_FACTS.items():
-            names = dict.fromkeys(one.name for one in self.asked if fact in one.facts(self.conventions))
-            if names:
+        for need, column in ITEM_COLUMNS.items():
+            if names := dict.fromkeys(value.name for value in self.values_with(need)):
                 needed[column] = f"for {', '.join(names)}"
         if VECTOR in needed and "ild" in needed[VECTOR]:
             needed[VECTOR] += f" (by features instead: {ILD_WITHOUT_VECTORS})"
@@ -202,17 +178,13 @@ class Plan:
     def check_tables(self, *, has_train: bool, has_items: bool) -> None:
         """Raise ConfigError for a table, or a baseline model, that a metric needs but that is missing."""
         has_catalog, has_base = has_items or has_train, self.base is not None
-        for is_there, needed, fault in (
+        for is_there, needs, fault in (
             (has_train, OF_TRAIN, ConfigError("MISSING_TRAIN", "training interactions; give train")),
-            (has_items, OF_ITEMS, ConfigError("MISSING_ITEMS", "item attributes; give items")),
-            (
-                has_catalog,
-                {Fact.CATALOG},
-                ConfigError("MISSING_CATALOG", "a catalogue; items, or train"),
-            ),
-            (has_base, {Fact.BASE}, ConfigError("MISSING_BASE", "a baseline model; name it in base")),
+            (has_items, ITEM_COLUMNS, ConfigError("MISSING_ITEMS", "item attributes; give items")),
+            (has_catalog, [Need.CATALOG], ConfigError("MISSING_CATALOG", "a catalogue; items, or train")),
+            (has_base, [Need.BASE], ConfigError("MISSING_BASE", "a baseline model; name it in base")),
         ):
-            names = ", ".join(dict.fromkeys(one.name for one in self.asked if self.seen_by(one) & needed))
+            names = ", ".join(dict.fromkeys(value.name for value in self.values_with(*needs)))
             if names and not is_there:
                 columns = [f"{column} {why}" for column, why in self.item_columns.items()]
                 more = f", with {', '.join(columns)}" if fault.code == "MISSING_ITEMS" else ""
@@ -221,7 +193,7 @@ class Plan:
     @cached_property
     def depth(self) -> int | None:
         """Largest rank of the hits that can change a metric; None: any."""
-        if any(value.sees_whole_list(self.conventions) for value in self.asked):
+        if Need.WHOLE_LIST in self.needs:
             return None
         return None if self.drops_users_without_hits else max([*self.cuts, *self.stage_cuts])
 
@@ -236,14 +208,9 @@ class Plan:
         return None if any(value.k is None for value in self.asked) else max(self.cuts)
 
     @cached_property
-    def sees_ties(self) -> bool:
-        """True if a metric needs to know the items with equal scores."""
-        return any(value.sees_ties(self.conventions) for value in self.metrics)
-
-    @cached_property
     def held_cuts(self) -> tuple[int, ...] | None:
-        """Cutoffs of the item counts that metrics of pairs need; None: no such metric."""
-        values = [value for value in self.metrics if value.sees_pairs]
+        """Cutoffs of the lengths by rank; None: no metric needs them."""
+        values = self.values_with(Need.LENGTHS_BY_RANK)
         return tuple(sorted({value.k for value in values if value.k is not None})) if values else None
 
     @cached_property
@@ -279,10 +246,9 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
     conventions = parse_conventions(chosen.pop("conventions"))
     conventions = with_choices(conventions, {name: one for name, one in first.items() if one is not None})
     values = metric_values(chosen.pop("metrics"), chosen.pop("k"), conventions)
-    if any(value.sees_length(conventions) for value in values):
-        chosen["checks"] = Checks.FULL
     chosen["stages"] = make_stages(as_list(chosen["stages"] or ()))
-    return Plan(values, conventions, **chosen)
+    plan = Plan(values, conventions, **chosen)
+    return replace(plan, checks=Checks.FULL) if Need.LENGTHS in plan.needs else plan
 
 
 def filled_column(k: int | None) -> str:

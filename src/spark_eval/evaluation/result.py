@@ -21,6 +21,7 @@ from spark_eval.evaluation.summary import (
     SUMS,
     Ends,
     MeanKey,
+    MetricRow,
     SumRow,
     in_requested_order,
     metric_rows,
@@ -38,7 +39,7 @@ from spark_eval.results.report.spread import (
     upper_bound,
     user_counts,
 )
-from spark_eval.results.rows import MetricRow, fold_rows
+from spark_eval.results.rows import fold_rows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.schema import ALL, MODEL, Outcome, Table
 from spark_eval.tables.plain_files import PlainFiles

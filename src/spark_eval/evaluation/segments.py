@@ -64,10 +64,10 @@ def check_given(plan: Plan, tables: Collection[str], model: str | None) -> None:
     plan.check_tables(has_train=has_train, has_items="items" in tables)
 
 
-def unread_tables(plan: Plan) -> set[str]:
-    """Return those of the tables ``users`` and ``items`` that a plan does not read."""
+def tables_read(plan: Plan, given: Iterable[str]) -> list[str]:
+    """Return those of the given tables that a plan reads: ``users`` and ``items`` only if it needs them."""
     is_read = {"users": bool(user_columns(plan.segments)), "items": plan.needs_items}
-    return {name for name in is_read if not is_read[name]}
+    return [name for name in given if is_read.get(name, True)]
 
 
 def activity_bounds(histogram: Mapping[int, int]) -> dict[int, int]:

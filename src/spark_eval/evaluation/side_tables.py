@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from spark_eval.accounting import Counts, Entry, EntryKey, table_entries
 from spark_eval.arrow.messages import concat_messages
+from spark_eval.conventions.choice import Need
 from spark_eval.errors import DataError, collect_errors
 from spark_eval.evaluation.checks import check_train, check_users
 from spark_eval.evaluation.items import N_BYTES, count_users, counted_train, counts_of_items, trained_items
@@ -20,7 +21,6 @@ from spark_eval.evaluation.messages import train_messages
 from spark_eval.evaluation.result import Tables
 from spark_eval.evaluation.segments import activity_bounds, user_columns
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes, item_attributes
-from spark_eval.metrics.registry import Fact
 from spark_eval.runners.objects import collect_objects
 from spark_eval.runtime.any_session import persist
 from spark_eval.schema import FAULT, IN_TRAIN, ITEM, USER, BuiltIn, Fault, Outcome
@@ -74,7 +74,7 @@ def read_train(tables: Tables) -> Training:
         return Training()
     plan, (messages, n_buckets) = tables.plan, train_messages(tables)
     most_items = MOST_BYTES // BYTES_PER_ITEM if plan.needs_items else MOST_ITEMS
-    sees_takers = Fact.POPULARITY in plan.facts
+    sees_takers = Need.POPULARITY in plan.needs
     parts = collect_objects(counted_train(messages, n_buckets, most_items, sees_takers=sees_takers))
     summaries = [summary for part in parts for summary in part.summaries]
     counts = reduce(Counts.plus, (one.counts for one in summaries), Counts())
@@ -143,14 +143,14 @@ def facts_of_items(tables: Tables, training: Training) -> tuple[ItemAttributes |
         return None, replace(tables, recommendations=recommendations, truth=truth, files=files)
     check_bytes(max(training.n_items * BYTES_PER_ITEM, is_left_out * (MOST_BYTES + 1)), "train")
     items = tables.items and tables.items.where(F.col(FAULT).isNull()).drop(FAULT)
-    taken, n_users = None, training.n_users if Fact.POPULARITY in plan.facts else {}
-    if tables.train is not None and Fact.TAKERS in plan.facts:
+    taken, n_users = None, training.n_users if Need.POPULARITY in plan.needs else {}
+    if tables.train is not None and Need.TAKERS in plan.needs:
         taken = trained_items(tables.train, USER)
         check_bytes(taken.count() * BYTES_PER_TAKER, "train")
     of_items, of_taken = (frame and frame.toArrow() for frame in (items, taken))
     kind = id_type(tables.truth, ITEM)
     facts = item_attributes(kind, of_items, training.items, n_users, of_taken)
-    return (facts.with_text_order if Fact.TEXT_ORDER in plan.facts else facts), tables
+    return (facts.with_text_order if Need.TEXT_ORDER in plan.needs else facts), tables
 
 
 def mark_trained(rows: DataFrame, items: DataFrame) -> DataFrame:

@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from spark_eval.errors import DataError
 from spark_eval.evaluation.worker.means import NOBODY, ColumnSums, SegmentCell
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.columns import weighted
-from spark_eval.results.rows import Key, MetricRow
 from spark_eval.schema import ALL, ddl_of
 from spark_eval.statistics.differences import RatioSums
 from spark_eval.statistics.intervals import Summary, normal_interval, summarise
@@ -19,6 +19,8 @@ from spark_eval.statistics.intervals import Summary, normal_interval, summarise
 POWERS: Final = (1, 2, 1, 2, 2)
 
 
+# model, metric, k, segment, segment_value, conventions
+Key = tuple[str, str, int | None, str, str, str]
 # The key without conventions, and the ends of an interval.
 MeanKey = tuple[str, str, int | None, str, str]
 Ends = tuple[float | None, float | None]
@@ -75,8 +77,49 @@ class SumRow(NamedTuple):
         return [None if text is None else int(text) * Fraction(2) ** (self.unit * n) for text, n in digits]
 
 
+class MetricRow(NamedTuple):
+    """Row of METRICS: the value of a metric for a model in a segment.
+
+    ``n_users`` counts the users in the mean, ``n_undefined`` those without a value.
+    """
+
+    model: str
+    metric: str
+    k: int | None
+    segment: str
+    segment_value: str
+    value: float | None
+    std_error: float | None
+    ci_low: float | None
+    ci_high: float | None
+    n_users: int
+    n_undefined: int
+    conventions: str
+
+    @classmethod
+    def of_mean(cls, sums: SumRow, intervals: Mapping[MeanKey, Ends] | None = None) -> Self:
+        """Return the row of a mean over users; ``intervals`` replace the one by its standard error."""
+        found = mean_of(sums, intervals)
+        return cls(
+            *sums[:5],
+            value=found.value,
+            std_error=found.std_error,
+            ci_low=found.ci_low,
+            ci_high=found.ci_high,
+            n_users=found.n,
+            n_undefined=sums.n_users - found.n,
+            conventions=sums.conventions,
+        )
+
+    @classmethod
+    def of_run(cls, key: Key, value: float, n_users: int) -> Self:
+        """Return the row of a metric of the whole run, without values per user; NaN means undefined."""
+        known = None if math.isnan(value) else value
+        return cls(*key[:5], known, None, None, None, n_users, 0, key[5])
+
+
 SUMS: Final = ddl_of(SumRow)
-METRICS: Final = ddl_of(MetricRow, without=("n_rows", "stage"))
+METRICS: Final = ddl_of(MetricRow)
 
 
 def sum_rows(
@@ -128,30 +171,34 @@ def merge_sum_rows(rows: Iterable[SumRow]) -> list[SumRow]:
 def metric_rows(sums: Iterable[SumRow], intervals: Mapping[MeanKey, Ends] | None = None) -> list[MetricRow]:
     """Return the row of METRICS for each row of SUMS, in the same order.
 
-    ``intervals`` replace those computed from the standard errors. Means over no users are null. Weighted
-    means, such as the micro average, have standard errors by the delta method. Raises DataError
-    METRIC_OVERFLOW for values too large for a double.
+    ``intervals`` replace those computed from the standard errors. Raises DataError METRIC_OVERFLOW for values
+    too large for a double.
     """
-    rows = []
-    for row in sums:
-        total, squares, weight, products, weight_squares = (number or Fraction() for number in row.sums)
-        if row.weight is None:
-            summary = summarise(total, squares, row.n_defined)
-        elif row.products is None:
-            summary = Summary(float(total / weight) if weight else None, None, None, None, row.n_defined)
-        else:
-            of_ratio = ((squares, products), (products, weight_squares))
-            estimate = RatioSums(row.n_defined, (total, weight), of_ratio).combination(Fraction(1))
-            summary = normal_interval(estimate.value, estimate.std_error, row.n_defined)
-        ends = (summary.ci_low, summary.ci_high)
-        if intervals is not None and summary.std_error is not None:
-            ends = intervals[row[:5]]
-        interval = (summary.value, summary.std_error, *ends)
-        if not all(math.isfinite(number) for number in interval if number is not None):
-            raise overflow(f"{row.metric}@{ALL if row.k is None else row.k}")
-        users = (row.n_defined, row.n_users - row.n_defined)
-        rows.append(MetricRow(*row[:5], *interval, *users, row.conventions))
-    return rows
+    return [MetricRow.of_mean(row, intervals) for row in sums]
+
+
+def mean_of(sums: SumRow, intervals: Mapping[MeanKey, Ends] | None = None) -> Summary:
+    """Return the mean of exact sums, its standard error and its interval; all are null over no users.
+
+    ``intervals`` replace the interval by the standard error. Weighted means, such as the micro average, have
+    standard errors by the delta method. Raises DataError METRIC_OVERFLOW for values too large for a double.
+    """
+    total, squares, weight, products, weight_squares = (number or Fraction() for number in sums.sums)
+    if sums.weight is None:
+        summary = summarise(total, squares, sums.n_defined)
+    elif sums.products is None:
+        summary = Summary(float(total / weight) if weight else None, n=sums.n_defined)
+    else:
+        of_ratio = ((squares, products), (products, weight_squares))
+        estimate = RatioSums(sums.n_defined, (total, weight), of_ratio).combination(Fraction(1))
+        summary = normal_interval(estimate.value, estimate.std_error, sums.n_defined)
+    if intervals is not None and summary.std_error is not None:
+        ci_low, ci_high = intervals[sums[:5]]
+        summary = replace(summary, ci_low=ci_low, ci_high=ci_high)
+    numbers = (summary.value, summary.std_error, summary.ci_low, summary.ci_high)
+    if not all(math.isfinite(number) for number in numbers if number is not None):
+        raise overflow(f"{sums.metric}@{ALL if sums.k is None else sums.k}")
+    return summary
 
 
 def in_requested_order(rows: Iterable[MetricRow], asked: Sequence[MetricValue]) -> list[MetricRow]:
@@ -160,7 +207,7 @@ def in_requested_order(rows: Iterable[MetricRow], asked: Sequence[MetricValue]) 
     place = {name: number for number, name in enumerate(names)}
 
     def key(row: MetricRow) -> tuple[object, ...]:
-        cell = (row.model or "", row.segment, row.segment_value)
+        cell = (row.model, row.segment, row.segment_value)
         return (*everybody_first(cell), place[row.metric, row.k])
 
     return sorted(rows, key=key)

@@ -16,6 +16,7 @@ from spark_eval.conventions import (
     RecallDenominator,
     TieOrder,
 )
+from spark_eval.conventions.choice import Need
 from spark_eval.metrics.beyond.arrays import divide
 from spark_eval.metrics.discounts import harmonic
 from spark_eval.metrics.lists import Lists
@@ -254,7 +255,9 @@ def reciprocal_hit_rate_norm(lists: Lists, k: int | None, conventions: Conventio
     return np.minimum(share, 1.0)
 
 
-@ranking_metric("r_precision", formula="hits in the top m / m, whatever k", whole_list=True)
+@ranking_metric(
+    "r_precision", formula="hits in the top m / m, whatever k", needs={Need.HITS, Need.WHOLE_LIST}
+)
 def r_precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Precision where it equals recall, at rank m; the same for every k.
 

@@ -3,9 +3,10 @@
 import numpy as np
 
 from spark_eval.conventions import AucTies, Conventions, OneClass
+from spark_eval.conventions.choice import Need
 from spark_eval.metrics.beyond.arrays import divide
 from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.registry import Kind, Weight, ranking_metric
+from spark_eval.metrics.registry import Weight, ranking_metric
 from spark_eval.statistics.exact import Floats, Ints
 
 
@@ -24,8 +25,7 @@ def positives(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     run_name="gauc",
     formula="share of (hit, miss) pairs of the top k with the hit first, ties 1/2",
     conventions=("one_class", "auc_ties"),
-    kind=Kind.PAIRS,
-    ties=True,
+    needs={Need.HITS, Need.LENGTHS_BY_RANK, Need.TIES},
     weights={
         "gauc_by_impressions": Weight("auc_impressions", impressions),
         "gauc_by_positives": Weight("auc_positives", positives),
@@ -86,7 +86,7 @@ def pairs(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 @ranking_metric(
     "fcp",
     formula="concordant / (concordant + discordant) pairs of hits in the top k",
-    ties=True,
+    needs={Need.HITS, Need.TIES},
     weights={"fcp_micro": Weight("fcp_pairs", pairs)},
 )
 def fraction_of_concordant_pairs(lists: Lists, k: int | None, conventions: Conventions) -> Floats:

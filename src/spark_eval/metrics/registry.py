@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from spark_eval.conventions import CONVENTIONS, Conventions
-from spark_eval.conventions.choice import HISTORY
+from spark_eval.conventions.choice import Need
 from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.lists import Lists
@@ -20,41 +19,18 @@ RunKernel = Callable[[ItemCounts, int | None, Conventions], float]
 GroupKernel = Callable[[GroupWeights, int | None, Conventions], Floats]
 AnyKernel = TypeVar("AnyKernel", Kernel, RunKernel, GroupKernel)
 
-
-class Kind(StrEnum):
-    """Input that a metric needs, which decides what is sent to executors.
-
-    ``hits``: the ranks of the relevant items. ``pairs``: also the number of items up to each hit and each
-    cutoff (``Lists.held``). ``items``: all items of the list (``ItemContext.listed``); ``profile``: also the
-    user's training items (``ItemContext.profile``). ``catalog``: the number of lists with each item
-    (``ItemCounts``) instead of lists; the metric has a value of the run, without an interval. ``groups``: the
-    weights of item groups in the lists (``GroupWeights``); the metric has a value of the run for each group.
-    """
-
-    HITS = "hits"
-    PAIRS = "pairs"
-    ITEMS = "items"
-    PROFILE = "profile"
-    CATALOG = "catalog"
-    GROUPS = "groups"
-
-
-# Kinds that need all items of lists.
-ALL_ITEMS: Final = frozenset({Kind.ITEMS, Kind.PROFILE, Kind.CATALOG, Kind.GROUPS})
-
-
-class Fact(StrEnum):
-    """Item attribute or item context that a metric needs (see ``metrics.beyond.catalog``)."""
-
-    CATALOG = "catalog"  # Catalog.is_listed
-    POPULARITY = "popularity"  # Catalog.n_takers, n_rows, n_users
-    GROUPS = "groups"
-    FEATURES = "features"
-    VECTORS = "vectors"
-    TAKERS = "takers"
-    RELEVANT = "relevant"  # ItemContext.relevant
-    BASE = "base"  # ItemContext.base, has_base
-    TEXT_ORDER = "text_order"  # Catalog.text_order
+# Needs that lists and relevances alone can meet; for all others the engine looks up items.
+OF_LISTS: Final = frozenset({Need.HITS, Need.WHOLE_LIST, Need.TIES, Need.LENGTHS, Need.LENGTHS_BY_RANK})
+WHOLE_ITEMS: Final = frozenset({Need.ITEMS, Need.LENGTHS})
+# Needs that others bring with them.
+IMPLIED: Final[Mapping[Need, Set[Need]]] = {
+    Need.LENGTHS_BY_RANK: {Need.LENGTHS},
+    Need.ITEMS: WHOLE_ITEMS,
+    Need.HISTORY: WHOLE_ITEMS,
+    Need.BASE: WHOLE_ITEMS,
+    Need.ITEM_COUNTS: WHOLE_ITEMS,
+    Need.GROUP_WEIGHTS: WHOLE_ITEMS,
+}
 
 
 @dataclass(frozen=True)
@@ -64,44 +40,43 @@ class RankingMetric:
     ``name`` is the per-user name (``ap``), ``run_name`` the name of its mean over users (``map``).
     ``formula`` is plain text. ``conventions`` are the conventions that can change its value. ``direction``
     is that of better values. ``lower`` and ``upper`` are the smallest and the largest possible value,
-    None if unbounded under some choice. ``whole_list`` is True if the metric needs hits beyond k, ``ties`` if
-    it needs equal scores; ``kind`` is its input. ``facts`` are the item attributes that it always needs;
-    choices can need more (``MetricValue.facts``). ``weights`` define further, weighted means over users: run
-    name -> weight. ``catalog_name`` is the name of the catalogue's share, reported with the value of each
-    group.
+    None if unbounded under some choice. ``needs`` are the inputs that it always needs; choices can add some
+    (``MetricValue.needs``). ``weights`` define further, weighted means over users: run name -> weight.
+    ``catalog_name`` is the name of the catalogue's share, reported with the value of each group.
     """
 
     name: str
     kernel: Callable[..., Any]
     formula: str
     run_name: str
+    needs: frozenset[Need]
     conventions: tuple[str, ...] = ()
     direction: Direction = Direction.HIGHER
     lower: float | None = 0.0
     upper: float | None = 1.0
-    whole_list: bool = False
-    kind: Kind = Kind.HITS
-    ties: bool = False
-    facts: Set[Fact] = frozenset()
     weights: Mapping[str, "Weight"] = field(default_factory=dict)
     catalog_name: str | None = None
 
     @property
     def is_of_users(self) -> bool:
         """True if it has a value per user; else it has one of the run, or one per group of items."""
-        return self.kind not in (Kind.CATALOG, Kind.GROUPS)
+        return self.needs.isdisjoint({Need.ITEM_COUNTS, Need.GROUP_WEIGHTS})
 
     @property
     def moves_hits(self) -> bool:
         """True if its ties can be broken in the best and the worst order (``tie_order``)."""
-        return self.kind is Kind.HITS and not self.ties and not self.facts
+        return self.needs <= {Need.HITS, Need.WHOLE_LIST}
 
     @property
     def knows_items(self) -> bool:
-        """True if it needs item attributes or item context, not only hits."""
+        """True if it, or one of its choices, needs more of items than who finds them relevant."""
         choices = (choice for name in self.conventions for choice in CONVENTIONS[name])
-        of_choices = {*Fact, HISTORY}.intersection(seen for choice in choices for seen in choice.sees)
-        return self.kind not in (Kind.HITS, Kind.PAIRS) or bool(self.facts or of_choices)
+        return not OF_LISTS.issuperset(self.needs.union(*(choice.needs for choice in choices)))
+
+    @property
+    def is_of_hits(self) -> bool:
+        """True if the hits of a list decide its value, and misses do not."""
+        return Need.LENGTHS_BY_RANK not in self.needs and not self.knows_items
 
     @property
     def names(self) -> list[str]:
@@ -136,16 +111,19 @@ class Weight:
 RANKING: Final[dict[str, RankingMetric]] = {}
 
 
-def ranking_metric(name: str, **known: Any) -> Callable[[AnyKernel], AnyKernel]:
+def ranking_metric(
+    name: str, *, needs: Set[Need] = frozenset({Need.HITS}), **known: Any
+) -> Callable[[AnyKernel], AnyKernel]:
     """Register a kernel: (lists, k, conventions) -> one value per list, NaN where undefined.
 
-    A kernel of the kind ``catalog`` takes ItemCounts and returns one value; of the kind ``groups`` it takes
-    GroupWeights and returns one value per group. ``known`` are fields of RankingMetric; ``run_name`` defaults
-    to the name. Metrics of hits get the convention ``tie_order``; others use lists as ranked.
+    A kernel that needs ITEM_COUNTS takes ItemCounts and returns one value; one that needs GROUP_WEIGHTS takes
+    GroupWeights and returns one value per group. ``known`` are further fields of RankingMetric; ``run_name``
+    defaults to the name. Metrics of hits get the convention ``tie_order``; others use lists as ranked.
     """
 
     def register(kernel: AnyKernel) -> AnyKernel:
-        metric: RankingMetric = RankingMetric(name, kernel, **{"run_name": name, **known})
+        fields: dict[str, Any] = {"run_name": name, "needs": frozenset(needs), **known}
+        metric: RankingMetric = RankingMetric(name, kernel, **fields)
         if metric.moves_hits:
             metric = replace(metric, conventions=(*metric.conventions, "tie_order"))
         RANKING[name] = metric

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, TieOrder
-from spark_eval.conventions.choice import HISTORY, LENGTH, WHOLE_LIST, Choice
+from spark_eval.conventions.choice import Choice, Need
 from spark_eval.errors import ConfigError, parse_choice
 from spark_eval.metrics.aliases import find_name, metric_named
 from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.registry import ALL_ITEMS, RANKING, Fact, Kind, RankingMetric, Weight
+from spark_eval.metrics.registry import IMPLIED, RANKING, RankingMetric, Weight
 from spark_eval.statistics.exact import Floats
 
 METRICS_KEY: Final = "evaluate.metrics"
@@ -88,39 +88,13 @@ class MetricValue:
         """Return the conventions of the run, changed by this value's options."""
         return run.changed(dict(self.options)) if self.options else run
 
-    def sees(self, run: Conventions) -> set[str]:
-        """Return the inputs that its choices need, in addition to the hits up to k."""
+    def needs(self, run: Conventions) -> frozenset[Need]:
+        """Return all its needs: its own, those of its choices and of its cutoff, and what they imply."""
         own = self.conventions(run)
-        return {seen for name in self.metric.conventions for seen in getattr(own, name).sees}
-
-    def facts(self, run: Conventions) -> frozenset[Fact]:
-        """Return the item attributes that it needs under its choices."""
-        return frozenset({*self.metric.facts, *(fact for fact in Fact if fact in self.sees(run))})
-
-    def sees_items(self, run: Conventions) -> bool:
-        """Return True if it needs all items of a list, not only hits."""
-        return self.metric.kind in ALL_ITEMS or self.sees_history(run) or Fact.BASE in self.facts(run)
-
-    def sees_history(self, run: Conventions) -> bool:
-        """Return True if it needs the users' training items."""
-        return self.metric.kind is Kind.PROFILE or HISTORY in self.sees(run)
-
-    def sees_whole_list(self, run: Conventions) -> bool:
-        """Return True if hits beyond k can change it."""
-        return self.k is None or self.metric.whole_list or WHOLE_LIST in self.sees(run)
-
-    def sees_length(self, run: Conventions) -> bool:
-        """Return True if the number of items in the list can change it."""
-        return self.k is None or self.sees_pairs or self.sees_items(run) or LENGTH in self.sees(run)
-
-    @property
-    def sees_pairs(self) -> bool:
-        """True if it needs the number of items of a list up to a rank."""
-        return self.metric.kind is Kind.PAIRS
-
-    def sees_ties(self, run: Conventions) -> bool:
-        """Return True if it needs to know the items with equal scores."""
-        return self.metric.ties or self.is_arranged(run)
+        needs = self.metric.needs.union(*(getattr(own, name).needs for name in self.metric.conventions))
+        if self.k is None:
+            needs |= {Need.WHOLE_LIST, Need.LENGTHS}
+        return needs.union(*(IMPLIED.get(need, ()) for need in needs))
 
     def is_arranged(self, run: Conventions) -> bool:
         """Return True if it reorders equal scores instead of using the ranks.
@@ -140,11 +114,11 @@ class MetricValue:
         return columns
 
     def of_run(self, counts: ItemCounts, run: Conventions) -> float:
-        """Return the value of a metric of the kind ``catalog``, NaN if undefined."""
+        """Return the value of a metric of item counts, NaN if undefined."""
         return float(self.metric.kernel(counts, self.k, self.conventions(run)))
 
     def of_groups(self, weights: GroupWeights, run: Conventions) -> dict[str, float]:
-        """Return the values of a metric of the kind ``groups`` by group of items, NaN if undefined."""
+        """Return the values of a metric of group weights by group of items, NaN if undefined."""
         shares = self.metric.kernel(weights, self.k, self.conventions(run))
         return dict(zip(weights.names, shares.tolist(), strict=True))
 

@@ -12,11 +12,34 @@ from spark_eval.predictions.registry import Sums, Value
 from spark_eval.predictions.task import PredictionPlan, ThresholdRule
 from spark_eval.predictions.worker.ordered import Candidate, RangeResult, best, cost, grid_of
 from spark_eval.predictions.worker.totals import Cell, Totals
-from spark_eval.results.rows import MetricRow, fold_rows
+from spark_eval.results.rows import fold_rows
 from spark_eval.schema import ALL, CALIBRATION, ROC, ddl_of
 from spark_eval.statistics.intervals import Summary
 
-PREDICTION_METRICS: Final = ddl_of(MetricRow, without=("stage",))
+
+class PredictionRow(NamedTuple):
+    """Row of PREDICTION_METRICS: the value of a metric of predictions in a segment.
+
+    ``n_users`` counts the users in a mean over users, ``n_undefined`` the users, or rows, without a value;
+    both are None for metrics without them. ``k`` is None.
+    """
+
+    model: str | None
+    metric: str
+    k: int | None
+    segment: str
+    segment_value: str
+    value: float | None
+    std_error: float | None
+    ci_low: float | None
+    ci_high: float | None
+    n_users: int | None
+    n_undefined: int | None
+    conventions: str
+    n_rows: int
+
+
+PREDICTION_METRICS: Final = ddl_of(PredictionRow)
 
 
 class ThresholdRow(NamedTuple):
@@ -73,7 +96,7 @@ class MeasuredPredictions:
             yield cell, Sums(self.totals.of(cell), self.plan)
 
     @cached_property
-    def metric_rows(self) -> list[MetricRow]:
+    def metric_rows(self) -> list[PredictionRow]:
         """Rows of PREDICTION_METRICS: one per cell and value, and the means over folds."""
         rows = [
             metric_row(cell, name, value, sums)
@@ -81,7 +104,7 @@ class MeasuredPredictions:
             for name in self.plan.metrics
             for value in POINTWISE[name].kernel(sums)
         ]
-        return rows + fold_rows(rows)
+        return rows + fold_rows(rows, ("n_users", "n_undefined", "n_rows"))
 
     @cached_property
     def threshold_rows(self) -> list[ThresholdRow]:
@@ -120,11 +143,11 @@ def six_digits(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
 
 
-def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:
+def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> PredictionRow:
     """Return the row of ``metrics`` for one value of a cell."""
     model, segment, segment_value = cell
     mean = value.summary or Summary()
-    return MetricRow(
+    return PredictionRow(
         model=model,
         metric=value.name(name),
         k=None,

@@ -1,66 +1,65 @@
-"""Rows of the table ``metrics``, and their means over folds."""
+"""Means and standard deviations over folds, of the rows of any table of metrics."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import mean, stdev
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, Protocol, TypeVar
 
 from spark_eval.schema import FOLD, FOLDS
 
-# model, metric, k, segment, segment_value, conventions
-Key = tuple[str, str, int | None, str, str, str]
+
+class FoldValue(Protocol):
+    """Row with the value of a metric, in a fold or another segment; each table has its own row type."""
+
+    @property
+    def model(self) -> str | None:
+        """Name of the model."""
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric."""
+
+    @property
+    def k(self) -> int | None:
+        """Cutoff; None without one."""
+
+    @property
+    def segment(self) -> str:
+        """Name of the segment."""
+
+    @property
+    def value(self) -> float | None:
+        """Value; None if undefined."""
+
+    def _asdict(self) -> dict[str, Any]: ...
 
 
-class MetricRow(NamedTuple):
-    """Row of METRICS; predictions also have ``n_rows``, pipelines the ``stage``.
-
-    ``n_users`` counts the users in the mean, ``n_undefined`` those without a value.
-    ``model`` is None for a stage that is a union of several models.
-    """
-
-    model: str | None
-    metric: str
-    k: int | None
-    segment: str
-    segment_value: str
-    value: float | None
-    std_error: float | None
-    ci_low: float | None
-    ci_high: float | None
-    n_users: int | None
-    n_undefined: int | None
-    conventions: str
-    n_rows: int | None = None
-    stage: str | None = None
-
-    @classmethod
-    def of_run(cls, key: Key, value: float, n_users: int) -> Self:
-        """Return the row of a metric of the whole run, without values per user; NaN means undefined."""
-        known = None if math.isnan(value) else value
-        return cls(*key[:5], known, None, None, None, n_users, 0, key[5])
+AnyRow = TypeVar("AnyRow", bound=FoldValue)
+# Columns that identify a value besides its segment.
+IDENTITY: Final = frozenset({"stage", "model", "metric", "k", "conventions"})
 
 
-def fold_rows(rows: Iterable[MetricRow]) -> list[MetricRow]:
+def fold_rows(rows: Iterable[AnyRow], counts: Sequence[str] = ("n_users", "n_undefined")) -> list[AnyRow]:
     """Return the mean and the standard deviation over folds: two rows per model, metric and k.
 
     Every fold has the same weight; the standard deviation has the divisor n - 1. Folds without a value are
-    left out: the mean over none is null, and so is the standard deviation over fewer than two. Counts are
-    summed over the folds.
+    left out: the mean over none is null, and so is the standard deviation over fewer than two. The columns
+    ``counts`` are summed over the folds; other columns that do not identify the value are null.
     """
-    groups: dict[tuple[Any, ...], list[MetricRow]] = {}
+    groups: dict[tuple[Any, ...], list[AnyRow]] = {}
     for row in rows:
         if row.segment == FOLD:
             groups.setdefault((row.model, row.metric, row.k), []).append(row)
-    over_folds: list[MetricRow] = []
+    over_folds: list[AnyRow] = []
     for folds in groups.values():
+        row_type: Callable[..., AnyRow] = type(folds[0])
         values = [row.value for row in folds if row.value is not None]
-        counts: dict[str, Any] = {
-            name: sum_or_none([getattr(row, name) for row in folds])
-            for name in ("n_users", "n_undefined", "n_rows")
-        }
-        whole = folds[0]._replace(segment=FOLDS, std_error=None, ci_low=None, ci_high=None, **counts)
-        over_folds.append(whole._replace(segment_value="mean", value=mean(values) if values else None))
-        over_folds.append(whole._replace(segment_value="sd", value=stdev(values) if values[1:] else None))
+        whole = {name: own if name in IDENTITY else None for name, own in folds[0]._asdict().items()}
+        whole |= {name: sum_or_none([getattr(row, name) for row in folds]) for name in counts}
+        for name, value in (
+            ("mean", mean(values) if values else None),
+            ("sd", stdev(values) if values[1:] else None),
+        ):
+            over_folds.append(row_type(**whole | {"segment": FOLDS, "segment_value": name, "value": value}))
     return over_folds
 
 

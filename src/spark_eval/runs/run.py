@@ -17,7 +17,7 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.evaluate import measure_lists
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.result import Tables
-from spark_eval.evaluation.segments import unread_tables
+from spark_eval.evaluation.segments import tables_read
 from spark_eval.predictions.evaluate import measure_predictions, read_predictions
 from spark_eval.predictions.measure import PREDICTIONS
 from spark_eval.publishing.attempt import Attempt
@@ -131,8 +131,7 @@ def run_predictions(session: OpenSession, config: Config, run_id: str | None, re
 
 def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     """Return the conformed tables of an evaluation."""
-    unread = unread_tables(plan)
-    sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
+    sources: dict[str, Any] = {name: job.sources[name] for name in tables_read(plan, job.sources)}
     frames = read_each(spark, sources, job.timezone, plan, job.before)
     return Tables.of(frames, sources, plan, job.most_quarantined)
 

@@ -7,7 +7,7 @@ on the order of rows, and the driver receives only a few thousand counts.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from typing import Final
 
@@ -17,11 +17,8 @@ from pyspark.sql import functions as F
 from spark_eval.errors import DataError
 from spark_eval.runners.objects import collect_objects, map_files
 from spark_eval.schema import FAULT, ITEM, TIMESTAMP, USER
-from spark_eval.splits.rules.by_time import Periods, TimeSplit
-from spark_eval.splits.rules.fold_rule import FoldRule
-from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker, Timeline
-from spark_eval.splits.rules.leave_out import Choices, LeavePOut
 from spark_eval.splits.rules.moments import (
+    Boundary,
     Cut,
     DaysBack,
     Instant,
@@ -31,7 +28,6 @@ from spark_eval.splits.rules.moments import (
     to_microseconds,
     zone,
 )
-from spark_eval.splits.rules.windows import Backtest, Windows
 from spark_eval.splits.worker.labels import SHORT_TIME, count_times, merged_times
 from spark_eval.tables.plain_files import PlainFiles
 
@@ -61,15 +57,56 @@ class TimeBucket:
 
 @dataclass(frozen=True)
 class Times:
-    """Timestamps of a log with columns timestamp (TIMESTAMP) and fault.
+    """Properties of a log with columns timestamp (TIMESTAMP) and fault, as rules ask for them.
 
-    Only valid rows with a timestamp count. ``unit`` is the unit of the log's integer timestamps. ``files``
-    contain the same rows, if the executors can read them as plain Parquet.
+    One action finds the first and last timestamp; cuts given as shares need two to four more, for all shares
+    together. Only valid rows with a timestamp count. ``unit`` is the unit of the log's integer timestamps.
+    ``files`` contain the same rows, if the executors can read them as plain Parquet.
     """
 
     log: DataFrame
     unit: str | None = None
     files: PlainFiles | None = None
+
+    @cached_property
+    def whole(self) -> TimeBucket:
+        """A time bucket of all valid rows; raises DataError EMPTY_INPUT or TIMESTAMP_UNIT_SUSPECT."""
+        halves = self.stretches([], 63)
+        if not halves:
+            message = "interactions: no valid row, with a user, an item and a timestamp, to split; "
+            raise DataError("EMPTY_INPUT", f"{message}see columns and where, and how timestamps are written")
+        whole = TimeBucket(halves[0].oldest, halves[-1].newest, sum(half.n_rows for half in halves))
+        if self.unit is not None:
+            check_unit(whole.newest, self.unit)
+        return whole
+
+    def span(self) -> tuple[int, int]:
+        """Return the first and the last timestamp, in microseconds since the epoch."""
+        return self.whole.oldest, self.whole.newest
+
+    def moments(self, cuts: Sequence[Cut], boundary: Boundary, timezone: str) -> list[int]:
+        """Return the instant of each cut in microseconds since the epoch.
+
+        Raises the errors of ``whole`` and ``times_of_rows``.
+        """
+        whole = self.whole
+        indexes = {cut: cut.index(whole.n_rows, boundary) for cut in cuts if isinstance(cut, Share)}
+        times_at = times_of_rows(self, whole, indexes.values())
+
+        def at(cut: Cut) -> int:
+            match cut:
+                case Instant():
+                    return to_microseconds(cut.at)
+                case DaysBack():
+                    return plus_days(whole.newest, -cut.days, zone(timezone))
+                case Share():
+                    return times_at[indexes[cut]]
+
+        return [at(cut) for cut in cuts]
+
+    def n_rows(self) -> int:
+        """Return the number of valid rows."""
+        return self.log.where(F.col(FAULT).isNull()).count()
 
     def stretches(self, spans: Sequence[tuple[int, int]], bits: int) -> list[TimeBucket]:
         """Return the time buckets of these spans, oldest first; this takes one Spark action.
@@ -82,74 +119,6 @@ class Times:
         else:
             rows = times_in_files(self.log.sparkSession, self.files, spans, bits, self.unit)
         return sorted((TimeBucket(*row) for row in rows), key=lambda bucket: bucket.oldest)
-
-
-# Properties of a log by rule, as in the record of a run.
-Found = Timeline | Periods | Backtest | Choices
-
-
-def resolve(times: Times, rule: FoldRule) -> Found | None:
-    """Return the properties of a log that a rule needs; None for most rules.
-
-    One action finds the first and last timestamp; cuts given as shares need two to four more, for all shares
-    together.
-
-    Raises DataError EMPTY_INPUT, TIMESTAMP_UNIT_SUSPECT, TOO_MANY_FOLDS, or SPLIT_OUT_OF_RANGE if a subset
-    must be empty; the message has the first and last timestamp.
-    """
-    match rule:
-        case GlobalLocalRanker():
-            return timeline(times, rule)
-        case TimeSplit():
-            whole, moments = cut_moments(times, rule, tuple(rule.cuts.values()))
-            return Periods.of(rule, moments, whole.oldest, whole.newest)
-        case Windows():
-            whole = span(times)
-            return Backtest.of(rule, whole.oldest, whole.newest)
-        case LeavePOut(exhaustive=True):
-            return Choices.of(rule, times.log.where(F.col(FAULT).isNull()).count())
-    return None
-
-
-def timeline(times: Times, rule: GlobalLocalRanker) -> Timeline:
-    """Return the instants of the rule's cuts in this log; raises as ``resolve`` does."""
-    whole, (local_cut, global_cut) = cut_moments(times, rule, (rule.local_cut, rule.global_cut))
-    return Timeline.of(rule, local_cut, global_cut, whole.oldest, whole.newest)
-
-
-def cut_moments(
-    times: Times, rule: GlobalLocalRanker | TimeSplit, cuts: Sequence[Cut]
-) -> tuple[TimeBucket, list[int]]:
-    """Return a time bucket of all valid rows, and the instant of each cut in microseconds since the epoch.
-
-    Raises the errors of ``span`` and ``times_of_rows``.
-    """
-    whole = span(times)
-    indexes = {cut: cut.index(whole.n_rows, rule.boundary) for cut in cuts if isinstance(cut, Share)}
-    times_at = times_of_rows(times, whole, indexes.values())
-
-    def at(cut: Cut) -> int:
-        match cut:
-            case Instant():
-                return to_microseconds(cut.at)
-            case DaysBack():
-                return plus_days(whole.newest, -cut.days, zone(rule.timezone))
-            case Share():
-                return times_at[indexes[cut]]
-
-    return whole, [at(cut) for cut in cuts]
-
-
-def span(times: Times) -> TimeBucket:
-    """Return a time bucket of all valid rows; raise DataError EMPTY_INPUT or TIMESTAMP_UNIT_SUSPECT."""
-    halves = times.stretches([], 63)
-    if not halves:
-        message = "interactions: no valid row, with a user, an item and a timestamp, to split; "
-        raise DataError("EMPTY_INPUT", f"{message}see columns and where, and how timestamps are written")
-    whole = TimeBucket(halves[0].oldest, halves[-1].newest, sum(half.n_rows for half in halves))
-    if times.unit is not None:
-        check_unit(whole.newest, times.unit)
-    return whole
 
 
 def times_of_rows(times: Times, whole: TimeBucket, indexes: Collection[int]) -> dict[int, int]:

@@ -9,9 +9,7 @@ from pyspark.sql import functions as F
 from spark_eval.names import quote_column
 from spark_eval.schema import EPOCH_1900, FAULT, FOLD, ITEM, SUBSET, TIMESTAMP, USER, Outcome, Reason, Subset
 from spark_eval.splits.facts import UNUSED
-from spark_eval.splits.rules.fold_rule import POLICIES, FoldRule, Layout, Numbering
-from spark_eval.splits.rules.folds import KFold, StratifiedKFold, Unit
-from spark_eval.splits.rules.leave_out import Choose, HoldOutRule, LastFraction, LeavePOut, TiesAtCut
+from spark_eval.splits.rules.fold_rule import POLICIES, Dealt, FoldRule, HeldOut, Indexed, Layout, Numbering
 from spark_eval.splits.rules.moments import Boundary
 
 # Outcomes of a row per fold: a Subset, a Reason, or "" if the row is in other folds only.
@@ -44,10 +42,7 @@ def label(interactions: DataFrame, rule: FoldRule, layout: Layout) -> DataFrame:
     Numbers by time or by draws are a projection of one scan; a number by the order of rows costs a shuffle.
     Each ``drop`` policy adds a scan, an aggregation and a join.
     """
-    if layout.numbering.is_order:
-        rows = number_in_order(interactions, rule)
-    else:
-        rows = interactions.withColumn(ROW_NUMBER, number_by(layout.numbering))
+    rows = number_rows(interactions, layout.numbering)
     outcomes = F.split(F.lit(";".join(map(",".join, layout.outcomes))), ";")
     places = F.split(F.get(outcomes, F.col(ROW_NUMBER).cast("int")), ",")
     rows = rows.withColumn(PLACES, F.when(F.col(FAULT).isNull(), places))
@@ -112,28 +107,28 @@ def draw(seed: int, by_row: bool = True) -> Column:
     return F.xxhash64(F.lit(seed).cast("long"), F.col(USER).cast("string"), *row)
 
 
-def number_in_order(log: DataFrame, rule: FoldRule) -> DataFrame:
-    """Return the log with the ROW_NUMBER of each row: its index in a sorted order of rows."""
-    match rule:
-        case KFold(by=Unit.USER):
+def number_rows(log: DataFrame, how: Numbering | Dealt | Indexed | HeldOut) -> DataFrame:
+    """Return the log with the ROW_NUMBER of each row."""
+    match how:
+        case Numbering():
+            return log.withColumn(ROW_NUMBER, number_by(how))
+        case Dealt(by_user=True):
             users = log.where(F.col(FAULT).isNull()).select(USER, FAULT).distinct()
-            dealt_users = deal_rows(users, rule, draw(rule.seed, by_row=False), F.lit(""))
+            dealt_users = deal_rows(users, how, draw(how.seed, by_row=False), F.lit(""))
             return log.join(dealt_users.select(USER, ROW_NUMBER), USER, "left")
-        case KFold() | StratifiedKFold():
-            columns = rule.by if isinstance(rule, StratifiedKFold) else ()
-            stratum = text_of(log.select(*map(quote_column, columns))) if columns else F.lit("")
-            return deal_rows(log, rule, draw(rule.seed), stratum)
-        case LeavePOut(exhaustive=True):
-            all_rows = Window.partitionBy(F.when(F.col(FAULT).isNotNull(), draw(rule.seed)))
-            place = F.row_number().over(all_rows.orderBy(draw(rule.seed), text_of(log)))
+        case Dealt():
+            stratum = text_of(log.select(*map(quote_column, how.strata))) if how.strata else F.lit("")
+            return deal_rows(log, how, draw(how.seed), stratum)
+        case Indexed():
+            all_rows = Window.partitionBy(F.when(F.col(FAULT).isNotNull(), draw(how.seed)))
+            place = F.row_number().over(all_rows.orderBy(draw(how.seed), text_of(log)))
             return log.withColumn(ROW_NUMBER, place - 1)
-        case HoldOutRule():
-            return label_held_out(log, rule)
-    raise TypeError(f"{rule} needs no order")
+        case HeldOut():
+            return label_held_out(log, how)
 
 
-def deal_rows(rows: DataFrame, rule: KFold | StratifiedKFold, by: Column, stratum: Column) -> DataFrame:
-    """Return rows with their fold as ROW_NUMBER; each stratum is dealt out in the order of its draws.
+def deal_rows(rows: DataFrame, how: Dealt, by: Column, stratum: Column) -> DataFrame:
+    """Return rows with their ROW_NUMBER; each stratum is dealt out in the order of its draws.
 
     Rows with equal draws are ordered by their text; rows with equal text are identical.
     """
@@ -145,8 +140,8 @@ def deal_rows(rows: DataFrame, rule: KFold | StratifiedKFold, by: Column, stratu
     earlier = Window.partitionBy(STRATUM).orderBy(BUCKET).rowsBetween(Window.unboundedPreceding, -1)
     n_before = sizes.select(*keys, F.coalesce(F.sum(BEFORE).over(earlier), F.lit(0)).alias(BEFORE))
     ranked = rows.withColumn(ROW_NUMBER, within).drop(BEFORE).join(n_before, keys)
-    start = F.pmod(F.xxhash64(F.lit(rule.seed).cast("long"), STRATUM), F.lit(rule.k))
-    return ranked.withColumn(ROW_NUMBER, F.pmod(F.col(ROW_NUMBER) - 1 + F.col(BEFORE) + start, F.lit(rule.k)))
+    start = F.pmod(F.xxhash64(F.lit(how.seed).cast("long"), STRATUM), F.lit(how.n))
+    return ranked.withColumn(ROW_NUMBER, F.pmod(F.col(ROW_NUMBER) - 1 + F.col(BEFORE) + start, F.lit(how.n)))
 
 
 def text_of(rows: DataFrame) -> Column:
@@ -154,29 +149,26 @@ def text_of(rows: DataFrame) -> Column:
     return F.to_json(F.struct(*(F.col(quote_column(name)) for name in rows.columns)))
 
 
-def label_held_out(log: DataFrame, rule: HoldOutRule) -> DataFrame:
+def label_held_out(log: DataFrame, how: HeldOut) -> DataFrame:
     """Return the log with ROW_NUMBER 1 for held-out rows, by time or by draw, and 0 for others."""
     # Rows without a user are distributed over the tasks.
-    of_user = Window.partitionBy(USER, F.when(F.col(FAULT).isNotNull(), draw(rule.seed)))
-    latest = [F.col(TIMESTAMP).desc()] if rule.choose is Choose.LAST else []
-    place = F.row_number().over(of_user.orderBy(*latest, draw(rule.seed), text_of(log)))
-    rows = log.withColumns({ROW_NUMBER: place, HELD: n_held(rule, F.count(F.lit(1)).over(of_user))})
+    of_user = Window.partitionBy(USER, F.when(F.col(FAULT).isNotNull(), draw(how.seed)))
+    latest = [F.col(TIMESTAMP).desc()] if how.by_time else []
+    place = F.row_number().over(of_user.orderBy(*latest, draw(how.seed), text_of(log)))
+    rows = log.withColumns({ROW_NUMBER: place, HELD: n_held(how, F.count(F.lit(1)).over(of_user))})
     is_test = F.col(ROW_NUMBER) <= F.col(HELD)
-    if rule.timed and rule.ties is TiesAtCut.TOGETHER:
+    if how.together:
         cut = F.max(F.when(F.col(ROW_NUMBER) == F.col(HELD), F.col(TIMESTAMP))).over(of_user)
         rows = rows.withColumns({BEFORE: cut, HELD: F.min(TIMESTAMP).over(of_user)})
         is_test = (F.col(TIMESTAMP) >= F.col(BEFORE)) & (F.col(HELD) < F.col(BEFORE))
     return rows.withColumn(ROW_NUMBER, F.when(is_test, 1).otherwise(0))
 
 
-def n_held(rule: HoldOutRule, n_rows: Column) -> Column:
+def n_held(how: HeldOut, n_rows: Column) -> Column:
     """Return the number of held-out rows of a user with ``n_rows`` rows."""
-    match rule:
-        case LastFraction():
-            return F.floor(n_rows * rule.share.numerator / F.lit(rule.share.denominator))
-        case LeavePOut():
-            return F.when(n_rows > rule.p, rule.p).otherwise(0)
-    raise TypeError(f"{rule} holds out nothing")
+    if isinstance(how.held, int):
+        return F.when(n_rows > how.held, how.held).otherwise(0)
+    return F.floor(n_rows * how.held.numerator / F.lit(how.held.denominator))
 
 
 def after_drops(placed: DataFrame, rule: FoldRule) -> DataFrame:

@@ -22,7 +22,7 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER, Subset, Table
 from spark_eval.splits.conform import conform_interactions, plain_log
-from spark_eval.splits.cuts import Found, Times, resolve
+from spark_eval.splits.cuts import Times
 from spark_eval.splits.facts import SplitCounts
 from spark_eval.splits.label import PLACE, explode_folds, label, row_counts
 from spark_eval.splits.leakage import (
@@ -33,9 +33,8 @@ from spark_eval.splits.leakage import (
     count_subsets,
     leakage_rows,
 )
-from spark_eval.splits.rules.fold_rule import FoldRule, Layout
-from spark_eval.splits.rules.folds import StratifiedKFold
-from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of
+from spark_eval.splits.rules.fold_rule import FoldRule, Found, Layout, Numbering
+from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of, with_options
 from spark_eval.splits.worker.labels import RowLabeller
 from spark_eval.tables.frames import Frame, to_spark_frames
 from spark_eval.tables.listed import NOTHING_LISTED, ListedFiles
@@ -264,6 +263,7 @@ def used_rows(labelled: DataFrame) -> DataFrame:
 
 
 @events.timed_call("split")
+@with_options
 def split(
     interactions: Frame,
     rule: FoldRule | None = None,
@@ -286,7 +286,7 @@ def split(
         method: The name of the rule: ``time``, ``k_fold``, ``leave_one_out``, ...
         columns: Mapping of user, item, timestamp and relevance to the log's column names.
         timestamp_unit: The unit of integer timestamps: s, ms or us.
-        **options: The options of the method; cuts in any form that a config accepts.
+        **options: The options of the method, listed below; cuts in any form that a config accepts.
 
     Returns:
         A ``Split``: ``train``, ``validation``, ``test``, ``subset(name, fold)``; ``subsets``, ``leakage`` and
@@ -307,14 +307,14 @@ def split(
     frame = to_spark_frames({"interactions": interactions})["interactions"]
     listed = ListedFiles.of(frame)
     log = conform_interactions(frame, columns, timestamp_unit, rule.timezone, rule.timed)
-    for name in rule.by if isinstance(rule, StratifiedKFold) else ():
+    for name in rule.strata:
         if name not in log.columns or name == FAULT:
             known = nearest(name, [column for column in log.columns if column != FAULT])
             raise DataError("MISSING_COLUMN", f"interactions: no column {name!r} to stratify by; {known}")
     plain = plain_log(frame, columns or {}, rule.timezone) if rule.timed else None
-    timeline = resolve(Times(log, timestamp_unit, plain), rule)
+    timeline = rule.find(Times(log, timestamp_unit, plain))
     layout = rule.layout(timeline)
-    is_written_by_workers = not rule.drops and not layout.numbering.is_order
+    is_written_by_workers = not rule.drops and isinstance(layout.numbering, Numbering)
     return Split(
         label(log, rule, layout),
         rule,

@@ -11,7 +11,6 @@ from typing import Final
 from spark_eval.conventions import NoHits, NoRecommendations, NoTruth
 from spark_eval.conventions.presets import stamp
 from spark_eval.evaluation.plan import Plan
-from spark_eval.metrics.registry import Kind
 from spark_eval.metrics.stages import (
     ADDED_RECALL,
     CONDITIONAL,
@@ -60,9 +59,7 @@ def staged_metrics(plan: Plan) -> list[MetricValue]:
 
     The others compare hits with misses, and the oracle's list of C∩T has no misses.
     """
-    return [
-        value for value in plan.metrics if value.metric.kind is Kind.HITS and not value.metric.knows_items
-    ]
+    return [value for value in plan.metrics if value.metric.is_of_hits]
 
 
 def recalls(stage: Stage) -> Iterator[StageValue]:

@@ -16,14 +16,38 @@ from spark_eval.evaluation.stages.quantities import (
     summed_columns,
     users_at,
 )
-from spark_eval.evaluation.summary import SumRow, everybody_first, metric_rows, overflow
+from spark_eval.evaluation.summary import SumRow, everybody_first, mean_of, overflow
 from spark_eval.evaluation.worker.means import NOBODY, ColumnSums, SegmentCell, SegmentTotals, merge_sums
 from spark_eval.metrics.stages import EFFICIENCY, ORACLE, Stage
-from spark_eval.results.rows import MetricRow, fold_rows
+from spark_eval.results.rows import fold_rows
 from spark_eval.schema import ALL, ddl_of
 
-STAGE_TABLE: Final = ddl_of(MetricRow, first=("stage",), without=("n_rows",))
 OfCell = Mapping[str, ColumnSums]
+
+
+class StageRow(NamedTuple):
+    """Row of STAGE_TABLE: the value of a metric of a stage in a segment.
+
+    ``model`` is None for a union of several models. ``n_users`` counts the users in the mean,
+    ``n_undefined`` those without a value.
+    """
+
+    stage: str
+    model: str | None
+    metric: str
+    k: int | None
+    segment: str
+    segment_value: str
+    value: float | None
+    std_error: float | None
+    ci_low: float | None
+    ci_high: float | None
+    n_users: int
+    n_undefined: int
+    conventions: str
+
+
+STAGE_TABLE: Final = ddl_of(StageRow)
 
 
 class FunnelRow(NamedTuple):
@@ -51,7 +75,7 @@ class StageSums:
             cell: totals.get(cell, {}) for cell in sorted({everybody, *totals}, key=everybody_first)
         }
 
-    def stage_rows(self) -> list[MetricRow]:
+    def stage_rows(self) -> list[StageRow]:
         """Return the rows of STAGE_TABLE, by stage, then by segment; means over folds come last.
 
         Raises DataError METRIC_OVERFLOW for sums that overflow a double.
@@ -73,7 +97,7 @@ class StageSums:
             for users, pairs in [[of_cell.get(column(step), NOBODY) for column in (users_at, pairs_at)]]
         ]
 
-    def rows(self, stage: Stage, cell: SegmentCell, of_cell: OfCell) -> list[MetricRow]:
+    def rows(self, stage: Stage, cell: SegmentCell, of_cell: OfCell) -> list[StageRow]:
         """Return the rows of a stage in a segment: means over users, then ratios of these means."""
         means = [
             self.mean(value, cell, of_cell) for value in stage_values(self.plan) if value.stage == stage.name
@@ -94,16 +118,30 @@ class StageSums:
             )
         return means
 
-    def mean(self, value: StageValue, cell: SegmentCell, of_cell: OfCell) -> MetricRow:
+    def mean(self, value: StageValue, cell: SegmentCell, of_cell: OfCell) -> StageRow:
         """Return the mean of a value over the users of a segment."""
         sums = of_cell.get(value.column, NOBODY)
         if sums.n_infinite:
             raise overflow(f"{value.metric} of stage {value.stage!r}")
         key = (value.model or "", value.metric, value.k, *cell[1:], self.stamp)
-        [row] = metric_rows(
-            [SumRow.of(key, sums.n_users, sums.n_defined, (sums.total, sums.squares, None, None, None))]
+        mean = mean_of(
+            SumRow.of(key, sums.n_users, sums.n_defined, (sums.total, sums.squares, None, None, None))
         )
-        return row._replace(model=value.model, stage=value.stage)
+        return StageRow(
+            stage=value.stage,
+            model=value.model,
+            metric=value.metric,
+            k=value.k,
+            segment=cell[1],
+            segment_value=cell[2],
+            value=mean.value,
+            std_error=mean.std_error,
+            ci_low=mean.ci_low,
+            ci_high=mean.ci_high,
+            n_users=mean.n,
+            n_undefined=sums.n_users - mean.n,
+            conventions=self.stamp,
+        )
 
 
 def quotient(part: ColumnSums, whole: ColumnSums) -> float | None:

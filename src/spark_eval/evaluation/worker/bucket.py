@@ -16,6 +16,7 @@ from spark_eval.arrow.checksums import truth_digest
 from spark_eval.arrow.codes import Codes, count_by_code, count_unique
 from spark_eval.arrow.hashes import Booleans, is_numeric_lookalike, to_numpy
 from spark_eval.arrow.messages import Content
+from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.worker.items.attributes import PlaceFinder
 from spark_eval.evaluation.worker.lists import BucketLists, Hits, RowArrays, distinct_hits
 from spark_eval.evaluation.worker.ranks import (
@@ -220,7 +221,7 @@ class Bucket:
         if question.has_scores:
             keys = tie_keys(self.items, rows.item, question.plan.conventions.ties)
             places = rank_by_score(
-                rows.of_list, n_lists, rows.order, keys, question.plan.cuts, question.plan.sees_ties
+                rows.of_list, n_lists, rows.order, keys, question.plan.cuts, Need.TIES in question.plan.needs
             )
         else:
             places = use_given_ranks(rows.of_list, n_lists, rows.order)
@@ -244,7 +245,7 @@ class Bucket:
             else {k: count_by_code(rows.of_list[places.rank <= k], n_lists) for k in cuts},
             {k: count_by_code(rows.of_list[places.rank <= k], n_lists) for k in question.plan.stage_cuts},
             hits,
-            self.listed(rows, places) if question.plan.sees_items else None,
+            self.listed(rows, places) if Need.ITEMS in question.plan.needs else None,
         )
 
     def listed(self, rows: ListRows, places: Ranks) -> Entries:

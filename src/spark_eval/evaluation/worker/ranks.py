@@ -79,7 +79,7 @@ def rank_by_score(
     scores: NDArray[Any],
     tie_order: Sequence[SortKey],
     cuts: Sequence[int],
-    sees_ties: bool,
+    needs_ties: bool,
 ) -> Ranks:
     """Rank the rows of each list from 1, best score first; equal scores are sorted by ``tie_order``.
 
@@ -99,7 +99,7 @@ def rank_by_score(
     tied_next = np.flatnonzero(~np.append(new_score[1:], True) & (place < len(bit_of_rank)))
     np.bitwise_or.at(tied_cuts, listed[tied_next], bit_of_rank[place[tied_next]])
     none = np.zeros(n_lists, dtype=np.int64)
-    if not sees_ties:
+    if not needs_ties:
         return Ranks(rank, rank, rank, tied_cuts, none)
     groups = np.flatnonzero(new_score)
     size = np.diff(np.append(groups, n))

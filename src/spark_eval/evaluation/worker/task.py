@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from spark_eval.arrow.messages import Content
 from spark_eval.conventions import Checks
+from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.metrics.beyond.catalog import Catalog
@@ -73,6 +74,6 @@ class EvaluationTask:
             Content.SEGMENTS: user | dict.fromkeys(self.plan.segments, pa.string()),
             Content.TRAINED: user | {N_INTERACTIONS: pa.int64()} | fold,
             Content.MODELS: model,
-            **({Content.PROFILE: user | {ITEM: self.item} | fold} if self.plan.sees_profiles else {}),
+            **({Content.PROFILE: user | {ITEM: self.item} | fold} if Need.HISTORY in self.plan.needs else {}),
         }
         return {content: pa.schema(names) for content, names in columns.items()}

@@ -16,8 +16,9 @@ from spark_eval.conventions import (
     GiniVariant,
     PersonalizationVariant,
 )
+from spark_eval.conventions.choice import Need
 from spark_eval.metrics.beyond.catalog import ItemCounts
-from spark_eval.metrics.registry import Fact, Kind, ranking_metric
+from spark_eval.metrics.registry import ranking_metric
 from spark_eval.schema import Direction
 
 UNDEFINED: Final = math.nan
@@ -28,8 +29,7 @@ UNDEFINED: Final = math.nan
     formula="items of the catalogue in any list / items of the catalogue",
     conventions=("catalog_coverage_variant",),
     upper=None,
-    kind=Kind.CATALOG,
-    facts={Fact.CATALOG},
+    needs={Need.ITEM_COUNTS, Need.CATALOG},
 )
 def catalog_coverage(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
     """Share of the catalogue that is recommended to any user in the top k.
@@ -66,8 +66,7 @@ def catalog_coverage(counts: ItemCounts, k: int | None, conventions: Conventions
     formula="sum of (2j - n - 1) x_j / (n sum of x_j), x ascending: lists with each of the n items of C",
     conventions=("gini_variant",),
     direction=Direction.NONE,
-    kind=Kind.CATALOG,
-    facts={Fact.CATALOG},
+    needs={Need.ITEM_COUNTS, Need.CATALOG},
 )
 def gini_catalog(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
     """Inequality of the items of the catalogue by number of lists: 0 if all are in equally many.
@@ -97,7 +96,7 @@ def gini_catalog(counts: ItemCounts, k: int | None, conventions: Conventions) ->
     formula="sum of (2j - n - 1) x_j / (n sum of x_j), x ascending: lists with each of n recommended items",
     conventions=("gini_variant",),
     direction=Direction.NONE,
-    kind=Kind.CATALOG,
+    needs={Need.ITEM_COUNTS},
 )
 def gini_recommended(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
     """Inequality of the recommended items by number of lists, whether in the catalogue or not.
@@ -121,7 +120,7 @@ def gini_recommended(counts: ItemCounts, k: int | None, conventions: Conventions
     conventions=("entropy_weights",),
     direction=Direction.NONE,
     upper=None,
-    kind=Kind.CATALOG,
+    needs={Need.ITEM_COUNTS},
 )
 def entropy(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
     """Bits needed to encode the item of a recommendation: log2 of n for n equally frequent items.
@@ -163,8 +162,7 @@ def entropy(counts: ItemCounts, k: int | None, conventions: Conventions) -> floa
     conventions=("entropy_weights",),
     direction=Direction.NONE,
     upper=None,
-    kind=Kind.CATALOG,
-    facts={Fact.CATALOG},
+    needs={Need.ITEM_COUNTS, Need.CATALOG},
 )
 def entropy_norm(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
     """Entropy as a share of its maximum, reached if all items of the catalogue are equally frequent.
@@ -187,7 +185,7 @@ def entropy_norm(counts: ItemCounts, k: int | None, conventions: Conventions) ->
     formula="1 - (sum of c^2 - R) / (k n (n - 1)): mean of 1 - shared items / k over all pairs of n lists",
     conventions=("personalization_variant",),
     upper=None,
-    kind=Kind.CATALOG,
+    needs={Need.ITEM_COUNTS},
 )
 def personalization(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
     """Mean dissimilarity of two users' lists: 1 if no two share an item, 0 if all have the same k.

@@ -9,21 +9,21 @@ import numpy as np
 
 from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import NoBase, Popularity, SerendipityVariant, UnexpectednessDenominator
+from spark_eval.conventions.choice import Need
 from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide, index_in_sorted
 from spark_eval.metrics.beyond.catalog import Catalog, ItemContext, require_fact
 from spark_eval.metrics.beyond.popularity import popularity_counts, self_information
 from spark_eval.metrics.beyond.similarity import comparable_counts, mean_similarities
 from spark_eval.metrics.discounts import discount_sums, discounts
 from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.registry import Fact, Kind, ranking_metric
+from spark_eval.metrics.registry import ranking_metric
 from spark_eval.statistics.exact import Floats, Ints
 
 
 @ranking_metric(
     "epc",
     formula="sum over hits of (1 - p / N) / log2(rank + 1), over that of 1 / log2(rank + 1) of all ranks",
-    kind=Kind.PAIRS,
-    facts={Fact.POPULARITY},
+    needs={Need.HITS, Need.LENGTHS_BY_RANK, Need.POPULARITY},
 )
 def expected_popularity_complement(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Probability that relevant recommended items are new to a random user; early ranks count for more.
@@ -45,8 +45,7 @@ def expected_popularity_complement(lists: Lists, k: int | None, conventions: Con
     "efd",
     formula="as epc, of -log2(p / sum of p over all items)",
     upper=None,
-    kind=Kind.PAIRS,
-    facts={Fact.POPULARITY},
+    needs={Need.HITS, Need.LENGTHS_BY_RANK, Need.POPULARITY},
 )
 def expected_free_discovery(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Self-information of the relevant recommended items, in bits; early ranks count for more.
@@ -89,8 +88,7 @@ def surprise(catalog: Catalog) -> Floats:
     "unexpectedness",
     formula="1 - items shared with the baseline model's top k / k",
     conventions=("unexpectedness_denominator", "unexpectedness_no_base"),
-    kind=Kind.ITEMS,
-    facts={Fact.BASE},
+    needs={Need.ITEMS, Need.BASE},
 )
 def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the k ranks without an item that a baseline model also recommends to this user in its top k.
@@ -139,7 +137,7 @@ def base_ranks(about: ItemContext) -> Ints:
     conventions=("serendipity_variant", "popularity", "no_features"),
     lower=None,
     upper=None,
-    kind=Kind.PAIRS,
+    needs={Need.HITS, Need.LENGTHS_BY_RANK},
 )
 def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the list that is relevant and not obvious, weighted by how little obvious it is.

@@ -8,12 +8,13 @@ import numpy as np
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.conventions import Conventions
 from spark_eval.conventions.beyond import Distance, DistanceAverage, NoFeatures, ShortList
+from spark_eval.conventions.choice import Need
 from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide
 from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext, Sets, require_fact
 from spark_eval.metrics.beyond.spread import distance_sums
 from spark_eval.metrics.distances import lengths
 from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.registry import Kind, ranking_metric
+from spark_eval.metrics.registry import ranking_metric
 from spark_eval.statistics.exact import Floats, Ints
 
 # Shorter vectors have lost too many bits to have a direction.
@@ -25,7 +26,7 @@ LEAST_LENGTH: Final = 1e-300
     formula="mean distance of two items of the list",
     conventions=("ild_distance", "ild_average", "ild_short", "no_features"),
     upper=None,
-    kind=Kind.ITEMS,
+    needs={Need.ITEMS},
 )
 def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Mean distance over the pairs of items in the top k; undefined if there is no pair.

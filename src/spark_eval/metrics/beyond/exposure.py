@@ -5,8 +5,9 @@ import math
 import numpy as np
 
 from spark_eval.conventions import Conventions
+from spark_eval.conventions.choice import Need
 from spark_eval.metrics.beyond.group_weights import GroupWeights
-from spark_eval.metrics.registry import Fact, Kind, ranking_metric
+from spark_eval.metrics.registry import ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.statistics.exact import Floats, integers_of_sums
 
@@ -16,8 +17,7 @@ from spark_eval.statistics.exact import Floats, integers_of_sums
     formula="share of the ranks with items of the group; an item of s groups gives 1/s to each",
     conventions=("exposure_weights",),
     direction=Direction.NONE,
-    kind=Kind.GROUPS,
-    facts={Fact.CATALOG, Fact.GROUPS},
+    needs={Need.GROUP_WEIGHTS, Need.CATALOG, Need.GROUPS},
     catalog_name="exposure_catalog",
 )
 def exposure(weights: GroupWeights, k: int | None, conventions: Conventions) -> Floats:

@@ -6,12 +6,13 @@ import numpy as np
 
 from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import ArpScale, CalibrationWeights, Popularity
+from spark_eval.conventions.choice import Need
 from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide, index_in_sorted
 from spark_eval.metrics.beyond.catalog import Entries, ItemContext, require_fact
 from spark_eval.metrics.beyond.popularity import average_popularity, in_unit
 from spark_eval.metrics.discounts import discounts
 from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
+from spark_eval.metrics.registry import Weight, ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.statistics.exact import Floats, Ints
 
@@ -42,8 +43,7 @@ def history_popularity(about: ItemContext, popularity: Popularity) -> Floats:
     direction=Direction.NONE,
     lower=-1.0,
     upper=None,
-    kind=Kind.PROFILE,
-    facts={Fact.POPULARITY},
+    needs={Need.HISTORY, Need.POPULARITY},
     weights={"pop_lift": Weight("pop_lift_profile", profile_popularity)},
 )
 def popularity_lift(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -67,8 +67,7 @@ def popularity_lift(lists: Lists, k: int | None, conventions: Conventions) -> Fl
     conventions=("calibration_kl_weights",),
     direction=Direction.LOWER,
     upper=-math.log(ALPHA),
-    kind=Kind.PROFILE,
-    facts={Fact.GROUPS},
+    needs={Need.HISTORY, Need.GROUPS},
 )
 def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Divergence of the groups of the list from those of the user's history: 0 for equal shares.

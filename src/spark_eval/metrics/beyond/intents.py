@@ -14,18 +14,19 @@ import numpy as np
 
 from spark_eval.arrow.hashes import run_starts
 from spark_eval.conventions import Conventions, Discount, IdealTies
+from spark_eval.conventions.choice import Need
 from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide, index_in_run
 from spark_eval.metrics.beyond.catalog import require_fact
 from spark_eval.metrics.discounts import discounts
 from spark_eval.metrics.lists import Lists, Ragged
-from spark_eval.metrics.registry import Fact, ranking_metric
+from spark_eval.metrics.registry import ranking_metric
 from spark_eval.statistics.exact import Floats, Ints
 
 # Share of the gain that an intent loses with each further hit.
 REDUNDANCY: Final = 0.5
 # A greedy ideal ends when the remaining gains are less than the rounding of the sum.
 NEGLIGIBLE: Final = 2.0**-60
-NEEDED: Final = frozenset({Fact.GROUPS, Fact.RELEVANT})
+OF_INTENTS: Final = frozenset({Need.HITS, Need.GROUPS, Need.RELEVANT})
 # Maximum gain of an intent if the items at r ranks all have it; later gains round to 0.
 MOST_SERVED: Final = np.array(
     list(accumulate((REDUNDANCY ** (rank - 1) / rank for rank in range(1, 1100)), initial=0.0))
@@ -52,7 +53,7 @@ def nan_without_intents(lists: Lists, values: Floats) -> Floats:
     "groups, 1/2^(earlier hits in it)",
     conventions=("ideal_ties",),
     upper=None,
-    facts=NEEDED,
+    needs=OF_INTENTS,
 )
 def alpha_ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Gain of early hits in many intents, as a share of a greedy ideal; repeated intents count half.
@@ -82,7 +83,7 @@ def alpha_ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 @ranking_metric(
     "err_ia",
     formula="sum of gain / rank over the hits / sum of |G| / 2^(r - 1) / r over r <= k",
-    facts=NEEDED,
+    needs=OF_INTENTS,
 )
 def err_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Intent-aware expected reciprocal rank as a share of the largest possible value in k ranks.
@@ -110,7 +111,7 @@ def err_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     formula="sum of gain / rank over the hits / that of the greedy ideal",
     conventions=("ideal_ties",),
     upper=None,
-    facts=NEEDED,
+    needs=OF_INTENTS,
 )
 def nerr_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Intent-aware expected reciprocal rank as a share of that of the user's greedy ideal.
@@ -129,7 +130,7 @@ def nerr_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     return share_of_ideal(lists, k, conventions, lambda rank: 1 / rank)
 
 
-@ranking_metric("p_ia", formula="sum over hits of their groups / (k |G|)", facts=NEEDED)
+@ranking_metric("p_ia", formula="sum over hits of their groups / (k |G|)", needs=OF_INTENTS)
 def p_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Precision of each intent, averaged over the user's intents.
 
@@ -148,7 +149,7 @@ def p_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     return nan_without_intents(lists, divide(served, lists.places(k) * intents.n_intents))
 
 
-@ranking_metric("subtopic_recall", formula="intents with a hit / |G|", facts=NEEDED)
+@ranking_metric("subtopic_recall", formula="intents with a hit / |G|", needs=OF_INTENTS)
 def subtopic_recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the user's intents with a hit in the top k.
 
@@ -166,7 +167,7 @@ def subtopic_recall(lists: Lists, k: int | None, conventions: Conventions) -> Fl
     return nan_without_intents(lists, divide(lists.hits.total(newly, k), intents.n_intents))
 
 
-@ranking_metric("ap_ia", formula="mean over intents g of AP of the hits in g, over m_g", facts=NEEDED)
+@ranking_metric("ap_ia", formula="mean over intents g of AP of the hits in g, over m_g", needs=OF_INTENTS)
 def ap_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Average precision of each intent, averaged over the user's intents.
 

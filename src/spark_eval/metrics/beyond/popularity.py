@@ -19,11 +19,11 @@ from spark_eval.conventions.beyond import (
     NoveltyUnseen,
     Popularity,
 )
-from spark_eval.conventions.choice import Choice
+from spark_eval.conventions.choice import Choice, Need
 from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide
 from spark_eval.metrics.beyond.catalog import Catalog, require_fact
 from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
+from spark_eval.metrics.registry import Weight, ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.statistics.exact import Floats, Ints
 
@@ -37,7 +37,7 @@ ByCut = Callable[[int | None], Floats]
     "user_coverage",
     formula="1 if the top k has an item else 0",
     conventions=("user_coverage_places",),
-    kind=Kind.PAIRS,
+    needs={Need.LENGTHS_BY_RANK},
 )
 def user_coverage(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """1 if the user got a recommendation, 0 otherwise; with ``places=all``, 1 if they got k of them.
@@ -66,8 +66,7 @@ def user_coverage(lists: Lists, k: int | None, conventions: Conventions) -> Floa
     conventions=("popularity", "arp_scale", "arp_unseen"),
     direction=Direction.NONE,
     upper=None,
-    kind=Kind.ITEMS,
-    facts={Fact.POPULARITY},
+    needs={Need.ITEMS, Need.POPULARITY},
 )
 def average_popularity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Mean popularity of the recommended items; undefined for an empty list.
@@ -110,8 +109,7 @@ def count_of_novelty(lists: Lists, k: int | None, conventions: Conventions) -> F
     formula="mean over the list of -log2(an item's training users / all)",
     conventions=("novelty_popularity", "novelty_unseen", "novelty_scale", "novelty_denominator"),
     upper=None,
-    kind=Kind.ITEMS,
-    facts={Fact.POPULARITY},
+    needs={Need.ITEMS, Need.POPULARITY},
     weights={"novelty_micro": Weight("novelty_items", count_of_novelty)},
 )
 def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -137,8 +135,7 @@ def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 @ranking_metric(
     "long_tail",
     formula="share of the list outside the head: the most popular items with 4/5 of all training users",
-    kind=Kind.ITEMS,
-    facts={Fact.POPULARITY},
+    needs={Need.ITEMS, Need.POPULARITY},
 )
 def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of recommended items that are not among the most popular ones; undefined for an empty list.

@@ -7,8 +7,9 @@ from functools import cache, cached_property
 from sys import intern
 from typing import Any, Final, Protocol
 
+from spark_eval.conventions.choice import Need
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.registry import RANKING, Kind, RankingMetric
+from spark_eval.metrics.registry import RANKING, RankingMetric
 from spark_eval.metrics.values import UNCUT, ranking_names, split_metric_text
 from spark_eval.results.leaderboard import (
     cutoff_text,
@@ -41,7 +42,7 @@ MEASURED: Final = (
 # Additional means that are published with a requested metric.
 EXTRA: Final = {name for one in RANKING.values() for name in one.extra_names}
 # Metrics with a value per item group; their segment is a group of items, not of users.
-OF_GROUPS: Final = {name for one in RANKING.values() if one.kind is Kind.GROUPS for name in one.names}
+OF_GROUPS: Final = {name for one in RANKING.values() if Need.GROUP_WEIGHTS in one.needs for name in one.names}
 
 
 class MetricText(Protocol):
@@ -288,7 +289,7 @@ def preferred_metric(rows: Iterable[Row], direction: Callable[[str], Direction])
 
 def is_of_hits(metric: RankingMetric) -> bool:
     """Return True if a metric uses the ranks of hits alone and higher values are better."""
-    return metric.kind is Kind.HITS and not metric.knows_items and metric.direction is Direction.HIGHER
+    return metric.is_of_hits and metric.direction is Direction.HIGHER
 
 
 def as_number(cutoff: str) -> float:

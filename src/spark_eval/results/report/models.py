@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from spark_eval.accounting import USERS, entries_of_rows, unusable
 from spark_eval.conventions import NoRecommendations
+from spark_eval.conventions.choice import Need
 from spark_eval.conventions.comparison import Decision, Drop, Mode
-from spark_eval.metrics.registry import Kind
 from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED, measure_of, models_without_lists
 from spark_eval.results.report.chapters import (
     FAILED,
@@ -155,7 +155,9 @@ def lists_missing(facts: RunFacts) -> Iterator[Statement]:
 def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the metrics with one value per run; they have no interval."""
     metrics = {str(row["metric"]): metric_of(row) for row in everybody}
-    return [name for name, metric in metrics.items() if metric is not None and metric.kind is Kind.CATALOG]
+    return [
+        name for name, metric in metrics.items() if metric is not None and Need.ITEM_COUNTS in metric.needs
+    ]
 
 
 def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:

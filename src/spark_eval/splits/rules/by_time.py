@@ -3,10 +3,23 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Annotated, Final
 
 from spark_eval.schema import Reason, Subset
-from spark_eval.splits.rules.fold_rule import LATER_PARTS, NEVER, Check, FoldRule, Layout, Leak, Numbering
+from spark_eval.splits.rules.fold_rule import (
+    LATER_PARTS,
+    NEVER,
+    Check,
+    Edges,
+    FoldRule,
+    Found,
+    GapDays,
+    Layout,
+    Leak,
+    Log,
+    Numbering,
+    OpenTestDays,
+)
 from spark_eval.splits.rules.global_local_ranker import are_in_order
 from spark_eval.splits.rules.moments import Boundary, Cut, Share, plus_days, readable, refuse_span, zone
 
@@ -31,11 +44,17 @@ class TimeSplit(FoldRule):
 
     timed = True
 
-    test_cut: Cut = TEST_CUT
-    validation_cut: Cut | None = None
-    test_days: float | None = None
-    gap_days: float = 0
-    boundary: Boundary = Boundary.EXCLUSIVE
+    test_cut: Annotated[
+        Cut,
+        "where test begins: a share of the log's rows before it, an instant ('2024-02-01'), or days before "
+        "the newest row ({days: 28}).",
+    ] = TEST_CUT
+    validation_cut: Annotated[
+        Cut | None, "where validation begins, in the same forms, before test_cut; null: no validation."
+    ] = None
+    test_days: OpenTestDays = None
+    gap_days: GapDays = 0
+    boundary: Edges = Boundary.EXCLUSIVE
 
     def claims(self) -> Iterable[tuple[bool, str]]:
         """Require that validation begins before test."""
@@ -60,6 +79,11 @@ class TimeSplit(FoldRule):
         """Each subset is later than the previous ones; a pair of user and item may occur in several."""
         return {Leak.TEST_EARLY: Check(LATER_PARTS, early=True, is_leak=True), **super().checks}
 
+    def find(self, log: Log) -> "Periods":
+        """Return the time intervals of the subsets."""
+        moments = log.moments(tuple(self.cuts.values()), self.boundary, self.timezone)
+        return Periods.of(self, moments, *log.span())
+
     def layout(self, found: "Periods") -> Layout:
         """Assign a subset to each time interval between two edges of periods."""
         edges = sorted({edge for period in found.periods for edge in period.edges})
@@ -81,7 +105,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class Periods:
+class Periods(Found):
     """Time intervals of a log's subsets, earlier ones first."""
 
     periods: tuple[Period, ...]

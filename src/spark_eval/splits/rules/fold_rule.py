@@ -4,11 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, Final
+from fractions import Fraction
+from functools import cache
+from typing import Annotated, Any, Final, NamedTuple, Protocol, get_type_hints
 
 from spark_eval.errors import ConfigError
-from spark_eval.schema import ITEM, MOST_FOLDS, SUBSETS, USER, Reason, Subset
-from spark_eval.splits.rules.moments import MAX_DAYS, Boundary, zone
+from spark_eval.schema import ITEM, SUBSETS, USER, Reason, Subset
+from spark_eval.splits.rules.moments import MAX_DAYS, Boundary, Cut, zone
 
 # Random draws are integers in [0, HASH_STEPS); a share of rows has the draws below share * HASH_STEPS.
 HASH_STEPS: Final = 2**31
@@ -20,20 +22,43 @@ POLICIES: Final[Mapping[Reason, tuple[str, ...]]] = {
     Reason.COLD_ITEM: (ITEM,),
     Reason.SEEN: (USER, ITEM),
 }
-# Validator of an option, and the error text for invalid values; RANGES has them by the option's name.
-OptionRange = tuple[Callable[[Any], bool], str]
-ABOVE_ZERO: Final[OptionRange] = (lambda days: 0 < days <= MAX_DAYS, "is not above 0")
-INNER_SHARE: Final[OptionRange] = (lambda share: 0 < share < 1, "is not in (0, 1)")
-RANGES: Final[Mapping[str, OptionRange]] = {
-    "seed": (lambda seed: -(2**63) <= seed < 2**63, "does not fit 64 bits"),
-    "k": (lambda k: 2 <= k <= MOST_FOLDS, f"is not from 2 to {MOST_FOLDS}"),
-    "n_folds": (lambda n: 1 <= n <= MOST_FOLDS, f"is not from 1 to {MOST_FOLDS}"),
-    "p": (lambda p: p >= 1, "is below 1"),
-    **dict.fromkeys(("test_days", "step_days", "train_days"), ABOVE_ZERO),
-    "gap_days": (lambda days: 0 <= days <= MAX_DAYS, "is below 0 or too large"),
-    **dict.fromkeys(("test_share", "ranker_test_share"), INNER_SHARE),
-    "validation_share": (lambda share: 0 <= share < 1, "is not in [0, 1)"),
-}
+
+
+class Range(NamedTuple):
+    """Values that an option may have: ``allowed`` in words; ``fault`` is the error text for others."""
+
+    allowed: str
+    holds: Callable[[Any], bool]
+    fault: str
+
+
+DAYS: Final = Range("above 0", lambda days: 0 < days <= MAX_DAYS, "is not above 0")
+INNER_SHARE: Final = Range("between 0 and 1", lambda share: 0 < share < 1, "is not in (0, 1)")
+# Options of several rules.
+Seed = Annotated[
+    int,
+    "seed of the random draws.",
+    Range("64 bits", lambda seed: -(2**63) <= seed < 2**63, "does not fit 64 bits"),
+]
+GapDays = Annotated[
+    float,
+    "days left out before each cut; their rows are dropped (gap).",
+    Range("0 or more", lambda days: 0 <= days <= MAX_DAYS, "is below 0 or too large"),
+]
+Edges = Annotated[Boundary, "exclusive: subsets are [start, end); inclusive_train: (start, end]."]
+OpenTestDays = Annotated[
+    float | None, "length of test in days; later rows are dropped (after_end); null: to the end.", DAYS
+]
+
+
+@dataclass(frozen=True)
+class RuleOption:
+    """Option of a rule, as its field declares it: ``name: Annotated[kind, meaning, range] = default``."""
+
+    kind: Any
+    default: Any
+    meaning: str
+    range: Range | None = None
 
 
 class Leak(StrEnum):
@@ -81,7 +106,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Numbering:
-    """Assignment of a number to each row: by its timestamp, by a random draw, or by both.
+    """Number of each row by its timestamp, by a random draw, or by both.
 
     ::
 
@@ -90,7 +115,7 @@ class Numbering:
 
     Rows in the time interval ``drawn`` are numbered by their draw, from n + 1 on, or from 0 without edges.
     Without steps the draw is the number. A draw is a hash of ``seed`` and the user or, with ``by_row``, of
-    user, item and timestamp. With neither edges nor draws, Spark sorts the rows and numbers them.
+    user, item and timestamp.
     """
 
     edges: Sequence[int] = ()
@@ -106,10 +131,40 @@ class Numbering:
         """Number of the rows with the lowest draws."""
         return len(self.edges) + 1 if self.edges else 0
 
-    @property
-    def is_order(self) -> bool:
-        """True if a row's number depends on other rows."""
-        return self.drawn is None and not self.edges
+
+@dataclass(frozen=True)
+class Dealt:
+    """Numbers 0 to ``n`` - 1, dealt out to the rows, or to the users, in the order of their draws.
+
+    Rows that agree in the columns ``strata`` are dealt out on their own, from a start of their own.
+    """
+
+    n: int
+    seed: int = 0
+    by_user: bool = False
+    strata: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """Index of each row in the order of their draws; a single task sorts the log."""
+
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """1 for the rows of each user that are held out, 0 for others.
+
+    ``held`` is their number, 0 for users with no more rows, or their share of a user's rows, rounded down.
+    They are the last rows, or those with the lowest draws. With ``together`` all rows with the timestamp of
+    a held-out row are held out, and none if no other row is left.
+    """
+
+    held: int | Fraction
+    seed: int = 0
+    by_time: bool = True
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,16 +172,35 @@ class Layout:
     """Assignment of a log's rows to subsets: ``numbering`` numbers each row.
 
     ``outcomes[number][fold]`` is a Subset, or the reason that the row is in none, or "" if only other folds
-    use it.
+    use it. Numbers by time or draw follow from the row alone; all others depend on other rows, so that Spark
+    sorts them.
     """
 
     outcomes: Sequence[Sequence[str]]
-    numbering: Numbering = Numbering()
+    numbering: Numbering | Dealt | Indexed | HeldOut
 
     @property
     def n_folds(self) -> int:
         """Number of folds."""
         return len(self.outcomes[0])
+
+
+@dataclass(frozen=True)
+class Found:
+    """Base class of the properties of a log that a rule needs, as in the record of a run."""
+
+
+class Log(Protocol):
+    """A log, as rules ask for its properties; each takes one or a few Spark actions."""
+
+    def span(self) -> tuple[int, int]:
+        """Return the first and the last timestamp of the valid rows, in microseconds since the epoch."""
+
+    def moments(self, cuts: Sequence[Cut], boundary: Boundary, timezone: str) -> list[int]:
+        """Return the instant of each cut in microseconds since the epoch."""
+
+    def n_rows(self) -> int:
+        """Return the number of valid rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,23 +214,32 @@ class FoldRule(ABC):
     Raises ConfigError INVALID_SPLIT or INVALID_TIMEZONE, as all rules do.
     """
 
-    timezone: str = "UTC"
-    cold_users: Policy = Policy.KEEP
-    cold_items: Policy = Policy.KEEP
-    seen: Policy = Policy.KEEP
+    timezone: Annotated[str, "IANA name, of dates without an offset, and of calendar days."] = "UTC"
+    cold_users: Annotated[
+        Policy, "drop: without rows of test (and validation) whose user has no row in the fold's train."
+    ] = Policy.KEEP
+    cold_items: Annotated[Policy, "drop: the same for items."] = Policy.KEEP
+    seen: Annotated[
+        Policy, "drop: without rows whose pair of user and item is in an earlier subset of the fold."
+    ] = Policy.KEEP
 
     def __post_init__(self) -> None:
         zone(self.timezone)
-        options = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, (holds, fault) in RANGES.items():
-            if options.get(name) is not None and not holds(options[name]):
-                raise ConfigError("INVALID_SPLIT", f"{name} {options[name]} {fault}, in split")
+        for name, option in rule_options(type(self)).items():
+            value = getattr(self, name)
+            if option.range is not None and value is not None and not option.range.holds(value):
+                raise ConfigError("INVALID_SPLIT", f"{name} {value} {option.range.fault}, in split")
         for claim, fault in self.claims():
             if not claim:
                 raise ConfigError("INVALID_SPLIT", f"{fault}, in split")
 
     def claims(self) -> Iterable[tuple[bool, str]]:
         """Return further conditions on the options, each with its error text."""
+        return ()
+
+    @property
+    def strata(self) -> tuple[str, ...]:
+        """Columns of the log to stratify by; most rules need none."""
         return ()
 
     @property
@@ -202,6 +285,27 @@ class FoldRule(ABC):
         """Checks of the leakage report, by name."""
         return {Leak.PAIRS_IN_BOTH: Check(LATER_PARTS, (USER, ITEM))}
 
+    def find(self, _log: Log) -> Found | None:
+        """Return the properties of a log that its layout needs; None if it needs none.
+
+        Raises DataError SPLIT_OUT_OF_RANGE if a subset must be empty, and the errors of the log.
+        """
+        return None
+
     @abstractmethod
     def layout(self, found: Any) -> Layout:
-        """Return the layout of a log; ``found`` has the attributes of the log that the rule needs."""
+        """Return the layout of a log with the properties that ``find`` returned."""
+
+
+@cache
+def rule_options(rule: type[FoldRule]) -> dict[str, RuleOption]:
+    """Return the options of a rule by name, as its fields declare them.
+
+    Config, help, docs and checks are derived from it.
+    """
+    hints = get_type_hints(rule, include_extras=True)
+    declared = {field.name: (hints[field.name], field.default) for field in fields(rule) if field.init}
+    return {
+        name: RuleOption(hint.__origin__, default, *hint.__metadata__)
+        for name, (hint, default) in declared.items()
+    }

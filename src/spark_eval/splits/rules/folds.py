@@ -4,17 +4,21 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from spark_eval.schema import USER, Subset
+from spark_eval.schema import MOST_FOLDS, USER, Subset
 from spark_eval.splits.rules.fold_rule import (
     HASH_STEPS,
+    INNER_SHARE,
     LATER_PARTS,
     Check,
+    Dealt,
     FoldRule,
     Layout,
     Leak,
     Numbering,
+    Range,
+    Seed,
 )
 
 
@@ -25,12 +29,24 @@ class Unit(StrEnum):
     USER = "user"
 
 
+FoldNumber = Annotated[
+    int,
+    "number of folds.",
+    Range(f"2 to {MOST_FOLDS}", lambda k: 2 <= k <= MOST_FOLDS, f"is not from 2 to {MOST_FOLDS}"),
+]
+Exact = Annotated[
+    bool,
+    "true: rows are dealt out, so that their numbers differ by one at most, for one shuffle more; false: by "
+    "draws, within sampling error.",
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RandomRule(FoldRule):
     """Base class of rules that draw rows or users at random."""
 
-    by: Unit = Unit.ROW
-    seed: int = 0
+    by: Annotated[Unit, "user: all rows of a user go together, and shares are of users."] = Unit.ROW
+    seed: Seed = 0
 
     @property
     def checks(self) -> Mapping[str, Check]:
@@ -53,8 +69,12 @@ class Holdout(RandomRule):
     Without ``validation_share`` there is no validation.
     """
 
-    test_share: float = 0.2
-    validation_share: float = 0
+    test_share: Annotated[float, "share of test, within sampling error.", INNER_SHARE] = 0.2
+    validation_share: Annotated[
+        float,
+        "share of validation; train is the rest; 0: no validation.",
+        Range("0 or more, below 1", lambda share: 0 <= share < 1, "is not in [0, 1)"),
+    ] = 0
 
     def claims(self) -> Iterable[tuple[bool, str]]:
         """Require a share above 0 for train."""
@@ -90,17 +110,14 @@ class KFold(RandomRule):
     numbers differ by one at most, but rows of one event may be in two folds.
     """
 
-    k: int = 5
-    exact: bool = False
+    k: FoldNumber = 5
+    exact: Exact = False
 
     def layout(self, _found: Any = None) -> Layout:
         """Return fold f as the test fold of rows numbered f."""
         if self.exact:
-            return Layout(k_fold_subsets(self.k))
-        by_row = self.by is Unit.ROW
-        return Layout(
-            k_fold_subsets(self.k), Numbering(drawn=0, n_draws=self.k, seed=self.seed, by_row=by_row)
-        )
+            return Layout(k_fold_subsets(self.k), Dealt(self.k, self.seed, by_user=self.by is Unit.USER))
+        return drawn_folds(self.k, self.seed, by_row=self.by is Unit.ROW)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,19 +134,31 @@ class StratifiedKFold(FoldRule):
     ``exact``, folds are random as in KFold, and strata are balanced up to sampling error.
     """
 
-    by: tuple[str, ...] = ()
-    k: int = 5
-    exact: bool = True
-    seed: int = 0
+    by: Annotated[tuple[str, ...], "columns: user, item, relevance, or any other of the log."] = ()
+    k: FoldNumber = 5
+    exact: Exact = True
+    seed: Seed = 0
 
     def claims(self) -> Iterable[tuple[bool, str]]:
         """Require at least one column, and no column twice."""
         yield bool(self.by), "by names no column to stratify by"
         yield len(set(self.by)) == len(self.by), f"by names a column twice: {', '.join(self.by)}"
 
+    @property
+    def strata(self) -> tuple[str, ...]:
+        """Columns to stratify by."""
+        return self.by
+
     def layout(self, _found: Any = None) -> Layout:
-        """Return the layout of KFold; the numbering is per stratum."""
-        return KFold(k=self.k, exact=self.exact, seed=self.seed).layout()
+        """Return fold f as the test fold of rows numbered f; the numbering is per stratum."""
+        if self.exact:
+            return Layout(k_fold_subsets(self.k), Dealt(self.k, self.seed, strata=self.by))
+        return drawn_folds(self.k, self.seed, by_row=True)
+
+
+def drawn_folds(k: int, seed: int, *, by_row: bool) -> Layout:
+    """Return the layout of k folds by a random draw of each row, or of each user."""
+    return Layout(k_fold_subsets(k), Numbering(drawn=0, n_draws=k, seed=seed, by_row=by_row))
 
 
 def k_fold_subsets(k: int) -> list[list[str]]:

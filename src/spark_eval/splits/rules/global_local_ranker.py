@@ -4,10 +4,24 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Annotated, Final
 
 from spark_eval.schema import ITEM, USER, Reason, Subset
-from spark_eval.splits.rules.fold_rule import HASH_STEPS, Check, FoldRule, Layout, Leak, Numbering
+from spark_eval.splits.rules.fold_rule import (
+    HASH_STEPS,
+    INNER_SHARE,
+    Check,
+    Edges,
+    FoldRule,
+    Found,
+    GapDays,
+    Layout,
+    Leak,
+    Log,
+    Numbering,
+    OpenTestDays,
+    Seed,
+)
 from spark_eval.splits.rules.moments import (
     Boundary,
     Cut,
@@ -51,13 +65,19 @@ class GlobalLocalRanker(FoldRule):
     timed = True
     reports_folds = False
 
-    local_cut: Cut = LOCAL_CUT
-    global_cut: Cut = GLOBAL_CUT
-    test_days: float | None = None
-    gap_days: float = 0
-    boundary: Boundary = Boundary.EXCLUSIVE
-    ranker_test_share: float = 0.5
-    seed: int = 0
+    local_cut: Annotated[
+        Cut,
+        "where local_test begins: a share of the log's rows before it, an instant ('2024-02-01'), or days "
+        "before the newest row ({days: 28}).",
+    ] = LOCAL_CUT
+    global_cut: Annotated[Cut, "where global_test begins, in the same forms, after local_cut."] = GLOBAL_CUT
+    test_days: OpenTestDays = None
+    gap_days: GapDays = 0
+    boundary: Edges = Boundary.EXCLUSIVE
+    ranker_test_share: Annotated[
+        float, "share of the users of local_test whose rows are in ranker_test.", INNER_SHARE
+    ] = 0.5
+    seed: Seed = 0
 
     def claims(self) -> Iterable[tuple[bool, str]]:
         """Require that the local cut comes first."""
@@ -83,6 +103,11 @@ class GlobalLocalRanker(FoldRule):
             Leak.RETURNED_TO_LOCAL_TEST: Check(learnt, (USER, ITEM)),
             Leak.RETURNED_TO_GLOBAL_TEST: Check(tested, (USER, ITEM)),
         }
+
+    def find(self, log: Log) -> "Timeline":
+        """Return the instants of both cuts, and of the ends of the subsets."""
+        local_cut, global_cut = log.moments((self.local_cut, self.global_cut), self.boundary, self.timezone)
+        return Timeline.of(self, local_cut, global_cut, *log.span())
 
     def layout(self, timeline: "Timeline") -> Layout:
         """Assign a subset to each time interval; random draws divide local_test."""
@@ -111,7 +136,7 @@ def are_in_order(local: Cut, later: Cut) -> bool:
 
 
 @dataclass(frozen=True)
-class Timeline:
+class Timeline(Found):
     """Instants of the cuts of one log, in microseconds since the epoch.
 
     Without a gap, ``local_train_end == local_cut`` and ``local_test_end == global_cut``. ``end`` is None

@@ -1,16 +1,29 @@
 """Leave-out splits: the last or random rows of every user, or every combination of p rows of the log."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from itertools import combinations
-from typing import Any
+from typing import Annotated, Any
 
 from spark_eval.errors import DataError
 from spark_eval.schema import MOST_FOLDS, USER, Subset
-from spark_eval.splits.rules.fold_rule import Check, FoldRule, Layout, Leak
+from spark_eval.splits.rules.fold_rule import (
+    INNER_SHARE,
+    Check,
+    FoldRule,
+    Found,
+    HeldOut,
+    Indexed,
+    Layout,
+    Leak,
+    Log,
+    Range,
+    Seed,
+)
 
 
 class Choose(StrEnum):
@@ -37,9 +50,18 @@ class HoldOutRule(FoldRule):
     train, all rows of the user are in train.
     """
 
-    choose: Choose = Choose.LAST
-    ties: TiesAtCut = TiesAtCut.BREAK
-    seed: int = 0
+    choose: Annotated[Choose, "hash: rows by a seeded draw, whatever their time."] = Choose.LAST
+    ties: Annotated[
+        TiesAtCut,
+        "several rows at the moment of the cut; break: a draw decides which are test; together: all of them "
+        "are, so that train is before test for every user.",
+    ] = TiesAtCut.BREAK
+    seed: Seed = 0
+
+    @property
+    @abstractmethod
+    def held(self) -> int | Fraction:
+        """Number of held-out rows of each user, or their share of the user's rows."""
 
     @property
     def timed(self) -> bool:
@@ -57,7 +79,9 @@ class HoldOutRule(FoldRule):
 
     def layout(self, _found: Any = None) -> Layout:
         """Assign rows numbered 0 to train, and held-out rows, numbered 1, to test."""
-        return Layout([[Subset.TRAIN], [Subset.TEST]])
+        together = self.timed and self.ties is TiesAtCut.TOGETHER
+        held_out = HeldOut(self.held, self.seed, self.choose is Choose.LAST, together)
+        return Layout([[Subset.TRAIN], [Subset.TEST]], held_out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +98,28 @@ class LeavePOut(HoldOutRule):
     draws: n! / (p! (n - p)!) folds of n rows, at most MOST_FOLDS. ``choose`` and ``ties`` are then ignored.
     """
 
-    p: int = 1
-    exhaustive: bool = False
+    p: Annotated[
+        int, "number of rows of each user in test.", Range("1 or more", lambda p: p >= 1, "is below 1")
+    ] = 1
+    exhaustive: Annotated[
+        bool,
+        "true: a fold for each choice of p rows of the whole log, n! / (p! (n - p)!); refused above "
+        f"{MOST_FOLDS} folds, with their number (TOO_MANY_FOLDS).",
+    ] = False
+
+    @property
+    def held(self) -> int:
+        """Number of held-out rows of each user."""
+        return self.p
 
     @property
     def timed(self) -> bool:
         """True unless rows are drawn at random or ``exhaustive``."""
         return super().timed and not self.exhaustive
+
+    def find(self, log: Log) -> "Choices | None":
+        """Return all combinations if ``exhaustive``."""
+        return Choices.of(self, log.n_rows()) if self.exhaustive else None
 
     def layout(self, choices: "Choices | None" = None) -> Layout:
         """Return a fold per combination if ``exhaustive``; every row then has a number of its own."""
@@ -88,7 +127,8 @@ class LeavePOut(HoldOutRule):
             return super().layout()
         chosen = list(combinations(range(choices.n_rows), choices.p))
         parts = (Subset.TRAIN, Subset.TEST)
-        return Layout([[parts[number in rows] for rows in chosen] for number in range(choices.n_rows)])
+        outcomes = [[parts[number in rows] for rows in chosen] for number in range(choices.n_rows)]
+        return Layout(outcomes, Indexed(self.seed))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,16 +151,18 @@ class LastFraction(HoldOutRule):
     ``choose: hash`` holds out the same number of random rows instead.
     """
 
-    test_share: float = 0.2
+    test_share: Annotated[
+        float, "share of each user's rows in test, rounded down: of 10 rows 2, of 4 none.", INNER_SHARE
+    ] = 0.2
 
     @property
-    def share(self) -> Fraction:
+    def held(self) -> Fraction:
         """Exact decimal value of ``test_share``."""
         return Fraction(str(self.test_share))
 
 
 @dataclass(frozen=True)
-class Choices:
+class Choices(Found):
     """All combinations of p of n rows, one fold each."""
 
     n_rows: int

@@ -1,13 +1,14 @@
-"""Split methods by name; options are validated by the types of the rule's fields."""
+"""Split methods by name; options are validated as the fields of the rule declare them."""
 
-from collections.abc import Mapping
-from dataclasses import fields
+import json
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar
 
 from spark_eval.errors import ConfigError, nearest
+from spark_eval.options import with_keyword_args
 from spark_eval.splits.rules.by_time import TimeSplit
-from spark_eval.splits.rules.fold_rule import FoldRule
+from spark_eval.splits.rules.fold_rule import FoldRule, RuleOption, rule_options
 from spark_eval.splits.rules.folds import Holdout, KFold, StratifiedKFold
 from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker
 from spark_eval.splits.rules.leave_out import LastFraction, LeaveOneOut, LeavePOut
@@ -15,6 +16,7 @@ from spark_eval.splits.rules.moments import Cut, parse_cut
 from spark_eval.splits.rules.windows import Expanding, Rolling
 
 AnyChoice = TypeVar("AnyChoice", bound=StrEnum)
+Function = TypeVar("Function", bound=Callable[..., Any])
 # Accepted Python types by type of field, and the error text for other values.
 PLAIN: Final[Mapping[Any, tuple[Any, str]]] = {
     float: (int | float, "not a number"),
@@ -53,14 +55,14 @@ def rule_of(method: str, options: Mapping[str, object]) -> FoldRule:
     if method not in METHODS:
         raise ConfigError.unknown("INVALID_SPLIT", "method", method, METHODS, "split")
     rule = METHODS[method]
-    kinds, given = get_type_hints(rule), {field.name: field.default for field in fields(rule) if field.init}
+    known = rule_options(rule)
     for name in options:
-        if name not in given:
-            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "option", name, given, "split")
-    given |= options
-    timezone = str(given["timezone"])
+        if name not in known:
+            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "option", name, known, "split")
+    timezone = str(options.get("timezone", known["timezone"].default))
     chosen: dict[str, Any] = {
-        name: parsed(kinds[name], name, value, timezone) for name, value in given.items()
+        name: parsed(option.kind, name, options.get(name, option.default), timezone)
+        for name, option in known.items()
     }
     return rule(**chosen)
 
@@ -97,3 +99,34 @@ def choice(choices: type[AnyChoice], name: str, value: object) -> AnyChoice:
         return choices(value)
     known = [choice.value for choice in choices]
     raise ConfigError.unknown("INVALID_SPLIT", name, str(value), known, "split")
+
+
+def options_by_method() -> dict[tuple[str, RuleOption], list[str]]:
+    """Return all options with their declarations, each with the methods that have it."""
+    methods: dict[tuple[str, RuleOption], list[str]] = {}
+    for method, rule in METHODS.items():
+        for declared in rule_options(rule).items():
+            methods.setdefault(declared, []).append(method)
+    return methods
+
+
+def options_in_words() -> list[tuple[str, str, str, str]]:
+    """Return each option in words: name, methods, default, and meaning with the allowed values."""
+    rows = []
+    for (name, option), methods in options_by_method().items():
+        allowed = option.range.allowed if option.range is not None else ""
+        if isinstance(option.kind, type) and issubclass(option.kind, StrEnum):
+            allowed = " or ".join(option.kind)
+        is_plain = option.default is None or isinstance(option.default, bool | int | float | tuple)
+        default = json.dumps(option.default) if is_plain else str(option.default)
+        meaning = option.meaning.removesuffix(".")
+        of = "all" if len(methods) == len(METHODS) else ", ".join(methods)
+        rows.append((name, of, default, f"{meaning} ({allowed})" if allowed else meaning))
+    return rows
+
+
+def with_options(function: Function) -> Function:
+    """Show the options of all methods in the docstring of a function that takes them."""
+    lines = [f"{name} ({of}; {default}): {meaning}." for name, of, default, meaning in options_in_words()]
+    function.__doc__ = with_keyword_args(function, lines)
+    return function

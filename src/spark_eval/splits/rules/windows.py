@@ -3,9 +3,23 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Annotated
 
-from spark_eval.schema import Reason, Subset
-from spark_eval.splits.rules.fold_rule import NEVER, Check, FoldRule, Layout, Leak, Numbering
+from spark_eval.schema import MOST_FOLDS, Reason, Subset
+from spark_eval.splits.rules.fold_rule import (
+    DAYS,
+    NEVER,
+    Check,
+    Edges,
+    FoldRule,
+    Found,
+    GapDays,
+    Layout,
+    Leak,
+    Log,
+    Numbering,
+    Range,
+)
 from spark_eval.splits.rules.moments import (
     MICROSECONDS_PER_DAY,
     Boundary,
@@ -32,12 +46,23 @@ class Windows(FoldRule):
 
     timed = True
 
-    n_folds: int = 3
-    test_days: float = 7
-    step_days: float | None = None
-    gap_days: float = 0
-    end: Cut | None = None
-    boundary: Boundary = Boundary.EXCLUSIVE
+    n_folds: Annotated[
+        int,
+        "number of test windows; the last one is the newest.",
+        Range(f"1 to {MOST_FOLDS}", lambda n: 1 <= n <= MOST_FOLDS, f"is not from 1 to {MOST_FOLDS}"),
+    ] = 3
+    test_days: Annotated[float, "length of each test window in days.", DAYS] = 7
+    step_days: Annotated[
+        float | None,
+        "days from one test window to the next, at least test_days, so that windows do not overlap; "
+        "null: test_days.",
+        DAYS,
+    ] = None
+    gap_days: GapDays = 0
+    end: Annotated[
+        Cut | None, "an instant or a date: where the last window ends; null: with the newest row."
+    ] = None
+    boundary: Edges = Boundary.EXCLUSIVE
 
     def claims(self) -> Iterable[tuple[bool, str]]:
         """Require that test windows do not overlap, and that ``end`` is an instant."""
@@ -59,6 +84,10 @@ class Windows(FoldRule):
     def train_days(self) -> float | None:
         """Length of train in days; None if it begins with the log."""
         return None
+
+    def find(self, log: Log) -> "Backtest":
+        """Return the windows."""
+        return Backtest.of(self, *log.span())
 
     def layout(self, backtest: "Backtest") -> Layout:
         """Assign subsets to each time interval between two edges of windows."""
@@ -96,7 +125,7 @@ class Rolling(Windows):
           |                     |-------- train --------|-gap-|- test --|     fold 2
     """
 
-    train_days: float = 28
+    train_days: Annotated[float, "length of train in days.", DAYS] = 28
 
 
 @dataclass(frozen=True)
@@ -122,7 +151,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Backtest:
+class Backtest(Found):
     """Windows of one log, oldest first, and the first and the last timestamp of the log."""
 
     windows: tuple[Window, ...]

@@ -16,7 +16,7 @@ from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import DataError
 from spark_eval.schema import EPOCH_1900, FOLD, ITEM, RELEVANCE, SUBSET, TIMESTAMP, USER, Fault, Outcome
 from spark_eval.splits.facts import SplitCounts
-from spark_eval.splits.rules.fold_rule import FoldRule, Layout
+from spark_eval.splits.rules.fold_rule import FoldRule, Layout, Numbering
 from spark_eval.splits.rules.moments import UNITS, Boundary
 from spark_eval.statistics.exact import Ints
 
@@ -71,6 +71,7 @@ class RowLabeller:
     def numbers(self, batch: pa.RecordBatch, times: pa.Array) -> Ints:
         """Return the number of each row (n,); see ``Numbering``."""
         how, has_ids = self.layout.numbering, rows_with_ids(batch)
+        assert isinstance(how, Numbering)
         side: Literal["left", "right"] = "right" if how.boundary is Boundary.EXCLUSIVE else "left"
         row_numbers = np.searchsorted(how.edges, to_numpy(times.fill_null(0)), side)
         if how.drawn is not None:

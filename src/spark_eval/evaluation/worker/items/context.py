@@ -5,12 +5,12 @@ import numpy as np
 from spark_eval.arrow.codes import count_by_code, lexsort
 from spark_eval.arrow.hashes import Booleans, run_starts
 from spark_eval.arrow.messages import Content
+from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.worker.bucket import Bucket
 from spark_eval.evaluation.worker.lists import BucketLists
 from spark_eval.evaluation.worker.users import Users, indices_of_users
 from spark_eval.metrics.beyond.arrays import index_in_run
 from spark_eval.metrics.beyond.catalog import Entries, ItemContext, Sets
-from spark_eval.metrics.registry import Fact
 from spark_eval.schema import Outcome
 from spark_eval.statistics.exact import Floats, Ints
 
@@ -27,10 +27,10 @@ class ItemContextBuilder:
         people, self.facts = bucket.people, bucket.question.known_items
         # A fold that is missing in training raises an error after all buckets are measured.
         self.fold = np.maximum(self.facts.tables_of(people.folds, len(people)), 0)
-        self.relevant = self.relevant_items() if Fact.RELEVANT in plan.facts else None
-        self.profile = self.trained_items() if plan.sees_profiles else None
+        self.relevant = self.relevant_items() if Need.RELEVANT in plan.needs else None
+        self.profile = self.trained_items() if Need.HISTORY in plan.needs else None
         self.base, self.has_base = None, None
-        if Fact.BASE in plan.facts:
+        if Need.BASE in plan.needs:
             self.has_base = np.zeros(len(people), dtype=bool)
             self.base = self.entries(*np.empty((3, 0), dtype=np.int64))
             if plan.base in bucket.models and lists.listed is not None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.arrow.messages import sum_equal_keys
 from spark_eval.evaluation.plan import Plan, filled_column
-from spark_eval.evaluation.summary import cells_of_models
+from spark_eval.evaluation.summary import MetricRow, cells_of_models
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.items.tally import (
     CELL,
@@ -26,7 +26,6 @@ from spark_eval.evaluation.worker.items.tally import (
 from spark_eval.evaluation.worker.means import NOBODY, ColumnSums, SegmentCell
 from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.beyond.group_weights import GroupWeights
-from spark_eval.results.rows import MetricRow
 from spark_eval.schema import ALL, FOLD, GROUP, ITEM
 
 N_ITEMS: Final = "n_items"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from spark_eval.arrow.codes import count_by_code, unique_in_order_of_appearance
 from spark_eval.arrow.hashes import run_starts
 from spark_eval.arrow.messages import buckets_of, one_chunk, partition_rows
+from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.worker.bucket import Bucket
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.means import Group, SegmentCell
@@ -49,7 +50,7 @@ class ItemTally:
         self.cuts = sorted(self.order, key=lambda k: (k is None, k))
         self.unknown = pa.array([], question.item)
         self.cells: dict[SegmentCell, int] = {}
-        self.names = COUNTED if question.plan.sees_slots else COUNTED[:1]
+        self.names = COUNTED if Need.SLOTS in question.plan.needs else COUNTED[:1]
         # Cell and item, both (rows,), and amounts (rows, names * cuts).
         self.parts: list[tuple[Ints, Ints, Ints]] = []
         self.n_added = 0
