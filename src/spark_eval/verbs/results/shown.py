@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from spark_eval.errors import ConfigError, escape_control_characters
 from spark_eval.metrics.aliases import as_list
-from spark_eval.reporting.facts import SMALL, RunFacts
+from spark_eval.reporting.facts import RunFacts
 from spark_eval.runtime.local_files import check_path, local_path
 from spark_eval.runtime.versions import versions
 from spark_eval.schema import MODEL, Table
@@ -168,7 +168,7 @@ class Writable(Displayable):
 
     @property
     @abstractmethod
-    def small_tables(self) -> Mapping[Table, SmallRows]:
+    def small_tables(self) -> Mapping[str, SmallRows]:
         """The rows of tables in the driver, with their schemas."""
 
     @property
@@ -178,9 +178,7 @@ class Writable(Displayable):
 
     def facts_of_run(self) -> RunFacts:
         """Return the data of a report, as if this result had been published."""
-        tables: dict[Table, Sequence[Any]] = {
-            table: rows for table, (rows, _) in self.small_tables.items() if table in SMALL
-        }
+        tables = {table: rows for table, (rows, _) in self.small_tables.items()}
         return as_if_published(self.verb, self.record, tables)
 
     def log_mlflow(self, run_id: str | None = None) -> str:
@@ -232,7 +230,7 @@ class Writable(Displayable):
 def as_if_published(
     verb: str,
     record: Mapping[str, Any],
-    tables: Mapping[Table, Sequence[Any]],
+    tables: Mapping[str, Sequence[Any]],
 ) -> RunFacts:
     """Return the data of a report from a verb's record and its tables of named tuples."""
     rows = {table: [row._asdict() for row in of_table] for table, of_table in tables.items()}
