@@ -16,7 +16,7 @@ from spark_eval.reporting.chapters import Chapter
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.funnel import pipeline
 from spark_eval.reporting.models import beside_other_run, cutoffs, differences, gates, leaderboard
-from spark_eval.reporting.origins import accounting, provenance, split_in_time
+from spark_eval.reporting.origins import accounting, other_tables, provenance, split_in_time
 from spark_eval.reporting.people import folds, segments, spread
 from spark_eval.reporting.scored import prediction_curves, thresholds
 from spark_eval.reporting.verdict import verdict
@@ -39,6 +39,7 @@ CHAPTERS: Final[Mapping[str, Callable[[RunFacts], Chapter | None]]] = {
     "thresholds": thresholds,
     "folds": folds,
     "split": split_in_time,
+    "other_tables": other_tables,
     "accounting": accounting,
     "provenance": provenance,
 }

@@ -1,4 +1,4 @@
-"""What a config asks of ``compare``: the runs to compare, their baseline, and the failure of gates."""
+"""Comparisons that a config requests: their runs, baseline and gates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

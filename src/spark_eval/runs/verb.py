@@ -1,4 +1,4 @@
-"""What a verb is: one record, from which its command, its checks and the reading of its tables follow.
+"""The record of a verb; its command, its checks and the reading of its tables follow from it.
 
 The records stand in ``runs.verbs``, a module each. Their functions import what they need of Spark and of the
 libraries for tables, so that help appears at once.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Screen(Protocol):
-    """What a verb shows its results on: the terminal."""
+    """Screen that a verb prints its results on."""
 
     def say(self, text: str) -> None:
         """Print a line."""
@@ -68,7 +68,7 @@ METRICS: Final = Published(Table.METRICS, by=(MODEL,))
 
 @dataclass(frozen=True)
 class Work:
-    """What a verb computes from; ``held`` is closed after the tables are published."""
+    """Input of a verb; ``held`` is closed after the tables are published."""
 
     spark: "SparkSession"
     config: "Config"
@@ -79,7 +79,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Computed:
-    """What a verb computed.
+    """Result of a verb, which the runner stages, checks and publishes.
 
     ``rows`` are its small tables, which the runner writes if the config asks for them. ``written`` are the
     numbers of rows of the tables that the verb has staged itself. ``judged`` are the sources that may have
@@ -112,11 +112,11 @@ def check_sources(verb: "Verb", config: "Config", session: "OpenSession") -> lis
 
 @dataclass(frozen=True, kw_only=True)
 class Verb:
-    """A verb: what it reads, computes, publishes and shows.
+    """Record of a verb: its sections, tables, computation and output.
 
     Attributes:
         name: The command, the name of its job, and its name in commit records.
-        order: Its place in the usual order of work, in which help lists the verbs.
+        order: Its position in the usual order of work.
         about: What its help says; the first sentence is for the list of commands.
         sections: The sections of the config that it reads. The first one is required, and all of them decide
             the run id.
