@@ -10,12 +10,41 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from spark_eval.accounting import ACCOUNTING
 from spark_eval.cli.metric_tables import markdown
+from spark_eval.comparing.rows import COMPARISONS, GATES
+from spark_eval.engine.summary import METRICS, SUMS
+from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
+from spark_eval.pointwise.tables import CURVES, THRESHOLDS
+from spark_eval.runs.verb import Published
 from spark_eval.runs.verbs import VERBS
+from spark_eval.schema import Table
+from spark_eval.splits.subsets import SUBSET_TABLE
+from spark_eval.verbs.leakage import LEAKAGE
 
 REPOSITORY: Final = Path(__file__).parents[1]
 SOURCE: Final = REPOSITORY / "src" / "spark_eval"
 PART: Final = re.compile(r"(<!-- from the code: (\w+) -->\n).*?(<!-- to here -->)", re.DOTALL)
+# Columns of the tables whose rows are a type of the package, as Spark writes a schema.
+COLUMNS: Final[Mapping[str, str]] = {
+    Table.SUBSETS: SUBSET_TABLE,
+    Table.LEAKAGE: LEAKAGE,
+    Table.METRICS: METRICS,
+    Table.SUMS: SUMS,
+    Table.STAGES: STAGE_TABLE,
+    Table.FUNNEL: FUNNEL,
+    Table.CURVES: CURVES,
+    Table.THRESHOLDS: THRESHOLDS,
+    Table.COMPARISONS: COMPARISONS,
+    Table.GATES: GATES,
+    Table.ACCOUNTING: ACCOUNTING,
+}
+# Columns of the tables that have some of the user's own.
+WITH_OTHERS: Final[Mapping[str, str]] = {
+    Table.SPLITS: "user, item, timestamp, relevance, fold, the log's other columns",
+    Table.PER_USER: "user, n_relevant, n_recommended, segments, one double per metric and k (`ap_at_10`)",
+    Table.QUARANTINE: "source, code, the row as JSON",
+}
 JOB: Final = '''\
 """spark-submit jobs/{verb}.py --config FILE ...: equivalent to ``spark-eval {verb}``."""
 
@@ -64,8 +93,34 @@ def verbs() -> str:
     return markdown(("verb", "sections of the config", "phases", "publishes"), rows)
 
 
-PARTS: Final[Mapping[str, Callable[[], str]]] = {"layers": layers, "verbs": verbs}
-PAGES: Final = ("docs/architecture.md",)
+def tables() -> str:
+    """Return a row per published table: the verbs that publish it, its folders and its columns."""
+    found = {one.name: one for verb in VERBS.values() for one in verb.tables}
+    rows = []
+    for table in [*found.values(), Published(Table.QUARANTINE)]:
+        of_verbs = [verb.name for verb in VERBS.values() if table.name in {one.name for one in verb.tables}]
+        rows.append(
+            [
+                table.name,
+                ", ".join(f"`{name}`" for name in of_verbs) or "all that read sources",
+                ", ".join(["run_id", *table.by]),
+                columns_of(table),
+            ]
+        )
+    return markdown(("table", "published by", "partitioned by", "columns"), rows)
+
+
+def columns_of(table: Published) -> str:
+    """Return the columns of a table in words, but for those that its folders name."""
+    if table.name not in COLUMNS:
+        return WITH_OTHERS.get(table.name, "see the page of its verb")
+    names = [column.split(" ")[0] for column in COLUMNS[table.name].split(", ")]
+    more = "; of predictions also n_rows" if table.name == Table.METRICS else ""
+    return ", ".join(name for name in names if name not in table.by) + more
+
+
+PARTS: Final[Mapping[str, Callable[[], str]]] = {"layers": layers, "verbs": verbs, "tables": tables}
+PAGES: Final = ("docs/architecture.md", "docs/tables.md")
 
 
 def written() -> Iterator[tuple[Path, str]]:
