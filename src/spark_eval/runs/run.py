@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from spark_eval.accounting import Entry
 from spark_eval.config.sections import Config
@@ -50,12 +50,13 @@ def run_verb(verb: Verb, session: OpenSession, config: Config, run_id: str | Non
     job, tables = verb.job(verb, config, run_id, session), verb.tables_of(config)
     with job.attempt(session) as attempt, ExitStack() as held:
         if attempt.is_published(job.fingerprint, tables, replace):
-            return job.already(attempt, tables)
-        spark = session()
+            published = attempt.records[verb.name].job["tables"]
+            return job.already(attempt, [one.name for one in verb.tables if one.name in published])
+        session()
         events.stage("start", then=verb.phases[0])
-        computed = verb.compute(Work(spark, config, job, attempt, held))
+        computed = verb.compute(Work(session, config, job, attempt, held))
         rows = {table: computed.rows[table] for table in computed.rows if table in tables}
-        written = {**computed.written, **stage_rows(spark, rows, attempt, verb.by_model)}
+        written = {**computed.written, **stage_rows(session, rows, attempt, verb.by_model)}
         events.stage(verb.phases[-1], computed.n_rows, then="publish")
         written |= stage_quarantine(computed.entries, computed.judged, attempt)
         job.check_rest(session)
@@ -95,7 +96,7 @@ def stage_frame(frame: DataFrame, attempt: Attempt, table: str, *partitions: str
 
 
 def stage_rows(
-    spark: SparkSession, tables: Mapping[str, SmallRows], attempt: Attempt, by_model: Iterable[str]
+    session: OpenSession, tables: Mapping[str, SmallRows], attempt: Attempt, by_model: Iterable[str]
 ) -> dict[str, int]:
     """Stage small tables, with Spark only if the store is remote; return the number of rows of each.
 
@@ -105,7 +106,7 @@ def stage_rows(
         if attempt.store.is_local:
             write_small(rows, schema, Path(attempt.staged(table)), by_model=table in by_model)
         else:
-            frame = small_table(spark, rows, schema).coalesce(1)
+            frame = small_table(session(), rows, schema).coalesce(1)
             stage_frame(frame, attempt, table, *([MODEL] if table in by_model else []))
     return {table: len(rows) for table, (rows, _) in tables.items()}
 

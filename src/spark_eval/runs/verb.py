@@ -70,11 +70,16 @@ METRICS: Final = Published(Table.METRICS, by=(MODEL,))
 class Work:
     """Input of a verb; ``held`` is closed after the tables are published."""
 
-    spark: "SparkSession"
+    session: "OpenSession"
     config: "Config"
     job: "Job"
     attempt: "Attempt"
     held: ExitStack
+
+    @property
+    def spark(self) -> "SparkSession":
+        """The session of Spark, opened at the first use."""
+        return self.session()
 
 
 @dataclass(frozen=True)
