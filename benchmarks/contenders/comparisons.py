@@ -20,15 +20,16 @@ def ours(task: Task) -> Repetition:
     from spark_eval.comparing.options import make_compare_plan
     from spark_eval.metrics.columns import value_of_column
     from spark_eval.verbs.compare import compare_sides
-    from spark_eval.verbs.sides import Side
+    from spark_eval.verbs.sides import BaselineName, Side, Sides, UserTable
 
     spark, plan = session(task), make_compare_plan(tests=["t", "sign"])
 
     def repeat(_: Path) -> Means:
         per_user = spark.read.parquet(task.per_user)
         values = [value for name in per_user.columns if (value := value_of_column(name)) is not None]
-        side = Side(per_user, MEASURED, values, [], conventions="", folder=task.per_user)
-        rows = compare_sides(side, None, plan).rows
+        users = UserTable(per_user, folder=task.per_user)
+        sides = Sides(spark, {}, Side(MEASURED, values, lambda: users), str)
+        rows = compare_sides(sides, plan, BaselineName()).rows
         names = {(value.name, value.k): value.column for value in values}
         return {names[row.metric, row.k]: row.p_value or 0.0 for row in rows if row.test == "t"}
 

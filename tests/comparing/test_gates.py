@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_eval.comparing.decisions import Evidence, decide_all, failure_of, without_baseline
-from spark_eval.comparing.gates import Gate, make_gates
-from spark_eval.comparing.gating import GatedPair, MeanCell, evidence_of_means
+from spark_eval.comparing.decisions import (
+    Evidence,
+    GatedPair,
+    MeanCell,
+    decide_all,
+    evidence_of_means,
+    failure_of,
+    gated_pairs,
+    row_without_baseline,
+)
+from spark_eval.comparing.gates import Gate, make_gates, with_baseline
 from spark_eval.comparing.matching import match_metrics
 from spark_eval.comparing.options import make_compare_plan
 from spark_eval.comparing.rows import GateRow
@@ -81,6 +89,41 @@ def test_worked_numbers_of_published_means() -> None:
     relative = Evidence.of_means(gate_of(max_drop=0.05, drop="relative"), "als", "all", before, after)
     assert relative.estimate.std_error == pytest.approx(math.hypot(0.95 * 0.011, 0.012))
     assert float(relative.estimate.value or 0) == pytest.approx(0.30 - 0.95 * 0.33)
+
+
+@pytest.mark.parametrize("source", ["users", "means"])
+@pytest.mark.parametrize("direction", ["higher", "lower"])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("max_drop", [0.0, 0.05, 0.4, 2.0])
+def test_a_relative_drop_is_a_share_of_the_size_of_the_baseline(
+    source: str, direction: str, sign: int, max_drop: float
+) -> None:
+    """The margin is the candidate's gain plus max_drop * |mean of the baseline|, whatever its sign."""
+    baseline, candidate = ([sign * value for value in values] for values in (BETTER, WORSE))
+    keys: dict[str, Any] = {"max_drop": max_drop, "drop": "relative", "direction": direction}
+    better = 1 if direction == "higher" else -1
+
+    def evidence(candidate: list[float]) -> Evidence:
+        if source == "users":
+            return evidence_of(baseline, candidate, **keys)
+        means = [
+            Summary(float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(12), None, None, 12)
+            for values in (baseline, candidate)
+        ]
+        return Evidence.of_means(gate_of(**keys, pairing="none"), "als", "all", *means)
+
+    allowed = max_drop * abs(np.mean(baseline))
+    found = evidence(candidate).estimate
+    assert float(found.value or 0) == pytest.approx(
+        better * (np.mean(candidate) - np.mean(baseline)) + allowed, abs=1e-12
+    )
+    # By the delta method, the size of the mean adds the noise of the baseline times its sign.
+    share = max_drop * np.sign(np.mean(baseline))
+    if source == "users":
+        margins = better * np.subtract(candidate, baseline) + share * np.asarray(baseline)
+        assert found.std_error == pytest.approx(np.std(margins, ddof=1) / math.sqrt(12), rel=1e-9)
+    # A model that is its own baseline never falls.
+    assert float(evidence(baseline).estimate.value or 0) == pytest.approx(allowed, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +226,7 @@ def test_the_failure_names_the_gates_that_failed() -> None:
 
 
 def test_a_first_run_passes_where_the_gate_says_so() -> None:
-    row = without_baseline(gate_of(if_missing="pass", segment="country"), "als", "no run 'a'")
+    row = row_without_baseline(gate_of(if_missing="pass", segment="country"), "als", "no run 'a'")
     assert (row.model, row.segment_value, row.decision) == ("als", "country", "no_baseline")
     assert row.passed
     assert row.reason == "warning: there is nothing to compare with yet: no run 'a'"
@@ -231,7 +274,7 @@ def test_a_metric_without_a_direction_is_given_one() -> None:
         gate = gate_of(direction="lower")
     finally:
         object.__setattr__(RANKING["ndcg"], "direction", Direction.HIGHER)
-    assert (gate.factors, gate.amount) == ((Fraction(-1), Fraction(1)), 0.01)
+    assert (gate.factors(None), gate.amount) == ((Fraction(1), Fraction(-1)), 0.01)
 
 
 def test_weighted_means_are_only_observed() -> None:
@@ -252,8 +295,44 @@ def test_values_of_runs_are_gated_as_they_are_published() -> None:
         assert row.difference == pytest.approx(value - 0.5)
 
 
+@pytest.mark.parametrize("if_missing", ["refuse", "pass"])
+@pytest.mark.parametrize(
+    ("baselines", "missing"),
+    [
+        (["als", "pop"], None),
+        (["alz"], "no model 'als' in run 'a'; did you mean 'alz'?"),
+        (None, "no model 'als' in run 'a'; no run"),
+    ],
+)
+def test_only_a_baseline_that_is_not_there_is_missing(
+    baselines: list[str] | None, missing: str | None, if_missing: str
+) -> None:
+    gate = gate_of(against={"run": "a"}, if_missing=if_missing, model="als")
+    if missing is not None and if_missing == "refuse":
+        with pytest.raises(DataError, match="MISSING_BASELINE") as refused:
+            gated_pairs(gate, baselines, ["als", "pop"], "no run")
+        assert missing in refused.value.message
+    else:
+        assert gated_pairs(gate, baselines, ["als", "pop"], "no run") == [
+            GatedPair(gate, "als", "als", missing)
+        ]
+
+
+def test_gates_without_a_baseline_take_that_of_the_comparison_and_others_take_nothing_of_it() -> None:
+    given = {"none": {}, "run": {"run": "a"}, "model": {"model": "pop"}, "both": {"run": "a", "model": "pop"}}
+    gates = {name: with_baseline(gate_of(against=against), "b", "als") for name, against in given.items()}
+    assert {name: (gate.against_run, gate.against_model) for name, gate in gates.items()} == {
+        "none": ("b", "als"),
+        "run": ("a", None),
+        "model": (None, "pop"),
+        "both": ("a", "pop"),
+    }
+    with pytest.raises(ConfigError, match="SAME_MODEL"):
+        with_baseline(gate_of(model="als"), None, "als")
+
+
 def test_a_value_that_a_run_lacks_lets_nothing_pass() -> None:
-    pair = GatedPair(gate_of(metric="catalog_coverage@5", mode="observed"), "als", "als", is_there=True)
+    pair = GatedPair(gate_of(metric="catalog_coverage@5", mode="observed"), "als", "als")
     means: dict[MeanCell, Summary] = {
         ("als", "catalog_coverage", 5, "all", "all"): Summary(0.5, None, None, None, 0)
     }
@@ -267,6 +346,6 @@ def test_a_value_that_a_run_lacks_lets_nothing_pass() -> None:
 def test_values_of_runs_are_not_compared_by_users() -> None:
     plan = make_compare_plan(metrics=["catalog_coverage@5"])
     with pytest.raises(ConfigError, match=r"NOT_PER_USER.*catalog_coverage@5"):
-        match_metrics(parse_metric("ndcg@5"), None, plan)
+        match_metrics(None, parse_metric("ndcg@5"), plan)
     measured = [*parse_metric("ndcg@5"), *parse_metric("catalog_coverage@5")]
     assert list(map(str, means_of_users(measured))) == ["ndcg@5"]

@@ -20,34 +20,34 @@ PLAN = make_compare_plan()
 
 
 def test_all_pairs_have_the_first_name_as_the_baseline() -> None:
-    assert match_models(["c", "a", "b"], None, None, PLAN).pairs == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert match_models(["é", "z", "B"], None, None, PLAN).pairs == [("B", "z"), ("B", "é"), ("z", "é")]
+    assert match_models(None, ["c", "a", "b"], None, PLAN).pairs == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert match_models(None, ["é", "z", "B"], None, PLAN).pairs == [("B", "z"), ("B", "é"), ("z", "é")]
 
 
 def test_one_baseline_meets_all_others() -> None:
-    assert match_models(["c", "a", "b"], None, "b", PLAN).pairs == [("b", "a"), ("b", "c")]
+    assert match_models(None, ["c", "a", "b"], "b", PLAN).pairs == [("b", "a"), ("b", "c")]
     plan = make_compare_plan(models=["a", "b"])
-    assert match_models(["c", "a", "b"], None, "b", plan).pairs == [("b", "a")]
+    assert match_models(None, ["c", "a", "b"], "b", plan).pairs == [("b", "a")]
 
 
 def test_runs_meet_by_name_or_by_one_baseline() -> None:
-    matched = match_models(["a", "b", "new"], ["b", "a", "old"], None, PLAN)
+    matched = match_models(["b", "a", "old"], ["a", "b", "new"], None, PLAN)
     assert matched.pairs == [("a", "a"), ("b", "b")]
     assert set(matched.unpaired) == {(CANDIDATE, "new"), (BASELINE, "old")}
-    assert match_models(["a", "b"], ["a", "old"], "old", PLAN).pairs == [("old", "a"), ("old", "b")]
-    assert match_models(["a", "b"], ["a", "old"], "a", PLAN).pairs == [("a", "a"), ("a", "b")]
+    assert match_models(["a", "old"], ["a", "b"], "old", PLAN).pairs == [("old", "a"), ("old", "b")]
+    assert match_models(["a", "old"], ["a", "b"], "a", PLAN).pairs == [("a", "a"), ("a", "b")]
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "hint"),
     [
-        ((["als", "knn"], None, "asl", PLAN), "UNKNOWN_MODEL", "'als'"),
-        ((["als", "knn"], ["pop"], "popp", PLAN), "UNKNOWN_MODEL", "'pop'"),
-        ((["als", "knn"], None, None, make_compare_plan(models=["kn"])), "UNKNOWN_MODEL", "'knn'"),
-        ((["als"], None, None, PLAN), "NOTHING_TO_COMPARE", "als"),
-        ((["als"], ["pop"], None, PLAN), "NOTHING_TO_COMPARE", "pop"),
-        ((["als", "knn", "pop"], None, None, make_compare_plan(max_pairs=2)), "TOO_MANY_PAIRS", "3 pairs"),
-        (([f"m{n:03}" for n in range(300)], None, None, PLAN), "TOO_MANY_PAIRS", "44,850"),
+        ((None, ["als", "knn"], "asl", PLAN), "UNKNOWN_MODEL", "'als'"),
+        ((["pop"], ["als", "knn"], "popp", PLAN), "UNKNOWN_MODEL", "'pop'"),
+        ((None, ["als", "knn"], None, make_compare_plan(models=["kn"])), "UNKNOWN_MODEL", "'knn'"),
+        ((None, ["als"], None, PLAN), "NOTHING_TO_COMPARE", "als"),
+        ((["pop"], ["als"], None, PLAN), "NOTHING_TO_COMPARE", "pop"),
+        ((None, ["als", "knn", "pop"], None, make_compare_plan(max_pairs=2)), "TOO_MANY_PAIRS", "3 pairs"),
+        ((None, [f"m{n:03}" for n in range(300)], None, PLAN), "TOO_MANY_PAIRS", "44,850"),
     ],
 )
 def test_models_that_are_refused(arguments: Any, code: str, hint: str) -> None:
@@ -59,7 +59,7 @@ def test_models_that_are_refused(arguments: Any, code: str, hint: str) -> None:
 
 def test_as_many_pairs_as_are_asked_for() -> None:
     names = [f"m{n:03}" for n in range(300)]
-    assert len(match_models(names, None, None, make_compare_plan(max_pairs=44_850)).pairs) == 44_850
+    assert len(match_models(None, names, None, make_compare_plan(max_pairs=44_850)).pairs) == 44_850
 
 
 def values(*texts: str) -> list[MetricValue]:
@@ -70,25 +70,25 @@ def test_metrics_are_chosen_by_name_and_by_cutoff() -> None:
     measured = values("map", "ndcg(gain=exp2)", "mrr@5")
     assert list(map(str, match_metrics(measured, measured, PLAN))) == list(map(str, measured))
     plan = make_compare_plan(metrics=["mrr", "AP@10"])
-    assert list(map(str, match_metrics(measured, None, plan))) == ["mrr@5", "map@10"]
+    assert list(map(str, match_metrics(None, measured, plan))) == ["mrr@5", "map@10"]
     plan = make_compare_plan(metrics=["ndcg(gain=exp2)"])
-    assert list(map(str, match_metrics(measured, None, plan))) == ["ndcg(gain=exp2)@5", "ndcg(gain=exp2)@10"]
+    assert list(map(str, match_metrics(None, measured, plan))) == ["ndcg(gain=exp2)@5", "ndcg(gain=exp2)@10"]
 
 
 @pytest.mark.parametrize(
-    ("candidate", "baseline", "metrics", "hint"),
+    ("baseline", "candidate", "metrics", "hint"),
     [
-        (values("map"), None, ["mar@5"], "'map@5'"),
-        (values("map", "ndcg"), values("map"), None, "baseline"),
-        (values("map"), values("map", "ndcg"), None, "candidate"),
-        ([], None, None, "ndcg_at_10"),
+        (None, values("map"), ["mar@5"], "'map@5'"),
+        (values("map"), values("map", "ndcg"), None, "baseline"),
+        (values("map", "ndcg"), values("map"), None, "candidate"),
+        (None, [], None, "ndcg_at_10"),
     ],
 )
 def test_a_metric_that_a_side_lacks_is_refused(
-    candidate: Any, baseline: Any, metrics: Any, hint: str
+    baseline: Any, candidate: Any, metrics: Any, hint: str
 ) -> None:
     with pytest.raises(ConfigError, match="METRIC_NOT_MEASURED") as refused:
-        match_metrics(candidate, baseline, make_compare_plan(metrics=metrics))
+        match_metrics(baseline, candidate, make_compare_plan(metrics=metrics))
     assert hint in refused.value.message
 
 
@@ -101,7 +101,7 @@ def test_conventions_must_agree_where_they_touch_a_metric_or_who_is_in_it() -> N
     check_conventions(stamped(), stamped(preset="seed003"), values("precision"))
     check_conventions(stamped(), stamped(gain="exp2"), values("ndcg(gain=binary)"))
     with pytest.raises(DataError, match="CONVENTIONS_DIFFER") as refused:
-        check_conventions(stamped(gain="linear"), stamped(gain="exp2"), values("map", "ndcg"))
+        check_conventions(stamped(gain="exp2"), stamped(gain="linear"), values("map", "ndcg"))
     assert "gain: linear of the candidate, exp2 of the baseline" in refused.value.message
     assert "map" not in refused.value.message
 

@@ -50,7 +50,7 @@ def made_up(seed: int, *, folds: int) -> pd.DataFrame:
 def test_sums_are_those_of_rational_arithmetic(folds: int) -> None:
     models = [made_up(seed, folds=folds) for seed in range(3)]
     segments = ("country", "fold") if folds else ("country",)
-    question = ComparisonTask(
+    task = ComparisonTask(
         [(CANDIDATE, name) for name in "abc"],
         MATCHES,
         COLUMNS,
@@ -59,25 +59,25 @@ def test_sums_are_those_of_rational_arithmetic(folds: int) -> None:
         weighted=WEIGHTED,
     )
     parts = [
-        sum_bucket(population_of(question, [table_of(one[one["user"] % 3 == part]) for one in models]))
+        sum_bucket(population_of(task, [table_of(one[one["user"] % 3 == part]) for one in models]))
         for part in range(3)
     ]
     found = parts[0]
     for part in parts[1:]:
         found += part
     assert len(found.ratios.cells) == 3 + folds
-    keys = question.keys
+    keys = task.keys
     for at, (segment, value) in enumerate(found.ratios.cells):
-        for pair, (left, right) in enumerate(PAIRS):
+        for pair, (baseline, candidate) in enumerate(PAIRS):
             for mean, names in enumerate(WEIGHTED):
-                both = models[right][[*keys, "country", *names]].merge(
-                    models[left][[*keys, *names]], on=keys, suffixes=("", "_before")
+                both = models[candidate][[*keys, "country", *names]].merge(
+                    models[baseline][[*keys, *names]], on=keys, suffixes=("", "_before")
                 )
                 both = both.dropna()
                 if segment != "all":
                     both = both[both[segment].astype(str) == value]
                 sums = ratio_sums(found.ratios, (at, pair, mean))
-                columns = [names, tuple(f"{name}_before" for name in names)]
+                columns = [tuple(f"{name}_before" for name in names), names]
                 check(both, columns, sums.n, list(sums.totals), [list(own) for own in sums.products], folds)
                 largest = [
                     both[one].to_numpy() * both[other].to_numpy() if other else both[one].to_numpy()
@@ -118,19 +118,19 @@ def measured(*columns: str) -> list[MetricValue]:
 
 def test_weighted_means_are_compared_like_others_and_by_name() -> None:
     values = measured("auc_at_5", "ndcg_at_5")
-    assert list(map(str, match_metrics(values, None, make_compare_plan()))) == [
+    assert list(map(str, match_metrics(None, values, make_compare_plan()))) == [
         "gauc@5",
         "ndcg@5",
         "gauc_by_impressions@5",
         "gauc_by_positives@5",
     ]
     plan = make_compare_plan(metrics=["gauc_by_positives"])
-    assert list(map(str, match_metrics(values, None, plan))) == ["gauc_by_positives@5"]
+    assert list(map(str, match_metrics(None, values, plan))) == ["gauc_by_positives@5"]
 
 
 @pytest.mark.parametrize("options", [{"tests": ["t", "wilcoxon"]}, {"interval": "bca"}, {"tests": "sign"}])
 def test_what_is_not_defined_for_them_is_refused(options: dict[str, str]) -> None:
     plan = make_compare_plan(**options)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"NOT_OF_WEIGHTED_MEANS.*gauc_by_impressions@5.*compare.metrics"):
-        match_metrics(measured("auc_at_5"), None, plan)
-    assert match_metrics(measured("ndcg_at_5"), None, plan)
+        match_metrics(None, measured("auc_at_5"), plan)
+    assert match_metrics(None, measured("ndcg_at_5"), plan)

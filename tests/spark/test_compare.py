@@ -258,6 +258,52 @@ def test_a_gate_of_a_run_needs_a_baseline_side() -> None:
         compare(table(A1, B1), baseline_model="b", gates=[gate])
 
 
+@pytest.mark.parametrize("baseline", [None, "yesterday"])
+def test_a_gate_with_a_model_of_its_own_stays_in_the_run_of_the_candidate(baseline: str | None) -> None:
+    """As in a config: a gate that names a run or a model takes nothing from the call's baseline."""
+    gate = {"metric": "ndcg@10", "max_drop": 0.01, "min_users": 10, "against": {"model": "b"}, "model": "a"}
+    other = None if baseline is None else table(B1, A1)
+    [decided] = compare(table(A1, B1), other, gates=[gate]).gate_rows
+    assert (decided.against_run, decided.against_model, decided.decision) == (None, "b", "worse")
+
+
+def test_gates_name_the_baseline_table_by_any_run_and_pass_if_its_model_is_missing() -> None:
+    gate = {"metric": "ndcg@10", "max_drop": 0.01, "min_users": 10, "if_missing": "pass"}
+    runs = [{"run": "2024-02-29"}, {"run": "2024-03-01"}, {"run": "2024-03-01", "model": "bb"}]
+    gates = [{**gate, "model": "b", "against": run} for run in runs]
+    found = compare(table(A1, B1), table(B1, A1), gates=gates)
+    assert [(own.against_run, own.decision, own.passed) for own in found.gate_rows] == [
+        ("2024-02-29", "not_worse", True),
+        ("2024-03-01", "not_worse", True),
+        ("2024-03-01", "no_baseline", True),
+    ]
+    assert "no model 'bb' in run '2024-03-01'; did you mean 'b'?" in found.gate_rows[-1].reason
+    assert found.pairs == [("a", "a"), ("b", "b")]
+    first = compare(table(A1, B1), table(B1, A1), baseline_model="bb", gates=[{**gate, "model": "b"}])
+    assert (first.rows, [own.decision for own in first.gate_rows]) == ([], ["no_baseline"])
+
+
+def test_gates_on_means_take_those_of_evaluations() -> None:
+    options: Any = {"metrics": ["ndcg", "personalization"], "k": 5}
+    today, yesterday = (evaluate(LISTS, truth, **options) for truth in (TRUTH, TRUTH.assign(item=0)))
+    gate = {"max_drop": 0, "mode": "observed", "pairing": "none", "min_users": 1}
+    gates = [{**gate, "metric": "ndcg@5"}, {**gate, "metric": "personalization@5", "direction": "higher"}]
+    found = compare(today, yesterday, gates=gates)
+    assert found.rows == []  # users of another truth are not paired
+    before, after = (
+        {(row.model, row.metric): row.value or 0 for row in result.metric_rows}
+        for result in (yesterday, today)
+    )
+    assert len(found.gate_rows) == 4
+    for row in found.gate_rows:
+        assert row.difference == after[row.model, row.metric] - before[row.model, row.metric]
+        assert row.passed == (row.difference >= 0)
+    with pytest.raises(SparkEvalError, match=r"INVALID_GATE.*published means"):
+        compare(today.per_user, yesterday, gates=gates)
+    with pytest.raises(SparkEvalError, match=r"TRUTH_DIFFERS"):
+        compare(today, yesterday, gates=[{**gates[1], "pairing": "user"}])
+
+
 def test_columns_named_as_means_are_compared_as_those_of_per_user() -> None:
     others = {"map_at_5": A1, "MRR@5": A2[:12], "recall_at_5": B2[:12]}
     rows = pd.concat([users("a", A1, **others), users("b", B1, **dict.fromkeys(others, B1))])

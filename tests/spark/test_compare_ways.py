@@ -13,15 +13,16 @@ from scipy import stats
 
 from spark_eval.arrow.hashes import bucket_of, hashes_of
 from spark_eval.arrow.user_files import file_name
-from spark_eval.comparing.options import make_compare_plan
-from spark_eval.comparing.passes import RequiredPasses
+from spark_eval.comparing import extra_passes
+from spark_eval.comparing.extra_passes import ExtraPasses
+from spark_eval.comparing.options import ComparePlan, make_compare_plan
 from spark_eval.comparing.rows import ComparisonRow
 from spark_eval.errors import DataError
 from spark_eval.metrics.columns import value_of_column
 from spark_eval.transforms.exchange import write_users
 from spark_eval.verbs import sides
-from spark_eval.verbs.compare import compare_sides
-from spark_eval.verbs.sides import Side
+from spark_eval.verbs.compare import Comparison, compare_sides
+from spark_eval.verbs.sides import BaselineName, Side, Sides, UserTable
 
 COLUMNS = ("ap_at_5", "ndcg_at_5")
 TESTS = ("t", "sign", "wilcoxon", "randomization", "bootstrap", "bca")
@@ -56,9 +57,15 @@ def side(spark: SparkSession, rows: pd.DataFrame, folder: Path | None = None, n_
                 write_users(model, own, str(folder), file_name(bucket, n_buckets))
     frame = spark.createDataFrame(table.take(np.random.default_rng(5).permutation(len(table))))
     values = [value for name in COLUMNS if (value := value_of_column(name)) is not None]
-    return Side(
-        frame, ["als", "knn"], values, ["country"], "", folder=None if folder is None else str(folder)
-    )
+    users = UserTable(frame, ["country"], None if folder is None else str(folder))
+    return Side(["als", "knn"], values, lambda: users)
+
+
+def compared(baseline: Side | None, candidate: Side, plan: ComparePlan) -> Comparison:
+    spark = candidate.users.frame.sparkSession
+    baselines = {} if baseline is None else {"baseline": baseline}
+    name = BaselineName(None if baseline is None else "baseline")
+    return compare_sides(Sides(spark, baselines, candidate, str), plan, name)
 
 
 @pytest.mark.parametrize("text", [False, True])
@@ -70,10 +77,11 @@ def test_files_and_an_exchange_give_the_same_bits(
     baseline = side(spark, measured(2, text=text), tmp_path / "baseline", 48)
     with monkeypatch.context() as patch:
         patch.setattr(sides, "buckets_of_frames", None)
-        by_files = compare_sides(candidate, baseline, plan)
+        by_files = compared(baseline, candidate, plan)
     with monkeypatch.context() as patch:
         patch.setattr(sides, "buckets_of_files", None)
-        by_exchange = compare_sides(replace(candidate, folder=None), baseline, plan)
+        in_memory = candidate.users._replace(folder=None)
+        by_exchange = compared(baseline, replace(candidate, read_users=lambda: in_memory), plan)
     assert list(map(repr, by_files.rows)) == list(map(repr, by_exchange.rows))
     assert by_files.entries == by_exchange.entries
     assert by_files.sums == by_exchange.sums
@@ -85,22 +93,40 @@ def test_errors_of_workers_in_later_passes_have_names(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str, name: str
 ) -> None:
     candidate = side(spark, measured(1), tmp_path, 4)
-    run = getattr(RequiredPasses, name)
+    run = getattr(ExtraPasses, name)
 
     def damaged_before(*arguments: Any) -> Any:
         for file in tmp_path.rglob("*.parquet"):
             file.write_bytes(file.read_bytes()[:100])
         return run(*arguments)
 
-    monkeypatch.setattr(RequiredPasses, name, damaged_before)
+    monkeypatch.setattr(ExtraPasses, name, damaged_before)
     with pytest.raises(DataError, match=r"CORRUPT_FILE.*part-0"):
-        compare_sides(candidate, None, make_compare_plan(tests=test))
+        compared(None, candidate, make_compare_plan(tests=test))
+
+
+def test_sums_that_only_gates_need_take_no_extra_pass(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates = [{"metric": "ndcg@5", "max_drop": 1.0, "model": "knn", "against": {"model": "als"}}]
+    plan = make_compare_plan(gates=gates, tests=TESTS, interval="bca")
+    candidate = side(spark, measured(1))
+    sides = Sides(spark, {}, candidate, str)
+    with monkeypatch.context() as patch:
+        patch.setattr(extra_passes, "Resampler", None)
+        patch.setattr(extra_passes, "DifferenceCounter", None)
+        gated = [replace(gate, min_common=0.1) for gate in plan.gates]
+        found = compare_sides(sides, replace(plan, gates=gated), None)
+    assert (found.rows, [row.decision for row in found.gate_rows]) == ([], ["not_worse"])
+    rows = compare_sides(sides, replace(plan, gates=gated), BaselineName())
+    assert rows.gate_rows == found.gate_rows
+    assert len(rows.rows) == len(TESTS) * len(COLUMNS)
 
 
 def test_numbers_are_those_of_pandas_and_scipy(spark: SparkSession) -> None:
     plan = make_compare_plan(tests=["t", "sign", "wilcoxon"], segments="country", zeros="wilcox")
     candidate, baseline = measured(1), measured(2)
-    found = compare_sides(side(spark, candidate), side(spark, baseline), plan)
+    found = compared(side(spark, baseline), side(spark, candidate), plan)
     joined = candidate.merge(baseline, on=["model", "user"], suffixes=("", "_before"))
     joined["country"] = joined["country"].fillna("(missing)")
     assert {row.segment_value for row in found.rows} == {"all", "at", "be", "cz", "(missing)"}

@@ -69,7 +69,7 @@ def clusters_of_both(
     """The sums over users, of the rows that each has."""
     of_users: dict[object, list[Fraction]] = defaultdict(lambda: [Fraction()] * 4)
     for user, a, b in zip(users, baseline, candidate, strict=True):
-        row = (Fraction(b), Fraction(1), Fraction(a), Fraction(1))
+        row = (Fraction(a), Fraction(1), Fraction(b), Fraction(1))
         of_users[user] = [one + more for one, more in zip(of_users[user], row, strict=True)]
     sums = list(of_users.values())
     return RatioSums(

@@ -88,7 +88,7 @@ def test_a_constant_difference_has_a_point_and_no_p(
     for result in (t_test(sums.estimate, 0.95), tost(sums.estimate, 1, 0.95)):
         assert filled(result) == pytest.approx(filled([None, None, step, step]), rel=CLOSE)
     assert effect_size(sums) is None
-    dropped = sums.combination(Fraction(-1), Fraction(1), amount=step)
+    dropped = sums.combination(Fraction(1), Fraction(-1), amount=step)
     assert dropped == Estimate(Fraction(0), Fraction(0), len(baseline) - 1)
     assert bounds(dropped, 0.95) == (0, 0)
 
@@ -203,7 +203,7 @@ def test_clusters_combine_what_their_users_add(candidate: float, baseline: float
     sums = [(c - c.mean())[users == user].sum() for user in np.unique(users)]
     error = math.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / 40
     clusters = clusters_of_both(users.tolist(), before.tolist(), after.tolist())
-    estimate = clusters.combination(Fraction(candidate), Fraction(baseline), amount=0.5)
+    estimate = clusters.combination(Fraction(baseline), Fraction(candidate), amount=0.5)
     assert (float(estimate.value or 0), estimate.std_error) == pytest.approx(
         (c.mean() + 0.5, error), rel=CLOSE
     )

@@ -31,7 +31,7 @@ from spark_eval.stats.significance import (
 )
 
 ONE, LOSS = pair_sums(S1), pair_sums(S1[::-1])
-COMMON = Fraction(1), Fraction(-1)
+COMMON = Fraction(-1), Fraction(1)
 
 
 def printed(*values: float | None, digits: int = 6) -> list[float | None]:
@@ -158,7 +158,7 @@ def test_users_with_several_rows() -> None:
 def test_what_gates_ask() -> None:
     absolute, wide = (LOSS.combination(*COMMON, amount=drop) for drop in (0.01, 0.25))
     assert printed(bounds(absolute, 0.95)[1], t_test(absolute, 0.95, "less").p_value) == [-0.013315, 0.032374]
-    relative = LOSS.combination(Fraction(1), Fraction("0.05") - 1)
+    relative = LOSS.combination(Fraction("0.05") - 1, Fraction(1))
     assert printed(*bounds(relative, 0.95)) == [-0.182950, 0.001283]
     assert printed(bounds(wide, 0.95)[0]) == [0.039982]
 

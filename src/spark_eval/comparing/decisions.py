@@ -1,19 +1,33 @@
-"""Decisions of gates: worse, not worse or undecided, from bounds on the margin left until a gate fails."""
+"""Decisions of gates: worse, not worse or undecided, from bounds on the margin left until a gate fails.
 
-from collections.abc import Sequence
+Gates of all verbs take one path: their pairs of models (``gated_pairs``), the evidence for each pair, from
+users of both models or from published means, and the decisions (``decide_gates``).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Self
 
-from spark_eval.comparing.gates import Drop, Gate, Mode
+from spark_eval.comparing.gates import GATES_KEY, Drop, Gate, IfMissing, Mode
 from spark_eval.comparing.rows import GateRow
 from spark_eval.conventions.choice import Choice
-from spark_eval.errors import DataError, GateFailure
+from spark_eval.errors import ConfigError, DataError, GateFailure, nearest
 from spark_eval.schema import ALL
-from spark_eval.stats.differences import DUST, ComparedSums, Estimate, signed_root, unpaired
+from spark_eval.stats.differences import DUST, ComparedSums, Estimate, PairSums, signed_root, unpaired
 from spark_eval.stats.intervals import Summary, square_root
 from spark_eval.stats.significance import LARGEST_EFFECT, adjusted, bounds, p_of_t, users_needed
 
+# Names of baseline and candidate.
+ModelPair = tuple[str, str]
+# Key of summed differences: the pair, the metric at its cutoff as text, a segment and its value.
+PairCell = tuple[ModelPair, str, str, str]
+# Numbers of users of a pair: of the baseline, of the candidate, and of both.
+UserCounts = tuple[int, int, int]
+# Key of a published mean: model, metric, k, segment and its value.
+MeanCell = tuple[str, str, int | None, str, str]
+NO_SUMS: Final = PairSums.of([], [])
+NO_MEAN: Final = Summary()
 # Maximum number of failed gates that an error names.
 MOST_NAMED: Final = 5
 
@@ -47,22 +61,27 @@ class Evidence:
     @classmethod
     def of_users(cls, gate: Gate, model: str, segment_value: str, sums: ComparedSums, common: float) -> Self:
         """Return the evidence from the users with values of both models."""
-        after, before = sums.means or (None, None)
-        estimate = drop_rounding_noise(sums.combination(*gate.factors, amount=gate.amount))
-        return cls(gate, model, segment_value, before, after, estimate, sums.n, common)
+        baseline, candidate = sums.means or (None, None)
+        estimate = drop_rounding_noise(sums.combination(*gate.factors(baseline), amount=gate.amount))
+        return cls(gate, model, segment_value, baseline, candidate, estimate, sums.n, common)
 
     @classmethod
     def of_means(
         cls, gate: Gate, model: str, segment_value: str, baseline: Summary, candidate: Summary
     ) -> Self:
         """Return the evidence from two published means; the users of the means may differ."""
-        of_candidate, of_baseline = gate.factors
-        below, above = scale_mean(baseline, -of_baseline), scale_mean(candidate, of_candidate)
-        distance = unpaired(*below, baseline.n, *above, candidate.n)
-        value = None if distance.value is None else distance.value + Fraction(gate.amount)
-        before, after = (None if one.value is None else Fraction(one.value) for one in (baseline, candidate))
-        estimate, n_users = drop_rounding_noise(replace(distance, value=value)), min(baseline.n, candidate.n)
-        return cls(gate, model, segment_value, before, after, estimate, n_users, None)
+        baseline_mean, candidate_mean = (
+            None if summary.value is None else Fraction(summary.value) for summary in (baseline, candidate)
+        )
+        of_baseline, of_candidate = gate.factors(baseline_mean)
+        subtracted, added = scale_mean(baseline, -of_baseline), scale_mean(candidate, of_candidate)
+        difference = unpaired(*subtracted, baseline.n, *added, candidate.n)
+        margin = None if difference.value is None else difference.value + Fraction(gate.amount)
+        estimate, n_users = (
+            drop_rounding_noise(replace(difference, value=margin)),
+            min(baseline.n, candidate.n),
+        )
+        return cls(gate, model, segment_value, baseline_mean, candidate_mean, estimate, n_users, None)
 
     def __str__(self) -> str:
         return row_in_words(gate_row(self.gate, self.model, self.segment_value))
@@ -88,7 +107,7 @@ class Evidence:
         squared = limit**2 / (self.estimate.variance * self.n_users)
         return users_needed(Fraction(square_root(min(squared, LARGEST_EFFECT**2))), self.gate.confidence)
 
-    def faults(self) -> list[DataError]:
+    def insufficiencies(self) -> list[DataError]:
         """Return the error of insufficient evidence, if any: too few common users, or a small share."""
         gate = self.gate
         if not gate.value.metric.is_of_users:
@@ -123,14 +142,14 @@ class Evidence:
         decision, mode = self.decision(p_adjusted), self.gate.mode
         fails = {Decision.WORSE} if mode is not Mode.NON_INFERIOR else {Decision.WORSE, Decision.UNDECIDED}
         low, high = (None, None) if mode is Mode.OBSERVED else bounds(self.estimate, self.gate.confidence)
-        before, after = self.baseline, self.candidate
+        baseline, candidate = self.baseline, self.candidate
         return gate_row(
             self.gate,
             self.model,
             self.segment_value,
-            baseline_value=None if before is None else float(before),
-            candidate_value=None if after is None else float(after),
-            difference=None if before is None or after is None else float(after - before),
+            baseline_value=None if baseline is None else float(baseline),
+            candidate_value=None if candidate is None else float(candidate),
+            difference=None if baseline is None or candidate is None else float(candidate - baseline),
             bound_low=low,
             bound_high=high,
             decision=decision,
@@ -161,20 +180,20 @@ def drop_rounding_noise(estimate: Estimate) -> Estimate:
     return replace(estimate, variance=Fraction(0)) if is_dust else estimate
 
 
-def gate_row(gate: Gate, model: str, segment_value: str, **found: Any) -> GateRow:
+def gate_row(gate: Gate, model: str, segment_value: str, **results: Any) -> GateRow:
     """Return a row of a gate with the given results; results that are left out are unknown."""
     row: dict[str, Any] = {name: getattr(gate, name, None) for name in GateRow._fields}
     row |= {"model": model, "against_model": gate.against_model or model, "segment_value": segment_value}
-    return GateRow(**row | {"n_users": 0} | found)
+    return GateRow(**row | {"n_users": 0} | results)
 
 
-def without_baseline(gate: Gate, model: str, hint: str) -> GateRow:
+def row_without_baseline(gate: Gate, model: str, message: str) -> GateRow:
     """Return the row of a gate that passes with a warning because its baseline does not exist yet.
 
-    ``hint`` names the missing model or run and the existing ones, since the name may be misspelt.
+    ``message`` names the missing model or run and the existing ones, since the name may be misspelt.
     """
     value, decision = gate.segment_value or gate.segment, Decision.NO_BASELINE
-    reason = f"warning: {decision.meaning}: {hint}"
+    reason = f"warning: {decision.meaning}: {message}"
     return gate_row(gate, model, value, decision=decision, passed=True, reason=reason)
 
 
@@ -187,9 +206,113 @@ def decide_all(evidence: Sequence[Evidence]) -> list[GateRow]:
     Raises:
         DataError: POPULATIONS_DIFFER or TOO_FEW_USERS; one error lists all insufficient evidence.
     """
-    DataError.raise_all([fault for one in evidence for fault in one.faults()])
-    alarms = [one.p_worse if one.gate.mode is Mode.CERTAIN_DROP else None for one in evidence]
-    return [one.row(p) for one, p in zip(evidence, adjusted(alarms, "holm"), strict=True)]
+    DataError.raise_all([error for of_cell in evidence for error in of_cell.insufficiencies()])
+    alarms = [of_cell.p_worse if of_cell.gate.mode is Mode.CERTAIN_DROP else None for of_cell in evidence]
+    return [of_cell.row(p) for of_cell, p in zip(evidence, adjusted(alarms, "holm"), strict=True)]
+
+
+@dataclass(frozen=True)
+class GatedPair:
+    """A gate of one pair of models.
+
+    ``missing`` is the message that the baseline does not exist; None if it exists.
+    """
+
+    gate: Gate
+    baseline: str
+    candidate: str
+    missing: str | None = None
+
+    @property
+    def names(self) -> ModelPair:
+        """Names of baseline and candidate."""
+        return self.baseline, self.candidate
+
+
+def gated_pairs(
+    gate: Gate, baselines: Sequence[str] | None, candidates: Sequence[str], missing_run: str = ""
+) -> list[GatedPair]:
+    """Return the model pairs of a gate; within one run a model is not compared with itself.
+
+    ``baselines`` is None if the baseline's run does not exist; ``missing_run`` then names the existing runs.
+
+    Raises:
+        ConfigError: UNKNOWN_MODEL for an unknown candidate; SAME_MODEL if there is no pair.
+        DataError: MISSING_BASELINE, unless the gate passes without its baseline.
+    """
+    if gate.model is not None and gate.model not in candidates:
+        raise ConfigError.unknown("UNKNOWN_MODEL", "model", gate.model, candidates, f"{GATES_KEY}: {gate}")
+    pairs, errors = [], []
+    run = "this run" if gate.against_run is None else f"run {gate.against_run!r}"
+    for candidate in candidates if gate.model is None else [gate.model]:
+        baseline, missing = gate.against_model or candidate, None
+        if gate.against_run is None and baseline == candidate:
+            continue
+        if baselines is None or baseline not in baselines:
+            known = missing_run if baselines is None else nearest(baseline, baselines)
+            missing = f"no model {baseline!r} in {run}; {known}"
+            if gate.if_missing is IfMissing.REFUSE:
+                message = f"{gate}: {missing}; if_missing: pass lets a first run through"
+                errors.append(DataError("MISSING_BASELINE", message))
+        pairs.append(GatedPair(gate, baseline, candidate, missing))
+    DataError.raise_all(errors)
+    if not pairs:
+        raise ConfigError("SAME_MODEL", f"{gate}: no model but the baseline itself; name another, or a run")
+    return pairs
+
+
+def evidence_of_users(
+    pair: GatedPair, sums: Mapping[PairCell, ComparedSums], common: Mapping[ModelPair, UserCounts]
+) -> Iterator[Evidence]:
+    """Yield the evidence for a gate in each of its cells, from the users of both models."""
+    gate, n_baseline, n_candidate, n_both = pair.gate, *common[pair.names]
+    share = n_both / max(n_baseline + n_candidate - n_both, 1)
+    cell = (pair.names, str(gate.value), gate.segment)
+    for value in gated_values(gate, [key[3] for key in sums if key[:3] == cell]):
+        yield Evidence.of_users(gate, pair.candidate, value, sums.get((*cell, value), NO_SUMS), share)
+
+
+def evidence_of_means(
+    pair: GatedPair, baseline: Mapping[MeanCell, Summary], candidate: Mapping[MeanCell, Summary]
+) -> Iterator[Evidence]:
+    """Yield the evidence for a gate in each of its cells, from published means.
+
+    Raises:
+        ConfigError: METRIC_NOT_MEASURED if baseline or candidate lacks a metric that has one value per run.
+    """
+    gate, cell = pair.gate, (pair.gate.metric, pair.gate.k, pair.gate.segment)
+    for value in gated_values(gate, [key[-1] for key in candidate if key[:4] == (pair.candidate, *cell)]):
+        of_baseline = baseline.get((pair.baseline, *cell, value), NO_MEAN)
+        of_candidate = candidate.get((pair.candidate, *cell, value), NO_MEAN)
+        if not gate.value.metric.is_of_users and None in (of_baseline.value, of_candidate.value):
+            side = "baseline" if of_baseline.value is None else "candidate"
+            message = f"{gate}: metrics of the {side} have no value of it; evaluate it there"
+            raise ConfigError("METRIC_NOT_MEASURED", message)
+        yield Evidence.of_means(gate, pair.candidate, value, of_baseline, of_candidate)
+
+
+def gated_values(gate: Gate, values: Sequence[str]) -> Sequence[str]:
+    """Return the segment values where a gate must pass; at least one, which may have no users."""
+    if gate.segment_value is not None:
+        return [gate.segment_value]
+    return sorted(values) or [gate.segment]
+
+
+def decide_gates(
+    pairs: Sequence[GatedPair], evidence: Callable[[GatedPair], Iterable[Evidence]]
+) -> list[GateRow]:
+    """Return the rows of gates of pairs; pairs without a baseline come last.
+
+    Raises:
+        DataError: The errors of ``decide_all``.
+    """
+    decided = decide_all([of_cell for pair in pairs if pair.missing is None for of_cell in evidence(pair)])
+    without_baseline = [
+        row_without_baseline(pair.gate, pair.candidate, pair.missing)
+        for pair in pairs
+        if pair.missing is not None
+    ]
+    return [*decided, *without_baseline]
 
 
 def failure_of(rows: Sequence[GateRow]) -> GateFailure | None:

@@ -1,7 +1,7 @@
 """Gates: limits on how far a model may fall behind a baseline in a metric."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, Final, TypedDict
 
@@ -109,17 +109,20 @@ class Gate:
         """True if the gate is decided by per-user values, False if by published means."""
         return self.pairing is Pairing.USER and self.value.metric.is_of_users
 
-    @property
-    def factors(self) -> tuple[Fraction, Fraction]:
-        """Factors of a user's candidate value B and baseline value A in the margin c; c >= 0 passes.
+    def factors(self, baseline: Fraction | None) -> tuple[Fraction, Fraction]:
+        """Factors of a user's baseline value A and candidate value B in the margin c; c >= 0 passes.
 
         If higher is better, c = B - A + max_drop (absolute drop) or c = B - (1 - max_drop) A (relative drop).
         If lower is better, c = A - B + max_drop or c = (1 + max_drop) A - B.
+
+        A relative drop is a share of the size of the baseline's mean: if ``baseline``, that mean, is below 0,
+        the sign of max_drop changes, so that a drop stays allowed.
         """
         sign, share = (-1 if self.direction is Direction.LOWER else 1), Fraction(self.max_drop)
         if self.drop is Drop.ABSOLUTE:
-            return Fraction(sign), Fraction(-sign)
-        return Fraction(sign), -sign * (1 - sign * share)
+            return Fraction(-sign), Fraction(sign)
+        allowed = -share if baseline is not None and baseline < 0 else share
+        return -sign * (1 - sign * allowed), Fraction(sign)
 
     @property
     def amount(self) -> float:
@@ -139,7 +142,7 @@ def make_gates(given: Iterable[Mapping[str, Any]]) -> tuple[Gate, ...]:
     >>> gate.metric, gate.k, gate.mode, gate.min_users
     ('ndcg', 10, <Mode.NON_INFERIOR: 'non_inferior'>, 100)
     """
-    return tuple(make_gate(f"{GATES_KEY}.{place}", one) for place, one in enumerate(given))
+    return tuple(make_gate(f"{GATES_KEY}.{index}", keys) for index, keys in enumerate(given))
 
 
 def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
@@ -182,6 +185,18 @@ def direction_of(value: MetricValue, given: str | None, key: str) -> Direction:
         message = f"{key}: {value}: no value is better than another, unless direction is higher or lower"
         raise ConfigError("NO_DIRECTION", message)
     return Direction(chosen)
+
+
+def with_baseline(gate: Gate, run: str | None, model: str | None) -> Gate:
+    """Return the gate against its own baseline, or against this one if it names neither run nor model.
+
+    Raises:
+        ConfigError: SAME_MODEL for a gate that compares a model with itself.
+    """
+    if gate.against_run is None and gate.against_model is None:
+        gate = replace(gate, against_run=run, against_model=model)
+    check_models(gate)
+    return gate
 
 
 def check_models(gate: Gate) -> None:

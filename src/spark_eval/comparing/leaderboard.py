@@ -69,21 +69,21 @@ def marks_of(
         if direction is Direction.NONE or len(of_models) == 1 or len(populations[metric, k]) > 1:
             continue
         sign = -1 if direction is Direction.LOWER else 1
-        best = of_models[max((sign * (one.value or 0), model) for model, one in of_models.items())[1]]
-        chances = adjusted([p_behind(one, best, sign) for one in of_models.values()], "holm")
-        for model, p in zip(of_models, chances, strict=True):
+        best = of_models[max((sign * (mean.value or 0), model) for model, mean in of_models.items())[1]]
+        p_values = adjusted([p_behind(mean, best, sign) for mean in of_models.values()], "holm")
+        for model, p in zip(of_models, p_values, strict=True):
             is_equal = of_models[model].value == best.value
             if is_equal or (p is not None and p >= CERTAIN):
                 marks[metric, (model, k)] = BEST if is_equal else CLOSE
     return marks
 
 
-def p_behind(one: Summary, best: Summary, sign: int) -> float | None:
+def p_behind(mean: Summary, best: Summary, sign: int) -> float | None:
     """Return the one-sided p-value of a mean below the best; None for the best itself and without errors."""
-    between = unpaired(best.value, best.std_error, best.n, one.value, one.std_error, one.n)
-    if one is best or between.value is None or not between.variance:
+    difference = unpaired(best.value, best.std_error, best.n, mean.value, mean.std_error, mean.n)
+    if mean is best or difference.value is None or not difference.variance:
         return None
-    return p_of_t(signed_root(sign * between.value, between.variance), between.freedom, "less")
+    return p_of_t(signed_root(sign * difference.value, difference.variance), difference.freedom, "less")
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ class Leaderboard:
         cells |= {key: f"{numbers['mean']} ± {numbers['sd']}" for key, numbers in over_folds.items()}
         lines = sorted(n_users, key=smaller_k_first)
         if metric is not None:
-            places = {(row["model"], row["k"]): order_by_value(row) for row in rows if row["segment"] == ALL}
-            lines.sort(key=lambda line: (smaller_k_first(line)[:2], places[line]))
+            order = {(row["model"], row["k"]): order_by_value(row) for row in rows if row["segment"] == ALL}
+            lines.sort(key=lambda line: (smaller_k_first(line)[:2], order[line]))
         metrics = dict.fromkeys(metric for metric, _ in cells)
         return cls(
             {"model": [model for model, _ in lines], "k": [cutoff_text(k) for _, k in lines]},
@@ -147,22 +147,34 @@ class Leaderboard:
             [
                 *([EXPLAINED] if marks else []),
                 *([OTHER_USERS] if of_others.keys() - over_folds.keys() else []),
-                *without_lists(entries),
+                *(
+                    f"no list: {models}; {WITHOUT_LIST[choice]} (no_recommendations={choice})"
+                    for choice, models in models_without_lists(entries).items()
+                ),
                 *([f"means by {', '.join(segments)} stand in the table metrics"] if segments else []),
             ],
         )
 
 
-def without_lists(entries: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a note on users without a list, by model, from rows of ``accounting``; empty if all have one."""
-    found = [one for one in entries if one["outcome"] == Outcome.NO_RECOMMENDATIONS and one["users"]]
-    if not found:
-        return []
-    named = [f"{one['model']} for {one['users']:,} user{'s' * (one['users'] > 1)}" for one in found]
-    more = f" and {len(named) - MOST_MODELS} more models" if named[MOST_MODELS:] else ""
-    choice = found[0]["reason"]
-    what = f"{WITHOUT_LIST[choice]} (no_recommendations={choice})"
-    return [f"no list: {', '.join(named[:MOST_MODELS])}{more}; {what}"]
+def models_without_lists(
+    entries: Iterable[Mapping[str, Any]], n_users: Mapping[str, int] | None = None
+) -> dict[str, str]:
+    """Return the models that lack lists for some users, by the convention that treats these users.
+
+    ``entries`` are rows of ``accounting``. ``n_users`` is the number of users with truth of each model; it is
+    named if it is known. At most MOST_MODELS models are named: ``als for 62 of 81 users``.
+    """
+    models: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry["outcome"] == Outcome.NO_RECOMMENDATIONS and entry["users"]:
+            n, total = entry["users"], (n_users or {}).get(entry["model"])
+            users = f"{n:,} user{'s' * (n > 1)}" if not total else f"{n:,} of {total:,} users"
+            models.setdefault(entry["reason"], []).append(f"{entry['model']} for {users}")
+    return {
+        choice: ", ".join(named[:MOST_MODELS])
+        + (f" and {len(named) - MOST_MODELS} more models" if named[MOST_MODELS:] else "")
+        for choice, named in models.items()
+    }
 
 
 def rows_of_metric(

@@ -1,11 +1,11 @@
 """Match models and metrics for comparison, validate them, and account for users."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from spark_eval.accounting import Entry
-from spark_eval.comparing.gating import ModelPair, UserCounts
+from spark_eval.comparing.decisions import GatedPair, ModelPair, UserCounts
 from spark_eval.comparing.options import COMPARE, OF_WEIGHTED_MEANS, OVER_FOLDS, ComparePlan
 from spark_eval.conventions import POPULATION
 from spark_eval.errors import ConfigError, DataError, nearest
@@ -15,7 +15,7 @@ from spark_eval.metrics.values import ranking_names, split_metric_text
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairCounts
 from spark_eval.pairing.products import Match, model_indices
 from spark_eval.presets import parse_stamp
-from spark_eval.schema import Outcome, Reason
+from spark_eval.schema import ALL, Outcome, Reason
 
 # Maximum number of pairs that an error names.
 MOST_PAIRS_NAMED: Final = 3
@@ -24,44 +24,59 @@ OF_ALL: Final = (*POPULATION, "threshold", "ties", "truth_duplicates")
 
 
 @dataclass(frozen=True)
-class MatchedModels:
-    """Models and the pairs to compare; see ``population.ComparisonTask``.
+class Requested:
+    """Models, metrics and segments to compare; see ``population.ComparisonTask`` for ``matches``.
 
     ``models`` have their role (BASELINE or CANDIDATE) and name. ``unpaired`` are the models without a
     counterpart in the other table.
     """
 
-    models: Sequence[tuple[str, str]]
-    matches: Sequence[Match]
+    models: Sequence[tuple[str, str]] = ()
+    matches: Sequence[Match] = ()
     unpaired: Sequence[tuple[str, str]] = ()
+    metrics: Sequence[MetricValue] = ()
+    segments: Sequence[str] = ()
 
     @property
     def pairs(self) -> list[ModelPair]:
         """Names of baseline and candidate of each pair."""
         names = [name for _, name in self.models]
-        return [(names[left], names[right]) for left, right in zip(*model_indices(self.matches), strict=True)]
+        indices = zip(*model_indices(self.matches), strict=True)
+        return [(names[baseline], names[candidate]) for baseline, candidate in indices]
 
-    def with_pairs(self, pairs: Iterable[ModelPair], side: str) -> "MatchedModels":
-        """Return the matched models with missing pairs appended; ``side`` is the role of their baselines."""
+    def with_gates(
+        self,
+        gated: Sequence[GatedPair],
+        baseline: Sequence[MetricValue] | None,
+        candidate: Sequence[MetricValue],
+    ) -> "Requested":
+        """Return the request with what only gates need appended.
+
+        The metrics of the baseline are None within one table; see ``measured_metrics``.
+        """
+        role = CANDIDATE if baseline is None else BASELINE
         models, matches, known = list(self.models), list(self.matches), set(self.pairs)
-        for pair in dict.fromkeys(pairs):
-            if pair not in known:
-                places = []
-                for model in zip((side, CANDIDATE), pair, strict=True):
-                    if model not in models:
-                        models.append(model)
-                    places.append(models.index(model))
-                left, right = (slice(place, place + 1) for place in places)
-                matches.append((left, right))
-        return MatchedModels(models, matches, self.unpaired)
+        for names in dict.fromkeys(pair.names for pair in gated):
+            if names not in known:
+                pair = list(zip((role, CANDIDATE), names, strict=True))
+                models += [model for model in pair if model not in models]
+                of_baseline, of_candidate = map(models.index, pair)
+                matches.append((slice(of_baseline, of_baseline + 1), slice(of_candidate, of_candidate + 1)))
+        texts = list(dict.fromkeys(str(pair.gate.value) for pair in gated))
+        of_gates = measured_metrics(baseline, candidate, texts) if texts else []
+        metrics = {str(value): value for value in (*self.metrics, *of_gates)}
+        segments = [*self.segments, *(pair.gate.segment for pair in gated if pair.gate.segment != ALL)]
+        return Requested(
+            models, matches, self.unpaired, list(metrics.values()), list(dict.fromkeys(segments))
+        )
 
 
 def match_models(
-    candidates: Sequence[str],
     baselines: Sequence[str] | None,
+    candidates: Sequence[str],
     baseline_model: str | None,
     plan: ComparePlan,
-) -> MatchedModels:
+) -> Requested:
     """Return the models and pairs to compare.
 
     Within one table (``baselines`` is None) all pairs are compared; the first name is the baseline. Across
@@ -75,16 +90,16 @@ def match_models(
         check_known("model", name, candidates, f"{COMPARE}.models")
     chosen = sorted(candidates if plan.models is None else plan.models)
     if baseline_model is not None:
-        known, side = (candidates, CANDIDATE) if baselines is None else (baselines, BASELINE)
+        known, role = (candidates, CANDIDATE) if baselines is None else (baselines, BASELINE)
         check_known("model", baseline_model, known, f"{COMPARE}.baseline")
-        first = (side, baseline_model)
+        first = (role, baseline_model)
         models = [first, *(model for name in chosen if (model := (CANDIDATE, name)) != first)]
-        matched = MatchedModels(models, [(slice(0, 1), slice(1, len(models)))])
+        matched = Requested(models, [(slice(0, 1), slice(1, len(models)))])
     elif baselines is None:
         matches = [(slice(n, n + 1), slice(n + 1, len(chosen))) for n in range(len(chosen) - 1)]
-        matched = MatchedModels([(CANDIDATE, name) for name in chosen], matches)
+        matched = Requested([(CANDIDATE, name) for name in chosen], matches)
     else:
-        matched = match_names(chosen, sorted(baselines))
+        matched = match_names(sorted(baselines), chosen)
     n_pairs = len(matched.pairs)
     if not n_pairs:
         names = f"candidates: {', '.join(chosen)}"
@@ -104,51 +119,64 @@ def check_known(kind: str, name: str, known: Sequence[str], where: str) -> None:
         raise ConfigError.unknown(f"UNKNOWN_{kind.upper()}", kind, name, known, where)
 
 
-def match_names(candidates: Sequence[str], baselines: Sequence[str]) -> MatchedModels:
+def match_names(baselines: Sequence[str], candidates: Sequence[str]) -> Requested:
     """Return the pairs of models with the same name in two tables."""
     both = [name for name in candidates if name in set(baselines)]
     unpaired = [(CANDIDATE, name) for name in candidates if name not in both]
     unpaired += [(BASELINE, name) for name in baselines if name not in both]
-    models = [(side, name) for side in (BASELINE, CANDIDATE) for name in both]
-    return MatchedModels(models, [(slice(0, len(both)), slice(len(both), 2 * len(both)))], unpaired)
+    models = [(role, name) for role in (BASELINE, CANDIDATE) for name in both]
+    return Requested(models, [(slice(0, len(both)), slice(len(both), 2 * len(both)))], unpaired)
 
 
 def match_metrics(
-    candidate: Sequence[MetricValue], baseline: Sequence[MetricValue] | None, plan: ComparePlan
+    baseline: Sequence[MetricValue] | None, candidate: Sequence[MetricValue], plan: ComparePlan
 ) -> list[MetricValue]:
-    """Return the metrics to compare.
+    """Return the metrics to compare; ``baseline`` is None within one table.
 
     Raises:
         ConfigError: METRIC_NOT_MEASURED if baseline or candidate lacks one; NOT_PER_USER for a metric without
             per-user values; NOT_OF_WEIGHTED_MEANS for tests that are not defined for a weighted mean.
     """
-    sides = {CANDIDATE: candidate} if baseline is None else {CANDIDATE: candidate, BASELINE: baseline}
-    measured = {str(value): value for values in sides.values() for value in values}
-    chosen = list(measured.values())
-    if plan.metrics is not None:
-        chosen = []
-        for name in plan.metrics:
-            found = [value for text, value in measured.items() if name in (text, value.name)]
-            if not found:
-                check_per_user(name)
-                known = {name for text, value in measured.items() for name in (text, value.name)}
-                message = f"{COMPARE}.metrics: {name!r} is not measured; {nearest(name, known)}"
-                raise ConfigError("METRIC_NOT_MEASURED", message)
-            chosen += [value for value in found if value not in chosen]
-    for value in chosen:
-        for side, values in sides.items():
-            if value not in values:
-                names = map(str, values)
-                message = f"{value} is not measured on the side of the {side}; {nearest(str(value), names)}"
-                raise ConfigError("METRIC_NOT_MEASURED", f"{message}; {COMPARE}.metrics can leave it out")
-    if not chosen:
-        raise ConfigError("METRIC_NOT_MEASURED", "no metric is measured; columns are named as ndcg_at_10")
+    chosen = measured_metrics(baseline, candidate, plan.metrics)
     undefined = [test for test in (*plan.tests, plan.interval) if test not in OF_WEIGHTED_MEANS]
     weighted = [str(value) for value in chosen if isinstance(value, WeightedMean)]
     if undefined and weighted:
         message = f"{', '.join(dict.fromkeys(undefined))} is not defined for the weighted mean {weighted[0]}"
         hint = f"take {' or '.join(OF_WEIGHTED_MEANS)}, or leave it out by {COMPARE}.metrics"
         raise ConfigError("NOT_OF_WEIGHTED_MEANS", f"{message}; {hint}")
+    return chosen
+
+
+def measured_metrics(
+    baseline: Sequence[MetricValue] | None, candidate: Sequence[MetricValue], names: Sequence[str] | None
+) -> list[MetricValue]:
+    """Return the metrics of these names, with or without a cutoff; None: all that are measured.
+
+    Raises:
+        ConfigError: METRIC_NOT_MEASURED if baseline or candidate lacks one; NOT_PER_USER for a metric without
+            per-user values.
+    """
+    sides = {CANDIDATE: candidate} if baseline is None else {CANDIDATE: candidate, BASELINE: baseline}
+    measured = {str(value): value for values in sides.values() for value in values}
+    chosen = list(measured.values())
+    if names is not None:
+        chosen = []
+        for name in names:
+            named = [value for text, value in measured.items() if name in (text, value.name)]
+            if not named:
+                check_per_user(name)
+                known = {name for text, value in measured.items() for name in (text, value.name)}
+                message = f"{COMPARE}.metrics: {name!r} is not measured; {nearest(name, known)}"
+                raise ConfigError("METRIC_NOT_MEASURED", message)
+            chosen += [value for value in named if value not in chosen]
+    for value in chosen:
+        for role, values in sides.items():
+            if value not in values:
+                texts = map(str, values)
+                message = f"{value} is not measured on the side of the {role}; {nearest(str(value), texts)}"
+                raise ConfigError("METRIC_NOT_MEASURED", f"{message}; {COMPARE}.metrics can leave it out")
+    if not chosen:
+        raise ConfigError("METRIC_NOT_MEASURED", "no metric is measured; columns are named as ndcg_at_10")
     return chosen
 
 
@@ -171,20 +199,20 @@ def check_per_user(text: str) -> None:
         raise ConfigError("NOT_PER_USER", f"{message}; a gate of mode observed has it")
 
 
-def check_conventions(candidate: str, baseline: str, values: Sequence[MetricValue]) -> None:
+def check_conventions(baseline: str, candidate: str, values: Sequence[MetricValue]) -> None:
     """Raise DataError CONVENTIONS_DIFFER unless both stamps define the metrics and their population alike."""
     if candidate == baseline:
         return
     try:
-        stamps = [parse_stamp(candidate), parse_stamp(baseline)]
+        stamps = [parse_stamp(baseline), parse_stamp(candidate)]
     except (ConfigError, ValueError):
         message = f"conventions are {candidate!r} of the candidate, {baseline!r} of the baseline"
         raise DataError("CONVENTIONS_DIFFER", f"{message}; evaluate both alike") from None
     differing = dict[str, list[str]]()
     for value in values:
-        own, others = (value.conventions(stamp) for stamp in stamps)
+        conventions = [value.conventions(stamp) for stamp in stamps]
         for name in dict.fromkeys((*OF_ALL, *value.metric.conventions)):
-            of_candidate, of_baseline = getattr(own, name), getattr(others, name)
+            of_baseline, of_candidate = (getattr(choices, name) for choices in conventions)
             if of_candidate != of_baseline:
                 choices = f"{name}: {of_candidate} of the candidate, {of_baseline} of the baseline"
                 differing.setdefault(choices, []).append(str(value))
@@ -199,14 +227,16 @@ def check_counts(pairs: Sequence[ModelPair], counts: PairCounts) -> None:
         of_baseline, of_candidate, _ = counts.people.max(axis=0).tolist()
         message = f"{of_baseline} users of the baseline, {of_candidate} of the candidate, none of both"
         raise DataError("NO_COMMON_USERS", f"{message}; are their ids written alike?")
-    others = counts.other_truth.tolist()
-    differing = [f"{n} common users of {pair_text(pair)}" for pair, n in zip(pairs, others, strict=True) if n]
+    n_differing = counts.other_truth.tolist()
+    differing = [
+        f"{n} common users of {pair_text(pair)}" for pair, n in zip(pairs, n_differing, strict=True) if n
+    ]
     if differing:
         message = f"{', '.join(differing[:MOST_PAIRS_NAMED])} have another number of relevant items"
         raise DataError("TRUTH_DIFFERS", f"{message}; measure both against one truth")
 
 
-def check_digests(candidate: str | None, baseline: str | None) -> None:
+def check_digests(baseline: str | None, candidate: str | None) -> None:
     """Raise DataError TRUTH_DIFFERS if both digests are known and differ."""
     if candidate is not None and baseline is not None and candidate != baseline:
         message = f"truth_digest is {candidate} of the candidate, {baseline} of the baseline"
@@ -216,26 +246,26 @@ def check_digests(candidate: str | None, baseline: str | None) -> None:
 def pair_entries(pairs: Sequence[ModelPair], counts: PairCounts, segments: Sequence[str]) -> Iterator[Entry]:
     """Yield the accounting of each pair: compared and dropped rows, and users who changed segment."""
     rows, people, moved = counts.rows.tolist(), counts.people.tolist(), counts.moved.tolist()
-    for place, pair in enumerate(pairs):
-        name, used = pair_text(pair), (rows[place][2], people[place][2])
-        for side, n_rows, n_people in zip((BASELINE, CANDIDATE), rows[place], people[place], strict=False):
-            yield Entry(side, name, Outcome.IN, None, n_rows, n_people)
-            yield Entry(side, name, Outcome.USED, None, *used)
+    for index, pair in enumerate(pairs):
+        name, used = pair_text(pair), (rows[index][2], people[index][2])
+        for role, n_rows, n_people in zip((BASELINE, CANDIDATE), rows[index], people[index], strict=False):
+            yield Entry(role, name, Outcome.IN, None, n_rows, n_people)
+            yield Entry(role, name, Outcome.USED, None, *used)
             if n_rows > used[0]:
-                left = (n_rows - used[0], n_people - used[1])
-                yield Entry(side, name, Outcome.DROPPED, Reason.ONLY_HERE, *left)
+                dropped = (n_rows - used[0], n_people - used[1])
+                yield Entry(role, name, Outcome.DROPPED, Reason.ONLY_HERE, *dropped)
         for segment, of_pairs in zip(segments, moved, strict=True):
-            if of_pairs[place]:
-                yield Entry(CANDIDATE, name, Outcome.MOVED, segment, 0, of_pairs[place])
+            if of_pairs[index]:
+                yield Entry(CANDIDATE, name, Outcome.MOVED, segment, 0, of_pairs[index])
 
 
-def model_entries(matched: MatchedModels) -> Iterator[Entry]:
+def model_entries(requested: Requested) -> Iterator[Entry]:
     """Yield the accounting of models if some have no counterpart in the other table."""
-    for side in (BASELINE, CANDIDATE):
-        n_used = sum(one == side for one, _ in matched.models)
-        n_unpaired = sum(one == side for one, _ in matched.unpaired)
+    for role in (BASELINE, CANDIDATE):
+        n_used = sum(of_role == role for of_role, _ in requested.models)
+        n_unpaired = sum(of_role == role for of_role, _ in requested.unpaired)
         if n_unpaired:
-            source = f"models of the {side}"
+            source = f"models of the {role}"
             yield Entry(source, None, Outcome.IN, None, n_used + n_unpaired, None)
             yield Entry(source, None, Outcome.USED, None, n_used, None)
             yield Entry(source, None, Outcome.DROPPED, Reason.UNPAIRED, n_unpaired, None)
@@ -244,7 +274,7 @@ def model_entries(matched: MatchedModels) -> Iterator[Entry]:
 def users_of(pairs: Sequence[ModelPair], counts: PairCounts) -> dict[ModelPair, UserCounts]:
     """Return the numbers of users of each pair: of the baseline, of the candidate, and of both."""
     people = counts.people.tolist()
-    return {pair: (own[0], own[1], own[2]) for pair, own in zip(pairs, people, strict=True)}
+    return {pair: (n[0], n[1], n[2]) for pair, n in zip(pairs, people, strict=True)}
 
 
 def pair_text(pair: ModelPair) -> str:

@@ -8,7 +8,7 @@ from itertools import groupby, product
 from statistics import mean
 from typing import Any, Final
 
-from spark_eval.comparing.gating import ModelPair, PairCell
+from spark_eval.comparing.decisions import ModelPair, PairCell
 from spark_eval.comparing.options import ComparePlan, Interval, PairTest
 from spark_eval.comparing.rows import ComparisonRow
 from spark_eval.metrics import MetricValue
@@ -44,8 +44,8 @@ TOST: Final = "tost"
 class ComparedCell:
     """Results of one pair of models in one metric, over the users of a segment value.
 
-    ``n_common`` is the number of rows of both models. ``place`` is the index (cell, pair, column) in the
-    totals, ``mean`` the index of a weighted mean. ``sums`` are over rows.
+    ``n_common`` is the number of rows of both models. ``index`` is (cell, pair, column) in the totals,
+    ``mean`` the index of a weighted mean. ``sums`` are over rows.
 
     Estimates use ``of_users``: the same sums, or sums by user if users have rows in several folds, or the
     sums of weighted means. ``ranks``, ``flipped`` (a p-value), ``replicates`` and ``acceleration`` are set if
@@ -58,7 +58,7 @@ class ComparedCell:
     segment_value: str
     sums: PairSums
     n_common: int
-    place: tuple[int, int, int]
+    index: tuple[int, int, int]
     of_users: ComparedSums
     mean: int | None = None
     ranks: RankSums | None = None
@@ -80,7 +80,7 @@ class ComparedCell:
     def means(self) -> tuple[float, float] | None:
         """Means of the baseline and of the candidate; None if undefined."""
         means = self.of_users.means
-        return None if means is None else (float(means[1]), float(means[0]))
+        return None if means is None else (float(means[0]), float(means[1]))
 
     def tested(self, test: str, plan: ComparePlan) -> TestResult:
         """Return the result of a test."""
@@ -121,7 +121,7 @@ class ComparedCell:
         """Return a row with the values that all tests share."""
         sums, estimate = self.sums, self.estimate
         relative, relative_error = relative_change(self.of_users)
-        before, after = self.means or (None, None)
+        baseline, candidate = self.means or (None, None)
         is_lower = self.value.metric.direction is Direction.LOWER
         wins, losses = (sums.less, sums.greater) if is_lower else (sums.greater, sums.less)
         return ComparisonRow(
@@ -133,8 +133,8 @@ class ComparedCell:
             segment_value=self.segment_value,
             n_users=sums.n,
             n_undefined=self.n_common - sums.n,
-            baseline_value=before,
-            candidate_value=after,
+            baseline_value=baseline,
+            candidate_value=candidate,
             difference=None if estimate.value is None else float(estimate.value),
             std_error=estimate.std_error,
             wins=wins,
@@ -148,33 +148,33 @@ class ComparedCell:
 
 
 def cells_of_pairs(
-    summed: BucketTotals,
+    totals: BucketTotals,
     pairs: Sequence[ModelPair],
     values: Sequence[MetricValue],
-    question: ComparisonTask,
+    task: ComparisonTask,
 ) -> dict[PairCell, ComparedCell]:
     """Return all cells of the pairs, by pair, metric, segment and segment value.
 
     For each pair and metric all users come first, then the segment values.
     """
-    parts = (summed.totals, summed.clusters, summed.ratios)
+    parts = (totals.totals, totals.clusters, totals.ratios)
     rows, clusters, ratios = ({cell: n for n, cell in enumerate(part.cells)} for part in parts)
-    known = [cell for cell in rows if cell[0] in (ALL, *question.segments)]
+    segment_values = [cell for cell in rows if cell[0] in (ALL, *task.segments)]
     cells = {}
-    in_order = product(enumerate(pairs), values, sorted(known, key=cell_order))
+    in_order = product(enumerate(pairs), values, sorted(segment_values, key=cell_order))
     for (pair, models), value, cell in in_order:
-        column = question.columns.index(value.column)
-        place = (rows[cell], pair, column)
+        column = task.columns.index(value.column)
+        index = (rows[cell], pair, column)
         of_users: ComparedSums
-        of_users, mean = (sums := pair_sums(summed.totals, place)), None
+        of_users, mean = (sums := pair_sums(totals.totals, index)), None
         if isinstance(value, WeightedMean):
-            mean = question.weighted.index((value.column, value.weight))
-            of_users = ratio_sums(summed.ratios, (ratios[cell], pair, mean))
+            mean = task.weighted.index((value.column, value.weight))
+            of_users = ratio_sums(totals.ratios, (ratios[cell], pair, mean))
         elif clusters:
-            of_users = cluster_sums(summed.clusters, (clusters[cell], pair, column), sums)
-        n_common = summed.totals.count(N_COMMON, place)
+            of_users = cluster_sums(totals.clusters, (clusters[cell], pair, column), sums)
+        n_common = totals.totals.count(N_COMMON, index)
         cells[models, str(value), *cell] = ComparedCell(
-            models, value, *cell, sums, n_common, place, of_users, mean
+            models, value, *cell, sums, n_common, index, of_users, mean
         )
     return cells
 
@@ -190,8 +190,8 @@ def comparison_rows(
 ) -> list[ComparisonRow]:
     """Return the rows of all cells and of the means over folds, with p-values adjusted per test."""
     rows: list[ComparisonRow] = []
-    for _, own in groupby(cells, lambda cell: (cell.models, cell.value)):
-        of_value = list(own)
+    for _, of_pair_and_value in groupby(cells, lambda cell: (cell.models, cell.value)):
+        of_value = list(of_pair_and_value)
         for cell in of_value:
             if cell.segment != FOLD or FOLD in plan.segments:
                 rows += cell.rows(plan)
@@ -212,20 +212,20 @@ def row_over_folds(folds: Sequence[ComparedCell], plan: ComparePlan) -> Comparis
     None if the overlap of the folds' training sets is unknown.
     """
     row = folds[0].untested(plan)
-    known = [cell for cell in folds if cell.estimate.value is not None]
-    if plan.test_train_ratio is None and len(known) > 1:
+    measured = [cell for cell in folds if cell.estimate.value is not None]
+    if plan.test_train_ratio is None and len(measured) > 1:
         return None
-    estimate = over_folds([float(cell.estimate.value or 0) for cell in known], plan.test_train_ratio)
+    estimate = over_folds([float(cell.estimate.value or 0) for cell in measured], plan.test_train_ratio)
     result = t_test(estimate, plan.confidence, plan.alternative)
-    means = [cell.means for cell in known if cell.means is not None]
+    means = [cell.means for cell in measured if cell.means is not None]
     return row._replace(
         segment=FOLDS,
         segment_value="mean",
         test=str(PairTest.T),
         n_users=sum(cell.sums.n for cell in folds),
         n_undefined=sum(cell.n_common - cell.sums.n for cell in folds),
-        baseline_value=mean(before for before, _ in means) if means else None,
-        candidate_value=mean(after for _, after in means) if means else None,
+        baseline_value=mean(baseline for baseline, _ in means) if means else None,
+        candidate_value=mean(candidate for _, candidate in means) if means else None,
         difference=None if estimate.value is None else float(estimate.value),
         std_error=estimate.std_error,
         relative=None,

@@ -54,12 +54,12 @@ def shortened(texts: Sequence[str], most: int) -> list[str]:
 
 def sentences(rows: Iterable[Row]) -> list[str]:
     """Return a sentence per pair and metric over all users, from the first available test."""
-    said: dict[tuple[str, ...], str] = {}
+    of_pairs: dict[tuple[str, ...], str] = {}
     for row in rows:
         key = (row["candidate"], row["baseline"], where(row))
         if row["segment"] == ALL and row["test"] in set(PairTest):
-            said.setdefault(key, sentence(row))
-    return list(said.values())
+            of_pairs.setdefault(key, sentence(row))
+    return list(of_pairs.values())
 
 
 def sentence(row: Row) -> str:

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from spark_eval.comparing.gates import Gate, GateOptions, check_models
+from spark_eval.comparing.gates import GateOptions, with_baseline
 from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.config.input_policy import check_secrets
 from spark_eval.config.inputs import Place, Recommendations, Scalar, Source
@@ -175,14 +175,9 @@ class CompareSection(Section):
         """
         options: Any = {name: getattr(self, name) for name in declared(CompareOptions)}
         plan = make_compare_plan([gate.model_dump(exclude_unset=True) for gate in gates], **options)
-        return replace(plan, gates=tuple(map(self.against, plan.gates)))
-
-    def against(self, gate: Gate) -> Gate:
-        """Return a gate with its baseline, by default that of this section; raise ConfigError SAME_MODEL."""
-        if gate.against_run is None and gate.against_model is None:
-            gate = replace(gate, against_run=self.baseline.run, against_model=self.baseline.model)
-        check_models(gate)
-        return gate
+        baseline = self.baseline
+        gates_of_plan = (with_baseline(gate, baseline.run, baseline.model) for gate in plan.gates)
+        return replace(plan, gates=tuple(gates_of_plan))
 
 
 class ReportSection(Section):

@@ -70,7 +70,7 @@ class Bootstrap:
         """Amounts without a known largest value."""
         return [amount for amount, upper in self.uppers.items() if upper is None]
 
-    def question(self, *, has_text_ids: bool) -> ComparisonTask:
+    def task(self, *, has_text_ids: bool) -> ComparisonTask:
         """Return the task of the executors: the users of each model, without pairs."""
         return ComparisonTask(
             models=[(CANDIDATE, model) for model in self.models],
@@ -90,13 +90,13 @@ class Bootstrap:
 
     def intervals(self, drawing: Resampler, sums: ResampledSums) -> Mapping[MeanKey, Ends]:
         """Return the percentile interval of each mean in each cell."""
-        place_of = {amount: index for index, amount in enumerate(drawing.drawn)}
+        index_of = {amount: index for index, amount in enumerate(drawing.drawn)}
         ends = {}
         for (number, cell), mean in product(enumerate(self.cells), self.means()):
-            first, above = number * len(drawing.drawn), place_of[mean.above]
+            first, above = number * len(drawing.drawn), index_of[mean.above]
             divisors, scale = sums.weights[first + above], scale_of(float(drawing.largest[above]))
             if mean.below is not None:
-                below = place_of[mean.below]
+                below = index_of[mean.below]
                 divisors = sums.totals[first + below]
                 scale *= 2.0**SCALE_BITS / scale_of(float(drawing.largest[below]))
             means = Replicates.of(sums.totals[first + above].tolist(), divisors.tolist(), scale)

@@ -49,7 +49,7 @@ class SegmentCombinations:
         return [EVERYBODY, *of_segments] if self.first == 0 else of_segments
 
     @property
-    def place(self) -> slice:
+    def cell_slice(self) -> slice:
         """Slice of its cells among the cells of all ``SegmentCombinations``."""
         return slice(self.first, self.first + len(self.cells))
 
@@ -72,7 +72,7 @@ class SegmentCombinations:
         grid = sums.reshape((*map(len, self.values), *sums.shape[1:]))
         axes = range(len(self.values))
         parts = [grid.sum(axis=tuple(axes))[None]] if self.first == 0 else []
-        parts += [grid.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes]
+        parts += [grid.sum(axis=tuple(summed for summed in axes if summed != axis)) for axis in axes]
         return np.concatenate(parts)
 
     def by_person(self, person: Ints, folds: Ints | None) -> tuple[Ints, Ints, Ints]:
@@ -101,7 +101,7 @@ def combine_segments(
         known, last = coded.dictionary.to_pylist(), grouped[-1]
         n_crossings = last.n_crossings * len(known)
         if not crossed or (last.names and n_crossings * USERS_PER_CROSSING > n):
-            last = SegmentCombinations([], [], np.zeros(n, dtype=np.int64), last.place.stop)
+            last = SegmentCombinations([], [], np.zeros(n, dtype=np.int64), last.cell_slice.stop)
             grouped.append(last)
         crossing = last.crossing * len(known) + to_numpy(coded.indices).astype(np.int64)
         grouped[-1] = SegmentCombinations([*last.names, name], [*last.values, known], crossing, last.first)

@@ -65,14 +65,14 @@ class Amount(NamedTuple):
         return cls(((model, column),), (), ((model, column),))
 
     @classmethod
-    def difference(cls, left: int, right: int, column: str) -> Self:
-        """Return the amount ``right - left`` of a column."""
-        return cls(((right, column),), ((left, column),), ((left, column), (right, column)))
+    def difference(cls, baseline: int, candidate: int, column: str) -> Self:
+        """Return the amount ``candidate - baseline`` of a column."""
+        return cls(((candidate, column),), ((baseline, column),), ((baseline, column), (candidate, column)))
 
     @classmethod
     def parts(cls, model: int, column: str, weight: str, others: Sequence[int] = ()) -> tuple[Self, Self]:
         """Return a model's weighted value and its weight, for users whom all ``others`` also have."""
-        defined = tuple((one, name) for one in (model, *others) for name in (column, weight))
+        defined = tuple((index, name) for index in (model, *others) for name in (column, weight))
         return cls(((model, column), (model, weight)), (), defined), cls(((model, weight),), (), defined)
 
     def amounts(self, of: Mapping[Factor, Floats]) -> tuple[Floats, Booleans]:
@@ -87,16 +87,20 @@ class Amount(NamedTuple):
 def values_of(population: AlignedUsers, names: Sequence[str], order: Ints | slice) -> dict[Factor, Floats]:
     """Return the values (n,) of each model and column, with the users in the given order."""
     values = population.values(names)[:, :, order]
-    return {(model, name): own[at] for model, own in enumerate(values) for at, name in enumerate(names)}
+    return {
+        (model, name): column
+        for model, of_model in enumerate(values)
+        for name, column in zip(names, of_model, strict=True)
+    }
 
 
 def each_amount(
     drawn: Sequence[Amount], population: AlignedUsers, order: Ints | slice
 ) -> Iterator[tuple[Floats, Booleans]]:
     """Yield values and mask of each amount, with the users in the given order; see ``Amount.amounts``."""
-    names = list(dict.fromkeys(name for one in drawn for _, name in one.defined))
+    names = list(dict.fromkeys(name for amount in drawn for _, name in amount.defined))
     values = values_of(population, names, order)
-    return (one.amounts(values) for one in drawn)
+    return (amount.amounts(values) for amount in drawn)
 
 
 def largest_of(drawn: Sequence[Amount], population: AlignedUsers) -> Floats:
@@ -132,9 +136,9 @@ class Resampler:
             grouped = combine_segments(population.segments, len(population), crossed=False)
         for grouping in grouped:
             indices = [index_of[cell] for cell in grouping.cells]
-            for mine, amounts in zip(total, self.of_grouping(population, grouping), strict=True):
-                by_cell = mine.reshape(len(self.cells), -1, mine.shape[1])
-                by_cell[indices] += grouping.of_cells(amounts)
+            for sums, of_grouping in zip(total, self.of_grouping(population, grouping), strict=True):
+                by_cell = sums.reshape(len(self.cells), -1, sums.shape[1])
+                by_cell[indices] += grouping.of_cells(of_grouping)
         return total
 
     def zero(self, *shape: int) -> ResampledSums:
@@ -157,9 +161,9 @@ class Resampler:
             for crossing, (start, end) in enumerate(pairwise(grouping.ends.tolist())):
                 run = slice(start, end)
                 if self.replicates:
-                    again = resampled_sums(poisson_weights, hashes[run], both[run], self.replicates).T
-                    sums.totals[crossing, chosen] = again[:n_chosen]
-                    sums.weights[crossing, chosen] = again[n_chosen:][mask]
+                    resampled = resampled_sums(poisson_weights, hashes[run], both[run], self.replicates).T
+                    sums.totals[crossing, chosen] = resampled[:n_chosen]
+                    sums.weights[crossing, chosen] = resampled[n_chosen:][mask]
                 if self.flips:
                     signs = resampled_sums(flips, flipped[run], both[run, :n_chosen], self.flips)
                     sums.flipped[crossing, chosen] = signs.T
@@ -179,8 +183,8 @@ class Resampler:
         each = each_amount(self.drawn[chosen], population, order)
         for (amounts, is_defined), largest in zip(each, self.largest[chosen].tolist(), strict=True):
             columns.append(scaled(amounts, scale_of(largest)))
-            own = masks.setdefault(is_defined.tobytes(), (len(masks), is_defined.astype(np.float64)))
-            mask.append(own[0])
+            index, _ = masks.setdefault(is_defined.tobytes(), (len(masks), is_defined.astype(np.float64)))
+            mask.append(index)
         return np.stack([*columns, *(ones for _, ones in masks.values())], axis=1), np.array(mask)
 
 

@@ -24,7 +24,7 @@ CANDIDATE: Final = "candidate"
 class ComparisonTask:
     """Task of the executors: compare pairs of models.
 
-    ``models`` are (side, name); the side is baseline or candidate. ``matches`` select the compared pairs;
+    ``models`` are (role, name); the role is baseline or candidate. ``matches`` select the compared pairs;
     without any, each model is summarised alone. ``columns`` are the metric columns; ``weighted`` has the
     columns of value and weight of each weighted mean. The candidate has a column for each of ``segments``,
     the baseline for each of ``moved``. With ``has_truth``, both count each user's relevant items, and the
@@ -47,6 +47,17 @@ class ComparisonTask:
     def ends(self) -> tuple[Ints, Ints]:
         """Indices of the baseline and of the candidate of each pair in ``models``; each of shape (pairs,)."""
         return model_indices(self.matches)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Indices of baseline and candidate in ``models``, by pair."""
+        baselines, candidates = self.ends
+        return list(zip(baselines.tolist(), candidates.tolist(), strict=True))
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs."""
+        return len(self.ends[0])
 
     @property
     def values(self) -> list[str]:
@@ -74,9 +85,9 @@ class ComparisonTask:
         typed = [table.cast(schema) for table in tables]
         return pa.concat_tables(typed) if typed else schema.empty_table()
 
-    def side(self, side: str) -> list[int]:
-        """Return the indices of the models of ``side``, baseline or candidate."""
-        return [index for index, (of_side, _) in enumerate(self.models) if of_side == side]
+    def models_of(self, role: str) -> dict[str, int]:
+        """Return the indices of the models of a role, baseline or candidate, by name."""
+        return {name: index for index, (of_role, name) in enumerate(self.models) if of_role == role}
 
 
 class PairCounts(NamedTuple):
@@ -109,16 +120,16 @@ class AlignedUsers:
     users of each model.
     """
 
-    def __init__(self, question: ComparisonTask, read: ReadRows) -> None:
-        self.question, self.read = question, read
-        tables = [read(model, question.keys) for model in range(len(question.models))]
-        for table, (side, model) in zip(tables, question.models, strict=True):
-            check_rows_of_users(table, side, model)
+    def __init__(self, task: ComparisonTask, read: ReadRows) -> None:
+        self.task, self.read = task, read
+        tables = [read(model, task.keys) for model in range(len(task.models))]
+        for table, (role, model) in zip(tables, task.models, strict=True):
+            check_rows_of_users(table, role, model)
         self.n_rows = np.array([len(table) for table in tables])
         self.rows: list[Ints | None] = [None] * len(tables)
         if all(table.equals(tables[0]) for table in tables[1:]):
             self.ids, self.person = tables[0][USER].combine_chunks(), self.people(tables[0])
-            self.folds = to_numpy(tables[0][FOLD]) if question.by_fold else None
+            self.folds = to_numpy(tables[0][FOLD]) if task.by_fold else None
             n_users = len(self.ids) if self.folds is None else count_unique(self.person)
             self.n_users = np.full(len(tables), n_users)
         else:
@@ -126,7 +137,7 @@ class AlignedUsers:
 
     def people(self, table: pa.Table) -> Ints:
         """Return an integer per row (n,), equal for rows of the same user."""
-        if not self.question.by_fold:
+        if not self.task.by_fold:
             return np.arange(len(table))
         return Codes.of([table[USER]]).columns[0]
 
@@ -135,20 +146,19 @@ class AlignedUsers:
         codes = Codes.of([table[USER] for table in tables])
         distinct, coded = np.unique(np.concatenate(codes.columns), return_inverse=True)
         key, fold_of = coded, None
-        if self.question.by_fold:
+        if self.task.by_fold:
             of_row = np.concatenate([to_numpy(table[FOLD]) for table in tables])
             fold_of, fold = np.unique(of_row, return_inverse=True)
             key = fold * len(distinct) + coded
         parts = np.split(key, np.cumsum(self.n_rows)[:-1])
         known = np.unique(key)
         rows = np.full((len(tables), len(known)), -1, dtype=np.int64)
-        for own, part in zip(rows, parts, strict=True):
-            own[np.searchsorted(known, part)] = np.arange(len(part))
+        for of_model, part in zip(rows, parts, strict=True):
+            of_model[np.searchsorted(known, part)] = np.arange(len(part))
         self.n_users = np.array([count_unique(part % max(len(distinct), 1)) for part in parts])
-        lefts, rights = self.question.ends
-        is_common = np.full(len(known), not self.question.matches)
-        for left, right in zip(lefts, rights, strict=True):
-            is_common |= (rows[left] >= 0) & (rows[right] >= 0)
+        is_common = np.full(len(known), not self.task.matches)
+        for baseline, candidate in self.task.pairs:
+            is_common |= (rows[baseline] >= 0) & (rows[candidate] >= 0)
         known, self.rows = known[is_common], list(rows[:, is_common])
         self.person = known % max(len(distinct), 1)
         self.ids = codes.ids(distinct[self.person])
@@ -161,34 +171,34 @@ class AlignedUsers:
         """Yield for each pair the mask (n,) of the rows that both models have."""
         everybody = np.ones(len(self), dtype=bool)
         has = [everybody if rows is None else rows >= 0 for rows in self.rows]
-        for left, right in zip(*self.question.ends, strict=True):
-            yield has[left] & has[right]
+        for baseline, candidate in self.task.pairs:
+            yield has[baseline] & has[candidate]
 
     @cached_property
     def segments(self) -> dict[str, pa.Array]:
         """Segment values (n,) of the candidate's rows, by segment."""
-        return {name: self.texts(CANDIDATE, name) for name in self.question.segments}
+        return {name: self.texts(CANDIDATE, name) for name in self.task.segments}
 
     def counts(self) -> PairCounts:
         """Count the compared rows and users."""
-        question, pairs = self.question, list(self.common())
-        lefts, rights = question.ends
+        task, common = self.task, list(self.common())
+        baselines, candidates = task.ends
         is_moved = [
             to_numpy(pc.not_equal(self.segments[name], self.texts(BASELINE, name))).astype(bool)
-            for name in question.moved
+            for name in task.moved
         ]
-        moved = [[np.count_nonzero(one & both) for both in pairs] for one in is_moved]
-        other_truth = np.zeros(len(pairs), dtype=np.int64)
-        if question.has_truth:
-            relevant = [self.relevant(model) for model in range(len(question.models))]
-            for pair, (left, right, both) in enumerate(zip(lefts, rights, pairs, strict=True)):
-                other_truth[pair] = np.count_nonzero((relevant[left] != relevant[right]) & both)
-        rows = [np.count_nonzero(both) for both in pairs]
-        people = [count_unique(self.person[both]) for both in pairs] if question.by_fold else rows
+        moved = [[np.count_nonzero(of_segment & both) for both in common] for of_segment in is_moved]
+        other_truth = np.zeros(len(common), dtype=np.int64)
+        if task.has_truth:
+            relevant = [self.relevant(model) for model in range(len(task.models))]
+            for pair, ((baseline, candidate), both) in enumerate(zip(task.pairs, common, strict=True)):
+                other_truth[pair] = np.count_nonzero((relevant[baseline] != relevant[candidate]) & both)
+        rows = [np.count_nonzero(both) for both in common]
+        people = [count_unique(self.person[both]) for both in common] if task.by_fold else rows
         return PairCounts(
-            np.stack([self.n_rows[lefts], self.n_rows[rights], rows], axis=1),
-            np.stack([self.n_users[lefts], self.n_users[rights], people], axis=1),
-            np.array(moved, dtype=np.int64).reshape(len(is_moved), len(pairs)),
+            np.stack([self.n_rows[baselines], self.n_rows[candidates], rows], axis=1),
+            np.stack([self.n_users[baselines], self.n_users[candidates], people], axis=1),
+            np.array(moved, dtype=np.int64).reshape(len(is_moved), len(common)),
             other_truth,
         )
 
@@ -206,21 +216,20 @@ class AlignedUsers:
             raise DataError("METRIC_OVERFLOW", message)
         return values
 
-    def texts(self, side: str, segment: str) -> pa.Array:
-        """Return the segment value (n,) of each row, from the first model of ``side`` with the row."""
+    def texts(self, role: str, segment: str) -> pa.Array:
+        """Return the segment value (n,) of each row, from the first model of a role with the row."""
         if segment == FOLD and self.folds is not None:
             return pa.array(self.folds).cast(pa.string())
         values = pa.nulls(len(self), pa.string())
-        for model, (of_side, _) in enumerate(self.question.models):
-            if of_side == side:
-                column = self.read(model, [segment])[segment].cast(pa.string()).combine_chunks()
-                rows = self.rows[model]
-                if rows is None:
-                    return column.fill_null(MISSING)
-                mine = pa.array(rows, mask=rows < 0)
-                values = pc.coalesce(values, column.fill_null(MISSING).take(mine))
-                if not values.null_count:
-                    break
+        for model in self.task.models_of(role).values():
+            column = self.read(model, [segment])[segment].cast(pa.string()).combine_chunks()
+            rows = self.rows[model]
+            if rows is None:
+                return column.fill_null(MISSING)
+            indices = pa.array(rows, mask=rows < 0)
+            values = pc.coalesce(values, column.fill_null(MISSING).take(indices))
+            if not values.null_count:
+                break
         return values.fill_null(MISSING)
 
     def relevant(self, model: int) -> Ints:
@@ -230,9 +239,9 @@ class AlignedUsers:
         return column if rows is None else np.append(column, -1)[rows]
 
 
-def check_rows_of_users(table: pa.Table, side: str, model: str) -> None:
+def check_rows_of_users(table: pa.Table, role: str, model: str) -> None:
     """Raise DataError for a row without a user or fold, or for a duplicate user of a model."""
-    who = f"per_user of the {side}, model {model!r}"
+    who = f"per_user of the {role}, model {model!r}"
     for name in table.column_names:
         if table[name].null_count:
             raise DataError("NULL_ID", f"{who}: {table[name].null_count} rows have no {name}")

@@ -47,13 +47,13 @@ class Products:
         by_cell = (self.baseline, self.candidate, self.cross, self.greater, self.less)
         return Products(self.first, *map(add_up, by_cell))
 
-    def replace(self, pair: int, columns: Booleans, other: "Products") -> None:
+    def replace(self, pair: int, columns: Booleans, recomputed: "Products") -> None:
         """Overwrite the given columns of one pair with recomputed products."""
         for name in ("baseline", "candidate", "cross"):
-            theirs = getattr(other, name)
-            mine = pad_digits(getattr(self, name), theirs.shape[-1])
-            mine[:, pair, columns] = pad_digits(theirs, mine.shape[-1])[:, 0]
-            setattr(self, name, mine)
+            replacement = getattr(recomputed, name)
+            sums = pad_digits(getattr(self, name), replacement.shape[-1])
+            sums[:, pair, columns] = pad_digits(replacement, sums.shape[-1])[:, 0]
+            setattr(self, name, sums)
 
 
 class ProductAccumulator:
@@ -83,11 +83,11 @@ class ProductAccumulator:
     def products(self) -> Products:
         """Return the sums of all cells."""
         n_models, n_columns, _ = self.values.shape
-        lefts, rights = model_indices(self.matches)
+        baselines, candidates = model_indices(self.matches)
         n_cells, rows = len(self.ends) - 1, 1 + USUAL_DIGITS
         own = np.zeros((n_cells, n_models, n_columns, rows, rows), dtype=np.int64)
-        cross = np.zeros((n_cells, len(lefts), n_columns, rows, rows), dtype=np.int64)
-        signs = np.zeros((2, n_cells, len(lefts), n_columns), dtype=np.int64)
+        cross = np.zeros((n_cells, len(baselines), n_columns, rows, rows), dtype=np.int64)
+        signs = np.zeros((2, n_cells, len(baselines), n_columns), dtype=np.int64)
         for users, stacked in self.blocks():
             rows = stacked.shape[2]
             own, cross = pad_digits(own, rows), pad_digits(cross, rows)
@@ -97,20 +97,20 @@ class ProductAccumulator:
                 # Fewer columns than rows on purpose: numpy is slower for a matrix times its own transpose.
                 own[cell, :, :, 1:rows, :rows] += (part[:, :, 1:] @ part.swapaxes(-1, -2)).astype(np.int64)
                 own[cell, :, :, 0, 0] += np.count_nonzero(part[:, :, 0], axis=-1)
-                for pairs, (left, right) in self.places():
-                    both = part[left] @ part[right].swapaxes(-1, -2)
+                for pairs, (baseline, candidate) in self.pair_slices():
+                    both = part[baseline] @ part[candidate].swapaxes(-1, -2)
                     cross[cell, pairs, :, :rows, :rows] += both.astype(np.int64)
             if self.starts is None:
                 self.count_signs(users, runs, signs)
         first = self.first if self.starts is None else self.first + 1
-        return Products(first, own[:, lefts], own[:, rights], cross, *signs)
+        return Products(first, own[:, baselines], own[:, candidates], cross, *signs)
 
-    def places(self) -> Iterator[tuple[slice, Match]]:
+    def pair_slices(self) -> Iterator[tuple[slice, Match]]:
         """Yield the slice of the pairs of each match, and the match."""
         start = 0
-        for left, right in self.matches:
-            end = start + right.stop - right.start
-            yield slice(start, end), (left, right)
+        for baseline, candidate in self.matches:
+            end = start + candidate.stop - candidate.start
+            yield slice(start, end), (baseline, candidate)
             start = end
 
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
@@ -155,8 +155,8 @@ class ProductAccumulator:
         """Add the numbers of differences above and below 0 in a block to ``signs``."""
         cells, starts = [cell for cell, *_ in runs], [start for _, start, _ in runs]
         values = self.values[:, :, users]
-        for pairs, (left, right) in self.places():
-            difference = values[right] - values[left]
+        for pairs, (baseline, candidate) in self.pair_slices():
+            difference = values[candidate] - values[baseline]
             for sign, is_so in enumerate((difference > LEAST, difference < -LEAST)):
                 if len(runs) == 1:
                     signs[sign, cells[0], pairs] += np.count_nonzero(is_so, axis=-1)
@@ -175,30 +175,32 @@ def pair_products(
     is_defined = np.isfinite(values)
     if is_defined.all():
         return ProductAccumulator(values, matches, ends, starts).products()
-    lefts, rights = model_indices(matches)
-    if len(lefts) == 1:
-        both = is_defined[lefts[0]] & is_defined[rights[0]]
+    baselines, candidates = model_indices(matches)
+    if len(baselines) == 1:
+        both = is_defined[baselines[0]] & is_defined[candidates[0]]
         return ProductAccumulator(np.where(both, values, np.nan), matches, ends, starts).products()
     products = ProductAccumulator(values, matches, ends, starts).products()
     first = products.first if starts is None else products.first - 1
-    for pair, models in enumerate(zip(lefts, rights, strict=True)):
-        one, other = is_defined[list(models)]
-        differs = (one != other).any(axis=-1)
+    for pair, models in enumerate(zip(baselines, candidates, strict=True)):
+        of_baseline, of_candidate = is_defined[list(models)]
+        differs = (of_baseline != of_candidate).any(axis=-1)
         if differs.any():
-            both = (one & other)[differs]
-            own = np.where(both, values[list(models)][:, differs], np.nan)
-            again = ProductAccumulator(own, [(slice(0, 1), slice(1, 2))], ends, starts, first[differs])
-            products.replace(pair, differs, again.products())
+            both = (of_baseline & of_candidate)[differs]
+            common = np.where(both, values[list(models)][:, differs], np.nan)
+            recomputed = ProductAccumulator(
+                common, [(slice(0, 1), slice(1, 2))], ends, starts, first[differs]
+            )
+            products.replace(pair, differs, recomputed.products())
     return products
 
 
 def model_indices(matches: Sequence[Match]) -> tuple[Ints, Ints]:
     """Return the model indices of the baseline and of the candidate of each pair; each of shape (pairs,)."""
-    lefts, rights = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for left, right in matches:
-        rights.append(np.arange(right.start, right.stop))
-        lefts.append(np.broadcast_to(np.arange(left.start, left.stop), rights[-1].shape))
-    return np.concatenate(lefts), np.concatenate(rights)
+    baselines, candidates = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for baseline, candidate in matches:
+        candidates.append(np.arange(candidate.start, candidate.stop))
+        baselines.append(np.broadcast_to(np.arange(baseline.start, baseline.stop), candidates[-1].shape))
+    return np.concatenate(baselines), np.concatenate(candidates)
 
 
 def carry_digits(sums: Floats) -> Floats:

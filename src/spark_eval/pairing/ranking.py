@@ -76,16 +76,16 @@ class DifferenceCounter:
 
     def of_column(self, population: AlignedUsers, column: int) -> SizeCounts:
         """Count the differences of a column, for all pairs."""
-        question = population.question
+        task = population.task
         pairs = np.flatnonzero(self.chosen[:, :, column].any(axis=0))
         if not len(pairs):
             return NOTHING
-        values = population.values([question.columns[column]])[:, 0]
+        values = population.values([task.columns[column]])[:, 0]
         codes = self.codes(population)
         counts = []
         for pair in pairs.tolist():
-            left, right = (ends[pair] for ends in question.ends)
-            q = to_quanta(values[right] - values[left])
+            baseline, candidate = task.pairs[pair]
+            q = to_quanta(values[candidate] - values[baseline])
             rows = np.flatnonzero(np.nan_to_num(q))
             size, is_up = abs(q[rows]), q[rows] > 0
             for code in codes:
@@ -100,8 +100,10 @@ class DifferenceCounter:
         """Return each user's cell indices (n,): the cell of all users, then one array per segment."""
         index_of = {cell: index for index, cell in enumerate(self.cells)}
         grouped = combine_segments(population.segments, len(population), crossed=False)
-        indices = [np.array([index_of[cell] for cell in one.cells], dtype=np.int64) for one in grouped]
-        return [own[one.crossing] for own, one in zip(indices, grouped, strict=True)]
+        return [
+            np.array([index_of[cell] for cell in grouping.cells], dtype=np.int64)[grouping.crossing]
+            for grouping in grouped
+        ]
 
     def slices(self, counts: SizeCounts) -> Ints:
         """Return the slice (m,) of each size; slices ascend with the size within a cell."""
@@ -126,8 +128,8 @@ class DifferenceCounter:
         return by_slice
 
 
-NO_PLACES: Final[Ints] = np.empty(0, dtype=np.int64)
-NOTHING: Final = SizeCounts(NO_PLACES, np.empty(0), NO_PLACES, NO_PLACES)
+NO_INDICES: Final[Ints] = np.empty(0, dtype=np.int64)
+NOTHING: Final = SizeCounts(NO_INDICES, np.empty(0), NO_INDICES, NO_INDICES)
 
 
 def slices_for(n_users: int) -> int:

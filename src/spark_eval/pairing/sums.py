@@ -20,9 +20,9 @@ from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add
 # Limits of memory: values of a bucket, and sums of products of digits.
 VALUES_AT_ONCE: Final = 1 << 22
 MOST_PRODUCTS: Final = 1 << 23
-# Weighted value and weight of the candidate, then of the baseline; each is multiplied with later ones.
+# Weighted value and weight of the baseline, then of the candidate; each is multiplied with later ones.
 N_AMOUNTS: Final = 4
-AMOUNT_MATCHES: Final = [(slice(one, one + 1), slice(one + 1, N_AMOUNTS)) for one in range(N_AMOUNTS - 1)]
+AMOUNT_MATCHES: Final = [(slice(n, n + 1), slice(n + 1, N_AMOUNTS)) for n in range(N_AMOUNTS - 1)]
 # Counts over rows with a value of both models; "n_people" counts their users. N_COMMON: rows of both models.
 PAIR_COUNTS: Final = ("n", "n_people", "greater", "less")
 N_COMMON: Final = "n_common"
@@ -34,36 +34,36 @@ def add_products(
     totals: PairTotals, products: Products, grouping: SegmentCombinations, *columns: int | slice
 ) -> None:
     """Add the sums of all pairs in a grouping to the totals of its cells, for some columns."""
-    where, own = (grouping.place, slice(None), *columns), products.of_cells(grouping.of_cells)
+    index, own = (grouping.cell_slice, slice(None), *columns), products.of_cells(grouping.of_cells)
     counts = (own.cross[..., 0, 0], own.baseline[..., 0, 0], own.greater, own.less)
     for name, amounts in zip(PAIR_COUNTS, counts, strict=True):
-        totals.put_count(name, where, amounts)
+        totals.put_count(name, index, amounts)
     for name, sums in sums_by_place(own).items():
-        totals.put_sums(name, where, sums)
+        totals.put_sums(name, index, sums)
 
 
-def pair_sums(totals: PairTotals, place: tuple[int, int, int]) -> PairSums:
+def pair_sums(totals: PairTotals, index: tuple[int, int, int]) -> PairSums:
     """Return the sums of one (cell, pair, column)."""
-    n, greater, less = (totals.count(name, place) for name in ("n", "greater", "less"))
-    a, b, a_squares, b_squares, both = numbers_of_pair(totals, place)
+    n, greater, less = (totals.count(name, index) for name in ("n", "greater", "less"))
+    a, b, a_squares, b_squares, both = numbers_of_pair(totals, index)
     return PairSums(n, greater, less, a, b, a_squares, b_squares, a_squares + b_squares - 2 * both)
 
 
-def cluster_sums(totals: PairTotals, place: tuple[int, int, int], of_rows: PairSums) -> RatioSums:
+def cluster_sums(totals: PairTotals, index: tuple[int, int, int], of_rows: PairSums) -> RatioSums:
     """Return the sums for the mean per row with users as clusters: a ratio of user sums and row counts."""
-    n, row_squares = (Fraction(totals.count(name, place)) for name in ("n_people", "n"))
-    a, b, a_squares, b_squares, both = numbers_of_pair(totals, place)
+    n, row_squares = (Fraction(totals.count(name, index)) for name in ("n_people", "n"))
+    a, b, a_squares, b_squares, both = numbers_of_pair(totals, index)
     n_rows = Fraction(of_rows.n)
-    by_rows = [b, row_squares, a, row_squares]
-    products = [[b_squares, b, both, b], by_rows, [both, a, a_squares, a], by_rows]
-    return RatioSums(int(n), [of_rows.candidate, n_rows, of_rows.baseline, n_rows], products)
+    by_rows = [a, row_squares, b, row_squares]
+    products = [[a_squares, a, both, a], by_rows, [both, b, b_squares, b], by_rows]
+    return RatioSums(int(n), [of_rows.baseline, n_rows, of_rows.candidate, n_rows], products)
 
 
-def numbers_of_pair(totals: PairTotals, place: tuple[int, ...]) -> list[Fraction]:
+def numbers_of_pair(totals: PairTotals, index: tuple[int, ...]) -> list[Fraction]:
     """Return the sums of values, of squares and of products of one (cell, pair, column)."""
     return [
-        *(totals.number(name, place) for name in PAIR_TOTALS),
-        *(totals.number(name, place, 2 * POINT_BITS) for name in PAIR_PRODUCTS),
+        *(totals.number(name, index) for name in PAIR_TOTALS),
+        *(totals.number(name, index, 2 * POINT_BITS) for name in PAIR_PRODUCTS),
     ]
 
 
@@ -119,73 +119,76 @@ class BucketTotals:
 
 def sum_bucket(population: AlignedUsers) -> BucketTotals:
     """Sum all pairs of a bucket, in all cells."""
-    question, n_columns = population.question, len(population.question.columns)
-    n_pairs = len(question.ends[0])
+    task, n_columns = population.task, len(population.task.columns)
     segments, n_users = population.segments, len(population)
     grouped = combine_segments(segments, n_users)
-    single = combine_segments(segments, n_users, crossed=False) if question.by_fold else []
-    totals, clusters = (PairTotals(list(cells_of(some)), (n_pairs, n_columns)) for some in (grouped, single))
-    largest = np.zeros((n_pairs, n_columns))
-    for columns in column_groups(population, max(one.n_crossings for one in [*grouped, *single])):
-        values = population.values(question.columns[columns])
-        if question.needs_largest:
-            largest[:, columns] = largest_differences(values, question)
+    single = combine_segments(segments, n_users, crossed=False) if task.by_fold else []
+    totals, clusters = (
+        PairTotals(list(cells_of(groupings)), (task.n_pairs, n_columns)) for groupings in (grouped, single)
+    )
+    largest = np.zeros((task.n_pairs, n_columns))
+    for columns in column_groups(population, max(grouping.n_crossings for grouping in [*grouped, *single])):
+        values = population.values(task.columns[columns])
+        if task.needs_largest:
+            largest[:, columns] = largest_differences(values, task)
         for grouping in grouped:
             ordered = values if grouping.n_crossings == 1 else values[:, :, grouping.order]
-            add_products(totals, pair_products(ordered, question.matches, grouping.ends), grouping, columns)
+            add_products(totals, pair_products(ordered, task.matches, grouping.ends), grouping, columns)
         for grouping in single:
             order, starts, ends = grouping.by_person(population.person, population.folds)
-            products = pair_products(values[:, :, order], question.matches, ends, starts)
+            products = pair_products(values[:, :, order], task.matches, ends, starts)
             add_products(clusters, products, grouping, columns)
     for (pair, both), grouping in product(enumerate(population.common()), grouped):
         n_common = grouping.of_cells(grouping.counted(both))
-        totals.put_count(N_COMMON, (grouping.place, pair), n_common[:, np.newaxis])
+        totals.put_count(N_COMMON, (grouping.cell_slice, pair), n_common[:, np.newaxis])
     ratios = sum_ratios(population, single or grouped)
     return BucketTotals(totals, clusters, population.counts(), largest, *ratios)
 
 
-def largest_differences(values: Floats, question: ComparisonTask) -> Floats:
+def largest_differences(values: Floats, task: ComparisonTask) -> Floats:
     """Return the largest absolute difference of each pair; shape (pairs, columns)."""
     return np.array(
         [
-            np.fmax.reduce(abs(values[right] - values[left]), axis=-1, initial=0.0)
-            for left, right in zip(*question.ends, strict=True)
+            np.fmax.reduce(abs(values[candidate] - values[baseline]), axis=-1, initial=0.0)
+            for baseline, candidate in task.pairs
         ]
     )
 
 
 def column_groups(population: AlignedUsers, n_crossings: int) -> Iterator[slice]:
     """Yield slices of the columns: as many as fit in memory at once; a bucket may have no users."""
-    question = population.question
-    n_models, n_columns = len(question.models), len(question.columns)
+    task = population.task
+    n_models, n_columns = len(task.models), len(task.columns)
     n_values = max(1, n_models * len(population))
-    n_products = 32 * max(1, n_crossings) * (n_models + len(question.ends[0]))
+    n_products = 32 * max(1, n_crossings) * (n_models + task.n_pairs)
     size = max(1, min(VALUES_AT_ONCE // n_values, MOST_PRODUCTS // n_products))
     for start in range(0, n_columns, size):
         yield slice(start, min(start + size, n_columns))
 
 
-def pair_parts(left: int, right: int, column: str, weight: str) -> tuple[Amount, ...]:
+def pair_parts(baseline: int, candidate: int, column: str, weight: str) -> tuple[Amount, ...]:
     """Return the four amounts of a pair of models, for the users that both have."""
-    return (*Amount.parts(right, column, weight, [left]), *Amount.parts(left, column, weight, [right]))
+    return (
+        *Amount.parts(baseline, column, weight, [candidate]),
+        *Amount.parts(candidate, column, weight, [baseline]),
+    )
 
 
 def sum_ratios(population: AlignedUsers, grouped: Sequence[SegmentCombinations]) -> tuple[PairTotals, Floats]:
     """Return the sums of all pairs for each weighted mean, and the largest amounts (pairs, means, 4)."""
-    question = population.question
-    lefts, rights = question.ends
-    shape = len(lefts), len(question.weighted)
+    task = population.task
+    shape = task.n_pairs, len(task.weighted)
     totals = PairTotals(list(cells_of(grouped)), (comb(N_AMOUNTS, 2), *shape))
     largest = np.zeros((*shape, N_AMOUNTS))
-    for mean, (column, weight) in enumerate(question.weighted):
+    for mean, (column, weight) in enumerate(task.weighted):
         values = values_of(population, (column, weight), slice(None))
-        for pair, (left, right) in enumerate(zip(lefts.tolist(), rights.tolist(), strict=True)):
-            parts = [one.amounts(values) for one in pair_parts(left, right, column, weight)]
-            amounts, is_defined = np.stack([own for own, _ in parts]), parts[0][1]
+        for pair, (baseline, candidate) in enumerate(task.pairs):
+            parts = [amount.amounts(values) for amount in pair_parts(baseline, candidate, column, weight)]
+            amounts, is_defined = np.stack([numbers for numbers, _ in parts]), parts[0][1]
             largest[pair, mean] = abs(amounts).max(axis=1, initial=0.0)
             for grouping in grouped:
-                own, ends = sum_over_folds(population, grouping, amounts, is_defined)
-                products = ProductAccumulator(own[:, np.newaxis], AMOUNT_MATCHES, ends).products()
+                of_users, ends = sum_over_folds(population, grouping, amounts, is_defined)
+                products = ProductAccumulator(of_users[:, np.newaxis], AMOUNT_MATCHES, ends).products()
                 add_products(totals, products, grouping, pair, slice(mean, mean + 1))
     return totals, largest
 
@@ -202,13 +205,13 @@ def sum_over_folds(
     return np.where(is_there, np.add.reduceat(amounts[:, order], starts, axis=1), np.nan), ends
 
 
-def ratio_sums(totals: PairTotals, place: tuple[int, int, int]) -> RatioSums:
-    """Return the sums of one (cell, pair, weighted mean): the candidate's ratio, then the baseline's."""
-    cell, *of_mean = place
+def ratio_sums(totals: PairTotals, index: tuple[int, int, int]) -> RatioSums:
+    """Return the sums of one (cell, pair, weighted mean): the baseline's ratio, then the candidate's."""
+    cell, *of_mean = index
     sums = [Fraction()] * N_AMOUNTS
     products = [sums.copy() for _ in sums]
-    for pair, (one, other) in enumerate(combinations(range(N_AMOUNTS), 2)):
+    for pair, (i, j) in enumerate(combinations(range(N_AMOUNTS), 2)):
         numbers = numbers_of_pair(totals, (cell, pair, *of_mean))
-        sums[one], sums[other], products[one][one], products[other][other], both = numbers
-        products[one][other] = products[other][one] = both
+        sums[i], sums[j], products[i][i], products[j][j], products[i][j] = numbers
+        products[j][i] = products[i][j]
     return RatioSums(totals.count(PAIR_COUNTS[0], (cell, 0, *of_mean)), sums, products)

@@ -115,7 +115,7 @@ class RunFacts:
         There are no marks if models have values for different users.
         """
         rows = [row for row in self.of_users if self.is_shown(row["metric"])]
-        marks = marks_of(of_one_population(row for row in rows if row[SEGMENT] == ALL), self.direction)
+        marks = marks_of(rows, self.direction)
         is_scored, measure, direction = self.is_scored, cache(self.measure_at), cache(self.direction)
         cutoff, part, model = cache(cutoff_text), cache(part_name), cache(str)
         return [
@@ -270,15 +270,6 @@ def preferred_metric(rows: Iterable[Row], direction: Callable[[str], Direction])
 def is_of_hits(metric: RankingMetric) -> bool:
     """Return True if a metric uses the ranks of hits alone and higher values are better."""
     return metric.kind is Kind.HITS and not metric.knows_items and metric.direction is Direction.HIGHER
-
-
-def of_one_population(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of each metric and cutoff that has the same number of users for all models."""
-    groups: dict[tuple[str, int | None], list[Row]] = {}
-    for row in rows:
-        if row["value"] is not None:
-            groups.setdefault((row["metric"], row["k"]), []).append(row)
-    return [row for group in groups.values() if len({one["n_users"] for one in group}) == 1 for row in group]
 
 
 def as_number(cutoff: str) -> float:

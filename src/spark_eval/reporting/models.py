@@ -7,7 +7,7 @@ from typing import Any, Final
 from spark_eval.accounting import USERS, entries_of_rows, unusable
 from spark_eval.comparing.decisions import Decision
 from spark_eval.comparing.gates import Drop, Mode
-from spark_eval.comparing.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED, measure_of
+from spark_eval.comparing.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED, measure_of, models_without_lists
 from spark_eval.comparing.sentences import in_run, interval_text, sentences, short, where
 from spark_eval.conventions import NoRecommendations
 from spark_eval.metrics.registry import Kind
@@ -31,7 +31,7 @@ from spark_eval.stats.significance import t_test
 MOST_SENTENCES_SHOWN: Final = 12
 MOST_NAMED: Final = 5
 # Treatment of users without a list, by convention.
-NO_LIST: Final = {
+NO_LIST: Final[Mapping[str, str]] = {
     NoRecommendations.ZERO: "They count as 0 where hits are measured, and have no value in metrics of the "
     "lists themselves, such as novelty: cells of fewer users than their line say how many (n).",
     NoRecommendations.DROP: "They are left out: cells of fewer users than their line say how many (n).",
@@ -145,26 +145,12 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
 def lists_missing(facts: RunFacts) -> Iterator[Statement]:
     """Yield warnings on models without lists for some users, with the treatment of these users."""
     entries = [row for row in facts.rows(Table.ACCOUNTING) if row[MODEL] is not None]
-    without = {
-        row[MODEL]: (row["users"], row["reason"])
-        for row in entries
-        if row["outcome"] == Outcome.NO_RECOMMENDATIONS and row["users"]
-    }
     with_truth = Counter[str]()
     for row in entries:
         if row["source"] == USERS and row["reason"] != Reason.NO_TRUTH:
             with_truth[row[MODEL]] += row["users"] if row["outcome"] != Outcome.IN else 0
-    for rule, said in NO_LIST.items():
-        found = [
-            f"{model} for {n:,}" + (f" of {with_truth[model]:,}" if with_truth[model] else "") + " users"
-            for model, (n, reason) in without.items()
-            if reason == rule
-        ]
-        if found:
-            n_more = len(found) - MOST_NAMED
-            more = f" and {n_more} more models" if n_more > 0 else ""
-            text = f"{', '.join(found[:MOST_NAMED])}{more}. {said}"
-            yield warning("No list", text)
+    for choice, models in models_without_lists(entries, with_truth).items():
+        yield warning("No list", f"{models}. {NO_LIST[choice]}")
 
 
 def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -17,6 +17,7 @@ from spark_eval.runs.verb import Verb
 from spark_eval.runs.verbs import evaluate
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
+from spark_eval.verbs.sides import BaselineName
 
 
 def check_gates(run: Run) -> None:
@@ -62,7 +63,7 @@ class CompareRequest:
     """Comparison that a config requests of a run; ``baseline`` is None if only gates request comparisons."""
 
     plan: ComparePlan
-    baseline: Baseline | None
+    baseline: BaselineName | None
 
     @classmethod
     def of(cls, config: Config, run_id: str) -> "CompareRequest":
@@ -78,7 +79,7 @@ class CompareRequest:
             check_models(gate)
         baseline = baseline_of(config.compare.baseline, gates)
         if baseline is not None:
-            baseline = Baseline(run=other_run(baseline.run, run_id), model=baseline.model)
+            baseline = BaselineName(other_run(baseline.run, run_id), baseline.model)
         return cls(replace(plan, gates=tuple(gates)), baseline)
 
     @property
@@ -110,13 +111,12 @@ def other_run(run: str | None, run_id: str) -> str | None:
     return None if run == run_id else run
 
 
-def baseline_of(given: Baseline, gates: Sequence[Gate]) -> Baseline | None:
+def baseline_of(given: Baseline, gates: Sequence[Gate]) -> BaselineName | None:
     """Return the given baseline, or the one that all gates share; None if they differ.
 
     Without gates an empty baseline means that all pairs of models of one run are compared.
     """
     if given != Baseline() or not gates:
-        return given
-    named = {(gate.against_run, gate.against_model) for gate in gates}
-    [(run, model)] = named if len(named) == 1 else [(None, None)]
-    return Baseline(run=run, model=model) if len(named) == 1 else None
+        return BaselineName(given.run, given.model)
+    named = {BaselineName(gate.against_run, gate.against_model) for gate in gates}
+    return named.pop() if len(named) == 1 else None

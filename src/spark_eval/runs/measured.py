@@ -1,14 +1,14 @@
-"""Published runs of ``evaluate``, read for a comparison: plan, models, users and means."""
+"""Published runs of ``evaluate`` as baseline and candidate of a comparison."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import mean
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from spark_eval.comparing.gating import MeanCell
+from spark_eval.comparing.options import ComparePlan
 from spark_eval.config.sections import EvaluateSection
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics.means import means_of_users
@@ -18,13 +18,13 @@ from spark_eval.publishing.commits import Record, published, records_of, usual_p
 from spark_eval.publishing.published import PublishedTable, incomplete, open_table
 from spark_eval.runtime.versions import release
 from spark_eval.schema import FOLD, FOLDS, VERSION, Subset, Table
-from spark_eval.stats.intervals import Summary
-from spark_eval.verbs.sides import Side
+from spark_eval.verbs.compare import Comparison, compare_sides
+from spark_eval.verbs.sides import BaselineName, Means, Side, Sides, UserTable, means_of_rows
 
 EVALUATE: Final = "evaluate"
 SPLIT: Final = "split"
 # Keys of the commit record that a comparison requires.
-FACTS: Final = ("config", "conventions", "models", "versions")
+JOB_KEYS: Final = ("config", "conventions", "models", "versions")
 # Methods that test each row in one fold and train on it in all others.
 K_FOLDS: Final = ("k_fold", "stratified_k_fold")
 
@@ -51,7 +51,7 @@ class MeasuredRun:
             raise incomplete(run_id, f"{place!r} is there, and no commit record")
         if record is None:
             return None
-        lacking = [name for name in FACTS if name not in record.job]
+        lacking = [name for name in JOB_KEYS if name not in record.job]
         if lacking:
             raise incomplete(run_id, f"its commit record of {EVALUATE} has no {', '.join(lacking)}")
         version = record.job["versions"].get("spark_eval", "unknown")
@@ -111,29 +111,56 @@ class MeasuredRun:
         return mean(ratios) if ratios else None
 
     def side(self, spark: SparkSession) -> Side:
-        """Return the per-user table with its attributes, as input of a comparison."""
-        per_user = self.open(Table.PER_USER).frame(spark)
-        segments = [name for name in dict.fromkeys((FOLD, *self.plan.segments)) if name in per_user.columns]
+        """Return the run as baseline or candidate; its tables are read when they are needed."""
         return Side(
-            per_user=per_user,
             models=self.models,
             metrics=means_of_users(self.plan.metrics),
-            segments=segments,
+            read_users=partial(self.users, spark),
+            read_means=self.means,
             conventions=self.conventions,
-            run=self.record.run_id,
             truth_digest=self.truth_digest,
+            run=self.record.run_id,
+        )
+
+    def users(self, spark: SparkSession) -> UserTable:
+        """Return the per-user table."""
+        frame = self.open(Table.PER_USER).frame(spark)
+        segments = [name for name in dict.fromkeys((FOLD, *self.plan.segments)) if name in frame.columns]
+        return UserTable(
+            frame=frame,
+            segments=segments,
             folder=self.record.place(Table.PER_USER) if self.store.is_local else None,
             test_train_ratio=self.test_train_ratio() if FOLD in segments else None,
         )
 
-    def means(self) -> Mapping[MeanCell, Summary]:
+    def means(self) -> Means:
         """Return the published means by model, metric, k, segment and segment value."""
-        return {
-            (row["model"], row["metric"], row["k"], row["segment"], row["segment_value"]): Summary(
-                row["value"], row["std_error"], row["ci_low"], row["ci_high"], row["n_users"] or 0
-            )
-            for row in self.open(Table.METRICS).rows()
-        }
+        return means_of_rows(self.open(Table.METRICS).rows())
+
+
+def compare_published(
+    spark: SparkSession, store: Store, runs: Sequence[str], plan: ComparePlan, baseline: BaselineName | None
+) -> Comparison:
+    """Compare published runs, the candidate's first, and decide the plan's gates; see ``compare_sides``.
+
+    Raises:
+        DataError: UNKNOWN_RUN if the candidate's run is missing; MISSING_BASELINE if another one is missing
+            and no gate names it.
+    """
+    run_id, *others = runs
+    published_runs = {run: measured for run in runs if (measured := MeasuredRun.of(store, run)) is not None}
+    gated = {gate.against_run for gate in plan.gates}
+    for run in runs:
+        if run not in published_runs and (run == run_id or run not in gated):
+            code = "UNKNOWN_RUN" if run == run_id else "MISSING_BASELINE"
+            raise DataError(code, f"no run {run!r} of evaluate; {known_runs(store, run)}")
+    sides = Sides(
+        spark=spark,
+        baselines={run: published_runs[run].side(spark) for run in others if run in published_runs},
+        candidate=published_runs[run_id].side(spark),
+        hint=lambda run: f"that run is not there; {known_runs(store, run, but=run_id)}",
+    )
+    return compare_sides(sides, plan, baseline)
 
 
 def train_of(part: str) -> str | None:

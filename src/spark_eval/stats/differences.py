@@ -54,7 +54,7 @@ class Estimate:
 UNMEASURED: Final = Estimate(None, None, 0)
 
 
-# Means of the candidate and of the baseline; None without users.
+# Means of the baseline and of the candidate; None without users.
 Means = tuple[Fraction, Fraction] | None
 
 
@@ -67,16 +67,16 @@ class ComparedSums(ABC):
     @property
     @abstractmethod
     def means(self) -> Means:
-        """Means of the candidate and of the baseline."""
+        """Means of the baseline and of the candidate."""
 
     @abstractmethod
-    def combination(self, candidate: Fraction, baseline: Fraction, *, amount: float = 0) -> Estimate:
-        """Return the estimate of candidate * its mean + baseline * its mean + amount."""
+    def combination(self, baseline: Fraction, candidate: Fraction, *, amount: float = 0) -> Estimate:
+        """Return the estimate of baseline * its mean + candidate * its mean + amount."""
 
     @property
     def estimate(self) -> Estimate:
         """Mean difference, candidate minus baseline."""
-        return self.combination(Fraction(1), Fraction(-1))
+        return self.combination(Fraction(-1), Fraction(1))
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,10 @@ class PairSums(ComparedSums):
     @property
     def means(self) -> Means:
         """Means over all users."""
-        return (self.candidate / self.n, self.baseline / self.n) if self.n else None
+        return (self.baseline / self.n, self.candidate / self.n) if self.n else None
 
-    def combination(self, candidate: Fraction, baseline: Fraction, *, amount: float = 0) -> Estimate:
-        """Return the mean of candidate * B + baseline * A + amount over users, with n - 1 degrees of freedom.
+    def combination(self, baseline: Fraction, candidate: Fraction, *, amount: float = 0) -> Estimate:
+        """Return the mean of baseline * A + candidate * B + amount over users, with n - 1 degrees of freedom.
 
         Its variance is s^2 / n, where s^2 has the divisor n - 1; a variance of the size of rounding errors is
         0.
@@ -229,7 +229,7 @@ def signed_root(value: Fraction, variance: Fraction) -> float:
 class RatioSums(ComparedSums):
     """Exact sums over n users: of the 2 r amounts of r ratios, and of all their products (2 r, 2 r).
 
-    For a pair of models the first ratio is the candidate's, the second the baseline's.
+    For a pair of models the first ratio is the baseline's, the second the candidate's.
 
     >>> products = [[Fraction(5), Fraction(7)], [Fraction(7), Fraction(10)]]
     >>> estimate = RatioSums(2, [Fraction(3), Fraction(4)], products).combination(Fraction(1))

@@ -174,11 +174,11 @@ def relative_change(sums: ComparedSums) -> tuple[float | None, float | None]:
 
     Source: Deng, Knoblich, Lu, Applying the delta method in metric analytics, 2018, section 3.
     """
-    if sums.means is None or not sums.means[1]:
+    if sums.means is None or not sums.means[0]:
         return None, None
-    candidate, baseline = sums.means
+    baseline, candidate = sums.means
     ratio = candidate / baseline
-    return float(ratio - 1), sums.combination(1 / baseline, -ratio / baseline).std_error
+    return float(ratio - 1), sums.combination(-ratio / baseline, 1 / baseline).std_error
 
 
 def p_of_t(statistic: float, freedom: float, alternative: str) -> float:

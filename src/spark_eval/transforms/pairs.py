@@ -42,21 +42,21 @@ class Buckets:
     populations: Callable[[Batches], Iterator[AlignedUsers]]
     is_sent: bool
 
-    def made(self, make: Callable[[Iterator[AlignedUsers]], Iterable[NumberedObject]]) -> DataFrame:
+    def map(self, make: Callable[[Iterator[AlignedUsers]], Iterable[NumberedObject]]) -> DataFrame:
         """Apply ``make`` to the populations of each task; a DataError is returned as an object, too."""
         populations = self.populations
 
         def make_all(batches: Batches) -> Iterator[NumberedObject]:
             try:
                 yield from make(populations(batches))
-            except DataError as fault:
-                yield 0, fault  # raised by the driver, because Spark would wrap it
+            except DataError as error:
+                yield 0, error  # raised by the driver, because Spark would wrap it
 
         return map_batches(self.frame, make_all)
 
     def each(self, measure: Callable[[AlignedUsers], Any]) -> DataFrame:
         """Apply ``measure`` to each population; return one object per population."""
-        return self.made(lambda populations: ((None, measure(one)) for one in populations))
+        return self.map(lambda populations: ((None, measure(users)) for users in populations))
 
     def added(self, measure: Callable[[AlignedUsers], Any]) -> DataFrame:
         """Apply ``measure`` to the populations of each task; return one sum per task."""
@@ -67,78 +67,77 @@ class Buckets:
             if first is not None:
                 yield None, reduce(iadd, parts, first)
 
-        return self.made(add_up)
+        return self.map(add_up)
 
 
 def buckets_of_files(
-    spark: SparkSession, groups: Sequence[Mapping[int, Sequence[str]]], n_tasks: int, question: ComparisonTask
+    spark: SparkSession, groups: Sequence[Mapping[int, Sequence[str]]], n_tasks: int, task: ComparisonTask
 ) -> Buckets:
     """Return buckets that workers read from groups of files; the paths are given per model index."""
-    tasks = [groups[start::n_tasks] for start in range(n_tasks)]
+    of_tasks = [groups[start::n_tasks] for start in range(n_tasks)]
 
     def populations(batches: Batches) -> Iterator[AlignedUsers]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            for paths in tasks[number]:
-                yield AlignedUsers(question, partial(rows_of_files, question, paths))
+            for paths in of_tasks[number]:
+                yield AlignedUsers(task, partial(rows_of_files, task, paths))
 
     return Buckets(spark.range(0, n_tasks, 1, n_tasks), populations, is_sent=False)
 
 
 def rows_of_files(
-    question: ComparisonTask, paths: Mapping[int, Sequence[str]], model: int, columns: Sequence[str]
+    task: ComparisonTask, paths: Mapping[int, Sequence[str]], model: int, columns: Sequence[str]
 ) -> pa.Table:
     """Return columns of a model's rows in a bucket, read from its files."""
-    return question.rows(read_files(paths.get(model, ()), columns), columns)
+    return task.rows(read_files(paths.get(model, ()), columns), columns)
 
 
 def buckets_of_frames(
-    frames: Mapping[str, DataFrame], n_buckets: int, n_tasks: int, question: ComparisonTask
+    frames: Mapping[str, DataFrame], n_buckets: int, n_tasks: int, task: ComparisonTask
 ) -> Buckets:
     """Return buckets of the rows of baseline and candidate, after one shuffle by user."""
 
     def populations(batches: Batches) -> Iterator[AlignedUsers]:
         for _, rows in group_by_bucket(batches):
-            sides = {content: table for content, table in rows.items() if content in CONTENT.values()}
-            n_values = sum(table.num_rows * table.num_columns for table in sides.values())
+            tables = {content: table for content, table in rows.items() if content in CONTENT.values()}
+            n_values = sum(table.num_rows * table.num_columns for table in tables.values())
             n_parts = 1 + n_values // MOST_SENT
-            parts = iter([sides]) if n_parts == 1 else partition_bucket(sides, n_buckets, n_parts)
+            parts = iter([tables]) if n_parts == 1 else partition_bucket(tables, n_buckets, n_parts)
             for part in parts:
-                tables = tables_of_models(question, part)
-                yield AlignedUsers(question, partial(rows_of_tables, question, tables))
+                of_models = tables_of_models(task, part)
+                yield AlignedUsers(task, partial(rows_of_tables, task, of_models))
 
     sent = [
-        send(chosen_rows(frame, side, question), None, Sender(n_buckets, CONTENT[side]), n_tasks)
-        for side, frame in frames.items()
+        send(chosen_rows(frame, role, task), None, Sender(n_buckets, CONTENT[role]), n_tasks)
+        for role, frame in frames.items()
     ]
     return Buckets(exchange(sent, n_tasks), populations, is_sent=True)
 
 
-def chosen_rows(frame: DataFrame, side: str, question: ComparisonTask) -> DataFrame:
+def chosen_rows(frame: DataFrame, role: str, task: ComparisonTask) -> DataFrame:
     """Return the rows and columns of a table that are compared."""
-    models = [question.models[place][1] for place in question.side(side)]
-    segments = question.segments if side == CANDIDATE else question.moved
-    truth = [N_RELEVANT] if question.has_truth else []
-    names = [MODEL, *question.keys, *(name for name in segments if name != FOLD), *truth, *question.values]
-    return frame.where(F.col(MODEL).isin(models)).select(*map(F.col, names))
+    segments = task.segments if role == CANDIDATE else task.moved
+    truth = [N_RELEVANT] if task.has_truth else []
+    names = [MODEL, *task.keys, *(name for name in segments if name != FOLD), *truth, *task.values]
+    return frame.where(F.col(MODEL).isin(list(task.models_of(role)))).select(*map(F.col, names))
 
 
-def tables_of_models(question: ComparisonTask, sides: Mapping[Content, pa.Table]) -> dict[int, pa.Table]:
+def tables_of_models(task: ComparisonTask, tables: Mapping[Content, pa.Table]) -> dict[int, pa.Table]:
     """Split the rows of both tables by model index."""
-    tables = {}
-    for side, content in CONTENT.items():
-        if content in sides:
-            names = sides[content][MODEL].cast(pa.string())
-            for place in question.side(side):
-                tables[place] = sides[content].filter(pc.equal(names, question.models[place][1]))
-    return tables
+    of_models = {}
+    for role, content in CONTENT.items():
+        if content in tables:
+            names = tables[content][MODEL].cast(pa.string())
+            for name, index in task.models_of(role).items():
+                of_models[index] = tables[content].filter(pc.equal(names, name))
+    return of_models
 
 
 def rows_of_tables(
-    question: ComparisonTask, tables: Mapping[int, pa.Table], model: int, columns: Sequence[str]
+    task: ComparisonTask, tables: Mapping[int, pa.Table], model: int, columns: Sequence[str]
 ) -> pa.Table:
     """Return columns of a model's rows in a bucket, from the tables of all models."""
-    own = [tables[model].select(list(columns))] if model in tables else []
-    return question.rows(own, columns)
+    of_model = [tables[model].select(list(columns))] if model in tables else []
+    return task.rows(of_model, columns)
 
 
 def ranked_pairs(buckets: Buckets, counting: DifferenceCounter) -> DataFrame:
@@ -149,7 +148,7 @@ def ranked_pairs(buckets: Buckets, counting: DifferenceCounter) -> DataFrame:
             yield from counting.counts(population)
 
     def rank(_: int, parts: Sequence[Any]) -> Any:
-        faults = [part for part in parts if isinstance(part, DataError)]
-        return faults[0] if faults else counting.ranked(parts)
+        errors = [part for part in parts if isinstance(part, DataError)]
+        return errors[0] if errors else counting.ranked(parts)
 
-    return group_by_key(buckets.made(count), counting.n_parts, rank)
+    return group_by_key(buckets.map(count), counting.n_parts, rank)

@@ -1,10 +1,14 @@
-"""Model comparison: sums over users per pair of models, tests of the differences, rows of ``comparisons``."""
+"""Model comparison: sums over users per pair of models, tests of the differences, decisions of gates.
+
+All gates take this path: those of ``compare`` and ``evaluate`` on published runs, and ``gates=`` in Python.
+"""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 from operator import add, iadd
 from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
@@ -12,12 +16,22 @@ from typing import Any, ClassVar, Final, Unpack
 from pyspark.sql import SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_closed
-from spark_eval.comparing.gates import Gate
-from spark_eval.comparing.gating import ModelPair, PairCell, UserCounts, decide_gates
+from spark_eval.comparing.decisions import (
+    Evidence,
+    GatedPair,
+    ModelPair,
+    PairCell,
+    UserCounts,
+    decide_gates,
+    evidence_of_means,
+    evidence_of_users,
+    gated_pairs,
+)
+from spark_eval.comparing.extra_passes import ExtraPasses
+from spark_eval.comparing.gates import Gate, Pairing, with_baseline
 from spark_eval.comparing.matching import (
-    check_conventions,
+    Requested,
     check_counts,
-    check_digests,
     check_over_folds,
     match_metrics,
     match_models,
@@ -25,8 +39,7 @@ from spark_eval.comparing.matching import (
     pair_entries,
     users_of,
 )
-from spark_eval.comparing.options import CompareOptions, ComparePlan, PairTest, make_compare_plan
-from spark_eval.comparing.passes import RequiredPasses
+from spark_eval.comparing.options import CompareOptions, ComparePlan, Interval, PairTest, make_compare_plan
 from spark_eval.comparing.results import ComparedCell, cells_of_pairs, comparison_rows
 from spark_eval.comparing.rows import COMPARISONS, GATES, ComparisonRow, GateRow
 from spark_eval.comparing.sentences import (
@@ -38,7 +51,7 @@ from spark_eval.comparing.sentences import (
     sentences,
     shortened,
 )
-from spark_eval.errors import DataError
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.options import documented
 from spark_eval.pairing.population import BASELINE, CANDIDATE, ComparisonTask
 from spark_eval.pairing.ranking import Ranked, merge_slices
@@ -51,13 +64,22 @@ from spark_eval.transforms.pairs import Buckets, ranked_pairs
 from spark_eval.verbs.evaluation import Evaluation
 from spark_eval.verbs.frames import Frame
 from spark_eval.verbs.results.shown import SmallFrame, TextTable, Writable
-from spark_eval.verbs.sides import Side, buckets_of_sides, comparison_task, requested_of, side_of
+from spark_eval.verbs.sides import (
+    BaselineName,
+    Side,
+    Sides,
+    buckets_of_users,
+    check_comparable,
+    comparison_task,
+    side_of,
+    user_tables,
+)
 from spark_eval.verbs.small import SmallRows, collect_or_raise
 
 # Number of shuffle partitions of counted differences, per concurrent task.
 PARTS_PER_TASK: Final = 4
-
-
+# Hint for a gate against another run if ``compare`` was given no baseline.
+NO_BASELINE: Final = "compare has no baseline: give it that run's result or table"
 NO_RATIO: Final = (
     "the row over folds is left out: compare.test_train_ratio, rows of test per row of train in a fold, is "
     "not known here; of as many k-fold parts it is {:.6g}"
@@ -156,17 +178,16 @@ def compare(
         ConfigError: An option or a gate is invalid, or a model, metric or segment is unknown.
         DataError: The tables cannot be compared, for example because they have no users in common.
     """
-    plan = make_compare_plan(gates, **options)
-    side = side_of(candidate, model, CANDIDATE)
-    has_other = baseline is not None and not is_same(table_of(baseline), table_of(candidate))
-    other = side_of(baseline, baseline_model, BASELINE) if baseline is not None and has_other else None
-    run = None if other is None else BASELINE
-    plan = replace(plan, gates=[against_baseline(gate, run, baseline_model) for gate in plan.gates])
-    found = compare_sides(side, other, plan, baseline_model)
-    baselines = None if other is None else other.models
-    return replace(
-        found, gate_rows=decide_gates(plan.gates, side.models, baselines, found.sums, found.common)
-    )
+    plan, candidate_side = make_compare_plan(gates, **options), side_of(candidate, model, CANDIDATE)
+    baselines, run = dict[str, Side](), None
+    if baseline is not None and not is_same(table_of(baseline), table_of(candidate)):
+        run = BASELINE
+        names = [run, *(gate.against_run for gate in plan.gates if gate.against_run is not None)]
+        baselines = dict.fromkeys(names, side_of(baseline, baseline_model, BASELINE))
+    plan = replace(plan, gates=[with_baseline(gate, run, baseline_model) for gate in plan.gates])
+    spark = candidate_side.users.frame.sparkSession
+    sides = Sides(spark, baselines, candidate_side, lambda _: NO_BASELINE)
+    return compare_sides(sides, plan, BaselineName(run, baseline_model))
 
 
 def table_of(measured: Evaluation | Frame) -> Frame:
@@ -174,54 +195,126 @@ def table_of(measured: Evaluation | Frame) -> Frame:
     return measured.per_user if isinstance(measured, Evaluation) else measured
 
 
-def is_same(one: Frame, other: Frame) -> bool:
+def is_same(table: Frame, other: Frame) -> bool:
     """Return True if two tables are the same object or the same path."""
-    return one is other or (isinstance(one, str | Path) and one == other)
+    return table is other or (isinstance(table, str | Path) and table == other)
 
 
-def against_baseline(gate: Gate, run: str | None, model: str | None) -> Gate:
-    """Return the gate with the baseline of the call, unless the gate names another."""
-    return replace(gate, against_run=gate.against_run or run, against_model=gate.against_model or model)
+def compare_sides(sides: Sides, plan: ComparePlan, against: BaselineName | None) -> Comparison:
+    """Compare the candidate with a baseline and decide the plan's gates; see ``compare``.
 
+    Each gate names its own baseline. ``against`` is that of the rows of ``comparisons``; None if only gates
+    are decided.
 
-def compare_sides(
-    candidate: Side, baseline: Side | None, plan: ComparePlan, baseline_model: str | None = None
-) -> Comparison:
-    """Compare the models of the candidate with each other, or with those of a baseline; see ``compare``.
-
-    Pairs, metrics and segments that only the plan's gates need are summed as well, without rows of their own.
+    Raises:
+        ConfigError: INVALID_GATE for a gate on published means if there are none, and the errors of
+            ``gated_pairs``, ``match_models`` and ``match_metrics``.
+        DataError: MISSING_BASELINE, and the errors of tables that cannot be compared.
     """
-    sides = {CANDIDATE: candidate} | ({} if baseline is None else {BASELINE: baseline})
-    other = sides.get(BASELINE, candidate)
-    plan = replace(plan, test_train_ratio=plan.test_train_ratio or candidate.test_train_ratio)
-    baselines, run = (None, None) if baseline is None else (baseline.models, baseline.run)
-    matched = match_models(candidate.models, baselines, baseline_model, plan)
-    values, pairs = match_metrics(candidate.metrics, other.metrics, plan), matched.pairs
-    asked = requested_of(matched, values, plan, sides)
-    check_digests(candidate.truth_digest, other.truth_digest)
-    check_conventions(candidate.conventions, other.conventions, asked.values)
-    by_fold = FOLD in candidate.per_user.columns
+    gated = [pair for gate in plan.gates for pair in pairs_of_gate(gate, sides)]
+    main = None
+    if against is not None and has_rows(against, sides, gated):
+        main = sides.baseline(against.run)
+    by_users: dict[Side, list[GatedPair]] = {} if main is None else {main: []}
+    for pair in gated:
+        if pair.missing is None and pair.gate.sees_users:
+            by_users.setdefault(sides.baseline(pair.gate.against_run), []).append(pair)
+    comparisons = {
+        baseline: compare_pairs(baseline, sides.candidate, plan, pairs, against if baseline is main else None)
+        for baseline, pairs in by_users.items()
+    }
+
+    def evidence(pair: GatedPair) -> Iterator[Evidence]:
+        gate, baseline = pair.gate, sides.baseline(pair.gate.against_run)
+        if gate.sees_users:
+            comparison = comparisons[baseline]
+            return evidence_of_users(pair, comparison.sums, comparison.common)
+        check_comparable(baseline, sides.candidate, [gate.value], by_truth=gate.pairing is Pairing.USER)
+        return evidence_of_means(pair, baseline.means, sides.candidate.means)
+
+    no_rows = Comparison([], [], [], [], {}, {}, sides.spark)
+    return replace(
+        no_rows if main is None else comparisons[main],
+        gate_rows=decide_gates(gated, evidence),
+        entries=list(dict.fromkeys(chain.from_iterable(each.entries for each in comparisons.values()))),
+    )
+
+
+def pairs_of_gate(gate: Gate, sides: Sides) -> list[GatedPair]:
+    """Return the model pairs of a gate; raise ConfigError INVALID_GATE if it needs means and has none."""
+    run, candidate = gate.against_run, sides.candidate
+    if not sides.has(run):
+        return gated_pairs(gate, None, candidate.models, sides.hint(str(run)))
+    baseline = sides.baseline(run)
+    if not gate.sees_users and None in (baseline.read_means, candidate.read_means):
+        message = f"{gate} compares published means; `spark-eval compare` has them"
+        raise ConfigError("INVALID_GATE", message)
+    return gated_pairs(gate, baseline.models, candidate.models)
+
+
+def has_rows(against: BaselineName, sides: Sides, gated: Sequence[GatedPair]) -> bool:
+    """Return True if the comparison with this baseline has rows of its own.
+
+    It has none if gates pass without this baseline, if no gate against it pairs users, or if gates are given
+    and the candidate has no metric per user.
+    """
+    candidate = sides.candidate
+    pairs = [pair for pair in gated if pair.gate.against_run == against.run]
+    if {pair.gate.pairing for pair in pairs} == {Pairing.NONE} or (gated and not candidate.metrics):
+        return False
+    models = set(sides.baseline(against.run).models if sides.has(against.run) else [])
+    named = set(candidate.models) if against.model is None else {against.model}
+    return bool(models & named) or all(pair.missing is None for pair in pairs)
+
+
+def compare_pairs(
+    baseline: Side,
+    candidate: Side,
+    plan: ComparePlan,
+    gated: Sequence[GatedPair],
+    against: BaselineName | None,
+) -> Comparison:
+    """Compare models of two sides in one pass, with the sums that gates need; ``gate_rows`` are left out.
+
+    ``against`` names the baseline of the rows; None if only gates need the sums.
+    """
+    models, metrics = (None, None) if baseline is candidate else (baseline.models, baseline.metrics)
+    plan = replace(plan, test_train_ratio=plan.test_train_ratio or candidate.users.test_train_ratio)
+    shown = Requested()
+    if against is None:
+        plan = replace(plan, tests=(), interval=Interval.T, equivalence=None)
+    else:
+        matched = match_models(models, candidate.models, against.model, plan)
+        shown = replace(
+            matched, metrics=match_metrics(metrics, candidate.metrics, plan), segments=plan.segments
+        )
+    requested = shown.with_gates(gated, metrics, candidate.metrics)
+    check_comparable(baseline, candidate, requested.metrics)
+    by_fold = candidate.users.by_fold
     if by_fold:
         check_over_folds(plan)
-    needs = RequiredPasses(plan, by_fold)
-    question = comparison_task(sides, asked, needs_largest=needs.any)
-    with ExitStack() as held:
-        buckets = buckets_of_sides(sides, question)
-        if needs.any and buckets.is_sent:
-            buckets = replace(buckets, frame=persist(buckets.frame, held))
-        found = sums_of_pairs(buckets)
-        check_counts(asked.matched.pairs, found.counts)
-        cells = cells_of_pairs(found, asked.matched.pairs, asked.values, question)
-        chosen, segments, names = set(pairs), {ALL, FOLD, *plan.segments}, set(map(str, values))
-        shown = [
+    passes = ExtraPasses.of(plan, by_fold=by_fold)
+    task = comparison_task(baseline, candidate, requested, needs_largest=bool(passes.needs))
+    pairs = requested.pairs
+    with ExitStack() as stack:
+        buckets = buckets_of_users(user_tables(baseline, candidate), task)
+        if passes.needs and buckets.is_sent:
+            buckets = replace(buckets, frame=persist(buckets.frame, stack))
+        totals = sum_pairs(buckets)
+        check_counts(pairs, totals.counts)
+        cells = cells_of_pairs(totals, pairs, requested.metrics, task)
+        shown_pairs, segments = set(shown.pairs), {ALL, FOLD, *shown.segments}
+        names = set(map(str, shown.metrics))
+        of_rows = [
             cell
             for cell in cells.values()
-            if cell.models in chosen and cell.segment in segments and str(cell.value) in names
+            if cell.models in shown_pairs and cell.segment in segments and str(cell.value) in names
         ]
-        shown = with_passes(shown, question, buckets, found, needs)
-    entries = [*model_entries(matched), *pair_entries(asked.matched.pairs, found.counts, question.moved)]
+        of_rows = run_extra_passes(passes, of_rows, task, buckets, totals)
+    entries = [*model_entries(shown), *pair_entries(pairs, totals.counts, task.moved)]
     check_closed(entries)
-    rows = comparison_rows(shown, plan, run, candidate.conventions)
+    run = None if baseline is candidate else baseline.run
+    rows = comparison_rows(of_rows, plan, run, candidate.conventions)
     if by_fold and PairTest.T in plan.tests and not any(row.segment == FOLDS for row in rows):
         n_folds = len({cell.segment_value for cell in cells.values() if cell.segment == FOLD})
         events.say("row_left_out", NO_RATIO.format(1 / (n_folds - 1)), logging.WARNING)
@@ -229,34 +322,34 @@ def compare_sides(
         rows=rows,
         gate_rows=[],
         entries=entries,
-        pairs=pairs,
+        pairs=shown.pairs,
         sums={key: cell.of_users for key, cell in cells.items()},
-        common=users_of(asked.matched.pairs, found.counts),
-        spark=candidate.per_user.sparkSession,
+        common=users_of(pairs, totals.counts),
+        spark=candidate.users.frame.sparkSession,
     )
 
 
-def with_passes(
+def run_extra_passes(
+    passes: ExtraPasses,
     cells: Sequence[ComparedCell],
-    question: ComparisonTask,
+    task: ComparisonTask,
     buckets: Buckets,
-    found: BucketTotals,
-    needs: RequiredPasses,
+    totals: BucketTotals,
 ) -> list[ComparedCell]:
     """Return the cells, completed by a pass for ranks and one for replicates if their tests need them."""
     at_once = tasks_at_once(buckets.frame.sparkSession)
     ranked, drawn = dict[int, Ranked](), None
-    if (counting := needs.counting(found, cells, PARTS_PER_TASK * at_once)) is not None:
+    if (counting := passes.counting(totals, cells, PARTS_PER_TASK * at_once)) is not None:
         ranked = merge_slices(collect_or_raise(ranked_pairs(buckets, counting)))
-    if (drawing := needs.drawing(found, cells, question)) is not None:
+    if (drawing := passes.drawing(totals, cells, task)) is not None:
         drawn = reduce(add, collect_or_raise(buckets.added(drawing.sums)))
-    return [needs.completed(cell, found, ranked, drawn) for cell in cells]
+    return [passes.completed(cell, totals, ranked, drawn) for cell in cells]
 
 
-def sums_of_pairs(buckets: Buckets) -> BucketTotals:
+def sum_pairs(buckets: Buckets) -> BucketTotals:
     """Return the sums of all pairs; raise DataError NO_COMMON_USERS if there are no users."""
     parts = collect_or_raise(buckets.added(sum_bucket))
     if not parts:
         raise DataError("NO_COMMON_USERS", "no side has any user")
-    found: BucketTotals = reduce(iadd, parts)
-    return found
+    totals: BucketTotals = reduce(iadd, parts)
+    return totals

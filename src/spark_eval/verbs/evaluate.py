@@ -36,7 +36,7 @@ from spark_eval.verbs.checks import check_folds, check_tables, fold_faults, trai
 from spark_eval.verbs.evaluation import Evaluation, Tables, read_back
 from spark_eval.verbs.frames import Frame, to_spark_frames
 from spark_eval.verbs.segments import Training, facts_of_items, read_users_and_items
-from spark_eval.verbs.sides import buckets_of_sides, side_of
+from spark_eval.verbs.sides import buckets_of_users, side_of_evaluation
 from spark_eval.verbs.small import collect_objects, collect_or_raise
 from spark_eval.verbs.workers import buckets_for, evaluation_task, messages_of, per_user_schema
 
@@ -187,9 +187,9 @@ def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
     bootstrap = Bootstrap(evaluation.plan, evaluation.models, cells)
     has_text_ids = isinstance(evaluation.per_user.schema[USER].dataType, T.StringType)
-    question = bootstrap.question(has_text_ids=has_text_ids)
+    task = bootstrap.task(has_text_ids=has_text_ids)
     with ExitStack() as held:
-        buckets = buckets_of_sides({CANDIDATE: side_of(evaluation, None, CANDIDATE)}, question)
+        buckets = buckets_of_users({CANDIDATE: side_of_evaluation(evaluation).users}, task)
         if buckets.is_sent:
             buckets = replace(buckets, frame=persist(buckets.frame, held))
         unbounded = bootstrap.unbounded

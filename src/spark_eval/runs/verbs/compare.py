@@ -20,23 +20,16 @@ def job(verb: Verb, config: "Config", run_id: str | None, session: "OpenSession"
 
 def compute(work: Work) -> Computed:
     """Compare the models, and decide the gates; failed gates are published as well."""
-    from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
-    from spark_eval.comparing.rows import COMPARISONS, GATES
     from spark_eval.runs.compare import CompareRequest
-    from spark_eval.runs.gated import PublishedPair
+    from spark_eval.runs.measured import compare_published
 
     job, asked = work.job, CompareRequest.of(work.config, work.job.run_id)
-    runs = PublishedPair.of(work.spark, job.store, list(job.runs), asked.plan, asked.baseline)
-    compared, gate_rows, entries = runs.rows, runs.gate_rows(), runs.entries
+    comparison = compare_published(work.spark, job.store, list(job.runs), asked.plan, asked.baseline)
     return Computed(
-        rows={
-            Table.COMPARISONS: (compared, COMPARISONS),
-            Table.GATES: (gate_rows, GATES),
-            Table.ACCOUNTING: (entries, ACCOUNTING_COLUMNS),
-        },
-        entries=entries,
+        rows=comparison.small_tables,
+        entries=comparison.entries,
         facts={"runs": job.runs},
-        n_rows=len(compared),
+        n_rows=len(comparison.rows),
     )
 
 

@@ -1,0 +1,161 @@
+"""Extra passes over the users that some tests need, and their results in the cells."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import product
+from typing import Final, Self
+
+import numpy as np
+
+from spark_eval.comparing.options import ComparePlan, Interval, PairTest
+from spark_eval.comparing.results import ComparedCell
+from spark_eval.pairing.drawing import Amount, ResampledSums, Resampler, check_replicates
+from spark_eval.pairing.population import ComparisonTask
+from spark_eval.pairing.ranking import DifferenceCounter, Ranked, slices_for
+from spark_eval.pairing.sums import N_AMOUNTS, BucketTotals, pair_parts
+from spark_eval.stats.ranked import RankSums
+from spark_eval.stats.resampling import (
+    MOST_FLIPPED,
+    Replicates,
+    drawn_flip_p,
+    exact_flip_p,
+    quotients,
+    scale_of,
+    subtract,
+)
+
+NO_RANKS: Final = Ranked(RankSums(0, 0, 0, 0, ()), ())
+
+
+class Need(StrEnum):
+    """Input of a test that the sums of pairs do not have: it takes an extra pass over the users."""
+
+    RANKS = "ranks"
+    FLIPS = "flips"
+    REPLICATES = "replicates"
+    CUBES = "cubes"
+
+
+# Needs of tests and intervals; the others take the sums of pairs alone.
+NEEDS: Final[Mapping[str, frozenset[Need]]] = {
+    PairTest.WILCOXON: frozenset({Need.RANKS}),
+    PairTest.RANDOMIZATION: frozenset({Need.FLIPS}),
+    PairTest.BOOTSTRAP: frozenset({Need.REPLICATES}),
+    PairTest.BCA: frozenset({Need.REPLICATES, Need.CUBES}),
+}
+
+
+def needs_of(tests: Iterable[str], interval: str = Interval.T) -> frozenset[Need]:
+    """Return the needs of tests and of the interval in their rows.
+
+    >>> sorted(needs_of(["t", "wilcoxon"], "bca"))
+    [<Need.CUBES: 'cubes'>, <Need.RANKS: 'ranks'>, <Need.REPLICATES: 'replicates'>]
+    """
+    return frozenset[Need]().union(*(NEEDS.get(name, ()) for name in (*tests, interval)))
+
+
+@dataclass(frozen=True)
+class ExtraPasses:
+    """Extra passes for the needs of a plan's tests."""
+
+    plan: ComparePlan
+    needs: frozenset[Need]
+    by_fold: bool
+
+    @classmethod
+    def of(cls, plan: ComparePlan, *, by_fold: bool) -> Self:
+        """Return the passes for the tests of a plan."""
+        return cls(plan, needs_of(plan.tests, plan.interval), by_fold)
+
+    def flips_all(self, cell: ComparedCell) -> bool:
+        """Return True if the randomization test of a cell enumerates all sign flips.
+
+        Over folds, all rows of a user share a sign, and flips are sampled.
+        """
+        return Need.FLIPS in self.needs and not self.by_fold and cell.n_differing <= MOST_FLIPPED
+
+    def counting(
+        self, totals: BucketTotals, cells: Sequence[ComparedCell], n_parts: int
+    ) -> DifferenceCounter | None:
+        """Return the counter of differences by size; None if no cell needs it."""
+        chosen = np.zeros(totals.shape, dtype=bool)
+        for cell in cells:
+            chosen[cell.index] |= Need.RANKS in self.needs or self.flips_all(cell)
+        if not chosen.any():
+            return None
+        n_slices = slices_for(max(cell.sums.n for cell in cells))
+        return DifferenceCounter(totals.totals.cells, chosen, totals.largest, n_slices, n_parts)
+
+    def drawing(
+        self, totals: BucketTotals, cells: Sequence[ComparedCell], task: ComparisonTask
+    ) -> Resampler | None:
+        """Return the resampler of differences; None if no cell needs it.
+
+        Raises:
+            ConfigError: TOO_MANY_REPLICATES.
+        """
+        has_replicates = Need.REPLICATES in self.needs
+        has_flips = Need.FLIPS in self.needs and not all(map(self.flips_all, cells))
+        if not (has_flips or has_replicates):
+            return None
+        # All pairs of a column, then the next column: so few columns are in memory at once.
+        drawn = [Amount.difference(*pair, column) for column, pair in product(task.columns, task.pairs)]
+        parts = (pair_parts(*pair, *mean) for mean, pair in product(task.weighted, task.pairs))
+        drawn += [part for of_pair in parts for part in of_pair]
+        check_replicates(len(totals.totals.cells) * len(drawn), self.plan.resamples)
+        return Resampler(
+            cells=totals.totals.cells,
+            drawn=drawn,
+            largest=np.append(totals.largest.T, totals.largest_parts.swapaxes(0, 1)),
+            seed=self.plan.seed,
+            replicates=self.plan.resamples if has_replicates else 0,
+            flips=self.plan.resamples if has_flips else 0,
+            has_cubes=Need.CUBES in self.needs,
+        )
+
+    def completed(
+        self,
+        cell: ComparedCell,
+        totals: BucketTotals,
+        ranked: Mapping[int, Ranked],
+        drawn: ResampledSums | None,
+    ) -> ComparedCell:
+        """Return a cell with the results of the extra passes."""
+        of_cell = ranked.get(int(np.ravel_multi_index(cell.index, totals.shape)), NO_RANKS)
+        if Need.RANKS in self.needs:
+            cell = replace(cell, ranks=of_cell.ranks)
+        if self.flips_all(cell) and cell.sums.n:
+            cell = replace(cell, flipped=exact_flip_p(of_cell.quanta or (), self.plan.alternative))
+        elif Need.FLIPS in self.needs and cell.sums.n and drawn is not None:
+            flipped = drawn.flipped[difference_of(cell, totals)].tolist()
+            cell = replace(cell, flipped=drawn_flip_p(flipped, cell.n_differing, self.plan.alternative))
+        if drawn is None or Need.REPLICATES not in self.needs:
+            return cell
+        if cell.mean is not None:
+            return replace(cell, replicates=replicates_of_ratios(cell, cell.mean, totals, drawn))
+        number, scale = difference_of(cell, totals), scale_of(float(totals.largest[cell.index[1:]]))
+        replicates = Replicates.of(drawn.totals[number].tolist(), drawn.weights[number].tolist(), scale)
+        acceleration = cell.sums.acceleration(drawn.cube(number, scale))
+        return replace(cell, replicates=replicates, acceleration=acceleration)
+
+
+def difference_of(cell: ComparedCell, totals: BucketTotals) -> int:
+    """Return the index of a cell's differences among the resampled sums; see ``ExtraPasses.drawing``."""
+    segment, pair, column = cell.index
+    n_drawn = totals.largest.size + totals.largest_parts.size
+    return segment * n_drawn + column * len(totals.largest) + pair
+
+
+def replicates_of_ratios(
+    cell: ComparedCell, mean: int, totals: BucketTotals, drawn: ResampledSums
+) -> Replicates | None:
+    """Return the replicates of the difference of a pair's weighted means."""
+    segment, pair, _ = cell.index
+    n_drawn = totals.largest.size + totals.largest_parts.size
+    first = segment * n_drawn + totals.largest.size + (mean * len(totals.largest) + pair) * N_AMOUNTS
+    sums = drawn.totals[first : first + N_AMOUNTS].tolist()
+    scales = [scale_of(largest) for largest in totals.largest_parts[pair, mean].tolist()]
+    baseline = quotients(sums[0], sums[1], scales[0] / scales[1])
+    candidate = quotients(sums[2], sums[3], scales[2] / scales[3])
+    return Replicates.known(subtract(candidate, baseline))
