@@ -20,7 +20,8 @@ from benchmarks.processes import usage
 from benchmarks.workload import READERS, RUN_NAMES
 from spark_eval import get_session
 from spark_eval.config.sections import parse_config
-from spark_eval.runs.run import run_evaluate, run_split
+from spark_eval.runs.run import run_verb
+from spark_eval.runs.verbs import VERBS
 
 LENGTH, MODELS, LOG_ROWS = 100, 5, 50
 KS = [1, 5, 10, 20, 50]
@@ -53,12 +54,12 @@ def run(spark: SparkSession, tables: Path, read: str, output: Path) -> None:
     tree: dict[str, Any] = {"output": {"path": str(output)}}
     if (tables / "interactions").exists():
         tree["interactions"] = {"path": str(tables / "interactions"), "columns": {"relevance": "rating"}}
-        run_split(lambda: spark, parse_config(tree), None, replace=False)
+        run_verb(VERBS["split"], lambda: spark, parse_config(tree), None, replace=False)
     else:
         for name in ("recommendations", "truth"):
             tree[name] = {"path": str(tables / name), "options": dict(READERS[read])}
         tree["evaluate"] = {"k": KS, "metrics": list(RUN_NAMES.values())}
-        run_evaluate(lambda: spark, parse_config(tree), None, replace=False)
+        run_verb(VERBS["evaluate"], lambda: spark, parse_config(tree), None, replace=False)
 
 
 def main(folder: Path, all_users: list[int]) -> None:

@@ -7,7 +7,8 @@ from benchmarks.contenders.spark import read, session
 from benchmarks.workload import RUN_NAMES, Task
 from spark_eval import evaluate
 from spark_eval.config.sections import parse_config
-from spark_eval.runs.run import run_evaluate
+from spark_eval.runs.run import run_verb
+from spark_eval.runs.verbs import VERBS
 from spark_eval.schema import ALL
 
 MODEL = "only"
@@ -56,6 +57,6 @@ def published(task: Task) -> Repetition:
                 },
             }
         )
-        run_evaluate(lambda: spark, config, None, replace=False)
+        run_verb(VERBS["evaluate"], lambda: spark, config, None, replace=False)
 
     return repeat

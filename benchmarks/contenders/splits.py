@@ -8,7 +8,8 @@ from benchmarks.contenders import Repetition
 from benchmarks.contenders.spark import session
 from benchmarks.workload import Task
 from spark_eval.config.sections import parse_config
-from spark_eval.runs.run import run_split
+from spark_eval.runs.run import run_verb
+from spark_eval.runs.verbs import VERBS
 
 
 def published(task: Task) -> Repetition:
@@ -18,7 +19,7 @@ def published(task: Task) -> Repetition:
     def repeat(folder: Path) -> None:
         interactions = {"path": task.interactions, "columns": {"relevance": "rating"}}
         config = parse_config({"output": {"path": str(folder)}, "interactions": interactions})
-        run_split(lambda: spark, config, None, replace=False)
+        run_verb(VERBS["split"], lambda: spark, config, None, replace=False)
 
     return repeat
 

@@ -19,7 +19,6 @@ from spark_eval.cli.commands import main
 from spark_eval.publishing.commits import Record
 from spark_eval.runs.job import Run
 from spark_eval.runtime.local_files import LocalFiles
-from spark_eval.schema import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,7 +142,7 @@ class Desk:
         return other
 
 
-def published_run(verb: str, tables: Mapping[Table, pa.Table], home: Path) -> Run:
+def published_run(verb: str, tables: Mapping[str, pa.Table], home: Path) -> Run:
     """A run that has published these tables, each in a file."""
     paths = {table: str(home / f"{table}.parquet") for table in tables}
     for table, rows in tables.items():

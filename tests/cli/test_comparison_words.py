@@ -10,6 +10,7 @@ from tests.cli.conftest import published_run
 from spark_eval.cli import terminal
 from spark_eval.metrics import RANKING
 from spark_eval.results.sentences import compared_lines, gated_lines, sentence, sentences, short
+from spark_eval.runs.verbs import VERBS
 from spark_eval.schema import Direction, Table
 
 PAIR: dict[str, Any] = {
@@ -129,11 +130,11 @@ def test_hostile_names_move_no_cursor_and_mark_nothing_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evil = "[red]a\x1b[2J[/]"
-    tables = {
+    tables: dict[str, pa.Table] = {
         Table.COMPARISONS: pa.Table.from_pylist([PAIR | {"candidate": evil}]),
         Table.GATES: pa.Table.from_pylist([GATE | {"segment_value": evil}]),
     }
-    terminal.show_done("compare", published_run("compare", tables, tmp_path))
+    terminal.show_done(VERBS["compare"], published_run("compare", tables, tmp_path))
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert out.count("[red]a") >= 3

@@ -123,7 +123,7 @@ def test_a_signal_comes_too_late_for_a_run_that_is_being_published(
     monkeypatch.setattr(LocalStore, "carry_out", signalling(signal.SIGTERM, LocalStore.carry_out))
     answer = desk.run("split", "--run-id", "a")
     assert (answer.code, answer.err) == (0, "warning: run a is published, but: stopped by SIGTERM\n")
-    monkeypatch.setattr(terminal, "show_split", signalling(signal.SIGINT, terminal.show_split))
+    monkeypatch.setattr(terminal, "show_done", signalling(signal.SIGINT, terminal.show_done))
     answer = desk.run("split", "--run-id", "a")
     assert (answer.code, answer.err) == (0, "warning: run a is published, but: stopped by SIGINT\n")
     assert not (desk.out / "_staging").exists()

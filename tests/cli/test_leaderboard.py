@@ -16,6 +16,7 @@ from spark_eval.evaluation.plan import DEFAULT_METRICS
 from spark_eval.metrics import RANKING
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.results.subsets import SubsetRow
+from spark_eval.runs.verbs import VERBS, split
 from spark_eval.schema import Direction, Table
 from spark_eval.splits.leakage import LeakageRow
 from spark_eval.splits.rules.folds import Holdout, KFold
@@ -180,11 +181,11 @@ def show_split(tmp_path: Path, checks: Sequence[LeakageRow], subsets: Sequence[S
         Table.SUBSETS: (subsets, SubsetRow),
         Table.ACCOUNTING: ([Entry("interactions", None, "in", None, 9, None)], Entry),
     }
-    tables = {
+    tables: dict[str, pa.Table] = {
         table: pa.table({name: [getattr(row, name) for row in of_table] for name in kind._fields})
         for table, (of_table, kind) in rows.items()
     }
-    terminal.show_split(published_run("split", tables, tmp_path))
+    terminal.show_done(VERBS["split"], published_run("split", tables, tmp_path))
 
 
 def test_repeated_pairs_of_a_split_are_told_to_be_allowed(
@@ -231,4 +232,4 @@ def test_what_to_train_on_and_who_is_cold_is_told(tmp_path: Path, capsys: pytest
 def test_every_check_that_may_be_allowed_says_why() -> None:
     rules = [kind() for kind in (GlobalLocalRanker, Holdout, KFold, LastFraction)]
     checks = [check for rule in rules for check in rule.checks.items()]
-    assert {name for name, check in checks if not check.is_leak} == set(terminal.ALLOWED)
+    assert {name for name, check in checks if not check.is_leak} == set(split.ALLOWED)

@@ -771,7 +771,7 @@ def test_files_that_are_replaced_while_they_are_read(
                 file.unlink()
         return measure_lists(*given)
 
-    monkeypatch.setattr("spark_eval.runs.run.measure_lists", measured)
+    monkeypatch.setattr("spark_eval.evaluation.evaluate.measure_lists", measured)
     code, line = refused(inputs, "evaluate")
     assert code == "INPUT_CHANGED_DURING_RUN", line
     assert "recommendations: 1 files changed, such as '0.parquet'" in line
@@ -793,7 +793,7 @@ def test_files_that_change_during_a_run(inputs: Inputs, monkeypatch: pytest.Monk
                 pq.write_table(TRUTH, folder / "1.parquet")
         return found
 
-    monkeypatch.setattr("spark_eval.runs.run.measure_lists", measured)
+    monkeypatch.setattr("spark_eval.evaluation.evaluate.measure_lists", measured)
     if what == "added":  # after the files to be read were listed
         assert call("evaluate", "--config", inputs.config()).code == 0
     else:

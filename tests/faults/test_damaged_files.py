@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from spark_eval.config.sections import parse_config
 from spark_eval.errors import SparkEvalError
-from spark_eval.runs.run import run_evaluate, run_split
+from spark_eval.runs.run import run_verb
+from spark_eval.runs.verbs import VERBS
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import Table
 
@@ -66,11 +67,11 @@ def results(spark: SparkSession, home: Path, out: Path, reader: str) -> list[pd.
         }
     )
     tables = []
-    for run, table, order in (
-        (run_evaluate, Table.METRICS, ["metric", "k"]),
-        (run_split, Table.SPLITS, ["timestamp", "user", "item"]),
+    for verb, table, order in (
+        ("evaluate", Table.METRICS, ["metric", "k"]),
+        ("split", Table.SPLITS, ["timestamp", "user", "item"]),
     ):
-        run(lambda: spark, config, "a", False)
+        run_verb(VERBS[verb], lambda: spark, config, "a", False)
         tables.append(pq.read_table(out / table).to_pandas().sort_values(order, ignore_index=True))
     return tables
 

@@ -176,7 +176,7 @@ def test_models_without_lists_for_some_users_are_named_with_what_these_count_as(
         Entry("users", "few", "used", "no_recommendations", 62, 62),
         Entry("users", "few", "dropped", "no_truth", 9, 9),
     ]
-    tables: Mapping[Table, Any] = {
+    tables: Mapping[str, Any] = {
         Table.METRICS: [mean("few", "ndcg", 0.1), mean("a", "ndcg", 0.2)],
         Table.ACCOUNTING: [entry._asdict() for entry in entries],
     }

@@ -16,6 +16,8 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from spark_eval.errors import ConfigError, SparkEvalError
+from spark_eval.runs.verb import Verb
+from spark_eval.runs.verbs import VERBS
 from spark_eval.runtime import endings, events, streams
 from spark_eval.runtime.local_files import check_working_folder, is_stdout
 from spark_eval.runtime.signals import Stopped, handle_signals
@@ -75,73 +77,35 @@ def program() -> None:
     """
 
 
-class SplitCommand(click.Command):
-    """The command ``split``, whose help lists the options of all methods."""
+class VerbCommand(click.Command):
+    """Command of a verb, whose help lists the options of its section that the record names."""
+
+    def __init__(self, verb: Verb, **given: Any) -> None:
+        super().__init__(verb.name, help=verb.about, **given)
+        self.verb = verb
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options of the config's section ``split``, as the rules declare them."""
-        from spark_eval.splits.rules.methods import options_in_words
-
-        with formatter.section("Options of split in the config (methods; default)"):
-            formatter.write_dl(
-                [(f"{name} ({of}; {default})", meaning) for name, of, default, meaning in options_in_words()]
-            )
+        """Write the options of the config's section."""
+        if options := self.verb.options():
+            with formatter.section(f"Options of {self.verb.name} in the config (methods; default)"):
+                formatter.write_dl(options)
         super().format_epilog(ctx, formatter)
 
 
-@program.command(cls=SplitCommand)
-@run_options
-def split(**given: Any) -> None:
-    """Label the interactions by a rule; publish splits, subsets, leakage and accounting."""
-    from spark_eval.cli.runner import make_run
-    from spark_eval.runs.run import run_split
+def command_of(verb: Verb) -> click.Command:
+    """Return the command of a verb that makes a run."""
 
-    make_run("split", run_split, **given)
+    @run_options
+    def make(**given: Any) -> None:
+        from spark_eval.cli.runner import make_run
 
+        make_run(verb, **given)
 
-@program.command()
-@run_options
-def evaluate(**given: Any) -> None:
-    """Measure recommendations against the truth; publish per_user, metrics and accounting.
-
-    If the config has gates, the comparison follows: exit code 5 if one fails. A gate without a baseline is
-    left to compare, with a warning.
-    """
-    from spark_eval.cli.runner import make_run
-    from spark_eval.runs.compare import baseline_fault, run_compare
-    from spark_eval.runs.run import run_evaluate
-
-    config = make_run("evaluate", run_evaluate, **given)
-    if config is None or not config.gates:
-        return
-    if (fault := baseline_fault(config)) is None:
-        make_run("compare", run_compare, **given)
-    else:
-        endings.warn(f"its gates are not decided: {fault.message}; compare then decides them")
+    return click.command(cls=VerbCommand, verb=verb)(make)
 
 
-@program.command()
-@run_options
-def compare(**given: Any) -> None:
-    """Compare models of published runs, user by user; publish comparisons, gates and accounting.
-
-    The candidate is the run of --run-id, or that which evaluate makes of the same config. Exit code 5 if a
-    gate fails.
-    """
-    from spark_eval.cli.runner import make_run
-    from spark_eval.runs.compare import run_compare
-
-    make_run("compare", run_compare, **given)
-
-
-@program.command()
-@run_options
-def predictions(**given: Any) -> None:
-    """Measure predictions against their labels; publish metrics, curves, thresholds and accounting."""
-    from spark_eval.cli.runner import make_run
-    from spark_eval.runs.run import run_predictions
-
-    make_run("predictions", run_predictions, **given)
+for one in VERBS.values():
+    program.add_command(command_of(one))
 
 
 @program.command()
@@ -205,20 +169,19 @@ def demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> Non
 @SET_OPTION
 @click.option(
     "--verb",
-    type=click.Choice(["split", "evaluate", "predictions", "compare"]),
+    type=click.Choice(list(VERBS)),
     help="Check the inputs of this verb only; the others need not exist yet.",
 )
 def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
     """Check the config and the columns and types of its inputs, or that baselines exist; no table is read."""
     from spark_eval.cli import terminal
     from spark_eval.cli.runner import open_config, working
-    from spark_eval.runs.compare import check_baselines
     from spark_eval.runs.run import check_inputs
 
     config = open_config(file, settings, None)
     with working(config, "validate") as session:
-        is_of_runs = verb == "compare"
-        checked = check_baselines(session, config) if is_of_runs else check_inputs(session, config, verb)
+        chosen = None if verb is None else VERBS[verb]
+        checked = chosen.check(chosen, config, session) if chosen else check_inputs(session, config)
     terminal.show_checked(file, checked)
 
 

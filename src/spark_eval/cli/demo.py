@@ -16,9 +16,10 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import literal_path
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.sentences import Row, decimals_for, interval_text, short, where
-from spark_eval.runs.compare import run_compare
+from spark_eval.runs.job import Run
 from spark_eval.runs.report import write_report
-from spark_eval.runs.run import run_evaluate, run_split
+from spark_eval.runs.run import run_verb
+from spark_eval.runs.verbs import VERBS
 from spark_eval.runtime import events
 from spark_eval.runtime.local_files import replace_file
 from spark_eval.runtime.progress import Display
@@ -65,12 +66,16 @@ def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) ->
 
 def run_steps(config: Config, output: Path, display: Display) -> None:
     """Run the verbs in order, and print the result of each."""
+
+    def made(verb: str) -> Run:
+        return run_verb(VERBS[verb], lambda: spark, config, DEMO_RUN, replace=True)
+
     with step("start Spark"):
         spark = get_session("spark-eval demo", config.spark.master, QUIET)
         display.watch(spark.sparkContext.statusTracker())
     with step("split the log by time and users"):
-        split = run_split(lambda: spark, config, DEMO_RUN, replace=True)
-    terminal.show_split(split)
+        split = made("split")
+    terminal.show_done(VERBS["split"], split)
     with step("train three models on global_train and recommend"):
         log = spark.read.parquet(literal_path(split.tables[Table.SPLITS]))
         train = log.where(log[SUBSET].isin([subset.value for subset in SUBSETS["global_train"]]))
@@ -78,11 +83,11 @@ def run_steps(config: Config, output: Path, display: Display) -> None:
         lists = recommend_all(train, users, LIST_LENGTH, DEMO_SEED)
         lists.write.mode("overwrite").parquet(str(output / "recommendations"))
     with step("evaluate all three in one pass"):
-        evaluation = run_evaluate(lambda: spark, config, DEMO_RUN, replace=True)
-    terminal.show_evaluation(evaluation)
+        evaluation = made("evaluate")
+    terminal.show_done(VERBS["evaluate"], evaluation)
     with step("compare them user by user and decide the gate"):
-        comparison = run_compare(lambda: spark, config, DEMO_RUN, replace=True)
-    terminal.show_comparison(comparison)
+        comparison = made("compare")
+    terminal.show_done(VERBS["compare"], comparison)
     with step("make the report"):
         page = write_report(LocalStore(output.absolute()), DEMO_RUN)
     print(f"again, or with other metrics: spark-eval evaluate --config {output / 'demo.yaml'}")

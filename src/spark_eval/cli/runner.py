@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_eval.config.sections import Config, read_config
 from spark_eval.errors import GateFailure
 from spark_eval.names import check_run_id
+from spark_eval.runs.verb import Verb
 from spark_eval.runtime import endings, events
 from spark_eval.runtime.local_files import check_working_folder
 from spark_eval.runtime.signals import Stopped
-
-if TYPE_CHECKING:
-    from spark_eval.runs.job import Run
 
 
 def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Config:
@@ -48,33 +46,25 @@ def open_session(config: Config, verb: str) -> Any:
     return session
 
 
-def make_run(
-    verb: str,
-    run: "Callable[[Callable[[], Any], Config, str | None, bool], Run]",
-    file: Path,
-    run_id: str | None,
-    settings: Sequence[str],
-    replace: bool,
-) -> Config | None:
-    """Run a verb, print its results, and return the config.
+def make_run(verb: Verb, file: Path, run_id: str | None, settings: Sequence[str], replace: bool) -> None:
+    """Do a verb, print its results, and go on with the verb that follows.
 
-    After the run is published, it counts as successful: later errors are only printed, and None is returned.
+    After the run is published, it counts as successful: later errors are only printed, and no verb follows.
     Failed gates are an exception and raise GateFailure.
     """
     from spark_eval.cli import terminal
-    from spark_eval.runs.compare import check_gates
+    from spark_eval.runs.run import run_verb
     from spark_eval.runtime.spark_errors import named_spark_error
 
     config = open_config(file, settings, run_id)
     try:
-        with working(config, verb) as session:
-            done = run(session, config, run_id, replace)
+        with working(config, verb.name) as session:
+            done = run_verb(verb, session, config, run_id, replace)
             place = made_report(config, session, done.run_id)
         terminal.show_done(verb, done)
         if place is not None:
             terminal.show_report(place)
-        check_gates(done)
-        return config
+        verb.judge(done)
     except GateFailure:
         raise
     except Stopped:
@@ -89,7 +79,9 @@ def make_run(
             raise
         else:  # converted: click would take EOFError of a dead JVM for the end of its own input
             raise fault from error
-    return None
+    else:
+        if (following := verb.then(config)) is not None:
+            make_run(following, file, run_id, settings, replace)
 
 
 def made_report(config: Config, session: Callable[[], Any], run_id: str) -> str | None:

@@ -1,8 +1,7 @@
 """Output of the commands: main results as tables, then the paths of what was written."""
 
 import json
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,41 +15,18 @@ from spark_eval.cli.leaderboard import drawn, show
 from spark_eval.config.sections import Config
 from spark_eval.conventions.presets import PRESETS, conventions_of
 from spark_eval.errors import DataError, escape_control_characters
-from spark_eval.predictions.tables import metrics_by_model, six_digits
 from spark_eval.publishing.commits import Record, published
 from spark_eval.publishing.places import store_of
 from spark_eval.publishing.published import check_is_there, damage_of, open_table
 from spark_eval.publishing.remote import MOST_HOURS
 from spark_eval.results.leaderboard import Leaderboard
-from spark_eval.results.report.origins import leak_verdict
-from spark_eval.results.sentences import (
-    COMPARED,
-    GATED,
-    MOST_SENTENCES,
-    compared_lines,
-    gated_lines,
-    sentences,
-    shortened,
-    where,
-)
-from spark_eval.results.subsets import cold_warnings, counted_ways_to_train
+from spark_eval.results.sentences import Row
 from spark_eval.runs.job import Run
-from spark_eval.schema import ALL, FOLDS, Outcome, Table
-from spark_eval.splits.rules.fold_rule import Leak
+from spark_eval.runs.verb import Verb
+from spark_eval.schema import Table
 
 # Maximum number of lines of a published table; several classes give many more.
 MOST_LINES = 50
-# Explanations of the rows that a leakage check counts although the rule allows them.
-REPEATED = "repeat a train pair; allowed here, `seen: drop` removes them"
-ALLOWED: dict[str, str] = {
-    Leak.RETURNED_TO_LOCAL_TEST: f"rows of local_test {REPEATED}",
-    Leak.RETURNED_TO_GLOBAL_TEST: f"test rows {REPEATED}",
-    Leak.PAIRS_IN_BOTH: f"test rows {REPEATED}",
-    Leak.USERS_IN_BOTH: "test rows have a user with train rows; allowed here, `by: user` keeps users apart",
-    Leak.USERS_EARLY: "test rows are not after their user's train; allowed here, "
-    "`ties: together` rules it out",
-    Leak.TEST_EARLY: "test rows are not after the last train row; allowed here, windows of time rule it out",
-}
 
 
 def console() -> Console:
@@ -59,21 +35,35 @@ def console() -> Console:
     return plain if plain.is_terminal else Console(highlight=False, width=140)
 
 
-def show_done(verb: str, run: Run) -> None:
-    """Print the results of a run of a verb."""
-    {
-        "split": show_split,
-        "evaluate": show_evaluation,
-        "predictions": show_predictions,
-        "compare": show_comparison,
-    }[verb](run)
+class Terminal:
+    """The screen of verbs: stdout."""
+
+    def say(self, text: str) -> None:
+        """Print a line, with control characters escaped."""
+        print(escape_control_characters(text))
+
+    def grid(
+        self, header: Sequence[str], cells: Sequence[Sequence[str]], title: str = "", of: str | None = None
+    ) -> None:
+        """Print rows of text as a table."""
+        grid(header, cells, title, of)
+
+    def board(self, board: Leaderboard, title: str) -> None:
+        """Print a leaderboard, with the metrics that fit."""
+        show(board, title, console())
+
+    def funnel(self, stages: Iterable[Row], funnel: Iterable[Row]) -> None:
+        """Print the loss of users and relevant items along the stages of a pipeline."""
+        show_funnel(stages, funnel, console())
 
 
-def show_run(run: Run) -> None:
-    """Print the counts of rows that could not be used, and the paths of the tables."""
+def show_done(verb: Verb, run: Run) -> None:
+    """Print the results of a run, the counts of rows that could not be used, and the paths of the tables."""
+    screen = Terminal()
+    verb.show(run, screen)
     if Table.ACCOUNTING in run.tables:
         for note in unusable(entries_of_rows(run.rows(Table.ACCOUNTING))):
-            print(escape_control_characters(note))
+            screen.say(note)
     outcome = "published" if run.is_new else "already published, nothing to do:"
     print(f"run {run.run_id} {outcome}")
     for table, path in run.tables.items():
@@ -85,107 +75,8 @@ def show_report(place: str) -> None:
     print(f"  {'report':<11} {place}")
 
 
-def show_split(run: Run) -> None:
-    """Print the subsets and the leakage report of a split, the training subsets, and cold users and items."""
-    lines, leaks = run.rows(Table.ACCOUNTING), run.rows(Table.LEAKAGE)
-    subsets = run.rows(Table.SUBSETS)
-    parts = [
-        (row["outcome"], row["reason"] or "", f"{row['rows']:,}") for row in lines if row["source"] != FOLDS
-    ]
-    grid(("outcome", "reason", "rows"), parts, f"split of run {run.run_id}")
-    of_folds = [row for row in lines if row["source"] == FOLDS]
-    counted = [
-        (
-            f"fold {row['fold']} {row['subset']}" if of_folds else row["subset"],
-            *(f"{row[name]:,}" for name in ("rows", "users", "items")),
-            row["trained_on"] or "",
-            *(with_share(row[f"cold_{kind}"], row[kind]) for kind in ("users", "items")),
-        )
-        for row in subsets
-    ]
-    grid(
-        ("subset", "rows", "users", "items", "trained on", "cold users", "cold items"),
-        counted,
-        of=Table.SUBSETS,
-    )
-    if dropped := [row for row in of_folds if row["outcome"] == Outcome.DROPPED]:
-        grid(("dropped in folds", "rows"), [(row["reason"], f"{row['rows']:,}") for row in dropped])
-    checks = [
-        (
-            f"fold {row['fold']} {row['check']}" if of_folds else row["check"],
-            f"{row['rows']:,}",
-            f"{row['users']:,}",
-            leak_verdict(row),
-        )
-        for row in leaks
-    ]
-    grid(("leakage check", "rows", "users", "leaked"), checks, of=Table.LEAKAGE)
-    print(f"leaked rows: {sum(row['rows'] for row in leaks if row['leaked'])}")
-    allowed = Counter[str]()
-    for row in leaks:
-        allowed[row["check"]] += 0 if row["leaked"] else row["rows"]
-    for check, n_rows in (+allowed).items():
-        print(f"{n_rows:,} {ALLOWED[check]}")
-    for way in counted_ways_to_train(subsets):
-        print(way)
-    for text in cold_warnings(subsets):
-        print(f"warning: {text}")
-    show_run(run)
-
-
-def with_share(count: int | None, of: int) -> str:
-    """Return a count with its share of ``of`` in percent; an empty text for None."""
-    if count is None:
-        return ""
-    return f"{count:,} ({count / of:.0%})" if of else f"{count:,}"
-
-
-def show_evaluation(run: Run) -> None:
-    """Print the leaderboard of an evaluation and, for a pipeline, the loss of users along its stages."""
-    board = Leaderboard.of(run.rows(Table.METRICS), entries=run.rows(Table.ACCOUNTING))
-    show(board, f"metrics of run {run.run_id}", console())
-    if Table.FUNNEL in run.tables:
-        show_funnel(run.rows(Table.STAGES), run.rows(Table.FUNNEL), console())
-    show_run(run)
-
-
-def show_predictions(run: Run) -> None:
-    """Print one line per metric over all rows, with one column per model; then the chosen thresholds."""
-    header, lines = metrics_by_model(run.rows(Table.METRICS))
-    grid(header, lines, f"metrics of run {run.run_id}", of=Table.METRICS)
-    if Table.THRESHOLDS in run.tables:
-        shown = ("threshold", "precision", "recall", "flags", "cost")
-        chosen = [row for row in run.rows(Table.THRESHOLDS) if row["segment"] == ALL]
-        thresholds = [
-            (row["model"], row["rule"], *(six_digits(row[name]) for name in shown)) for row in chosen
-        ]
-        grid(("model", "chosen for", *shown), thresholds)
-    show_run(run)
-
-
-def show_comparison(run: Run) -> None:
-    """Print differences with intervals, a sentence for each pair and metric, and the decisions of gates."""
-    compared = run.rows(Table.COMPARISONS)
-    if compared:
-        lines = compared_lines(compared)
-        grid(COMPARED, lines, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
-        for text in shortened(sentences(compared), MOST_SENTENCES):
-            print(escape_control_characters(text))
-    if Table.GATES in run.tables:
-        gates = run.rows(Table.GATES)
-        grid(GATED, gated_lines(gates), f"gates of run {run.run_id}", of=Table.GATES)
-        for row in gates:
-            if row["decision"] != "not_worse":
-                print(
-                    escape_control_characters(
-                        f"gate {where(row)} of {row['model']}: {row['decision']}: {row['reason']}"
-                    )
-                )
-    show_run(run)
-
-
 def grid(
-    header: Sequence[str], cells: Sequence[Sequence[str]], title: str = "", of: Table | None = None
+    header: Sequence[str], cells: Sequence[Sequence[str]], title: str = "", of: str | None = None
 ) -> None:
     """Print rows of text as a table; of a published table, at most MOST_LINES rows."""
     shown = cells if of is None else cells[:MOST_LINES]

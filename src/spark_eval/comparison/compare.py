@@ -123,7 +123,7 @@ class Comparison(Writable):
         return f"Comparison of {len(self.pairs)} pairs: {len(self.rows)} rows of {tests}; {tables}"
 
     @property
-    def small_tables(self) -> dict[Table, SmallRows]:
+    def small_tables(self) -> dict[str, SmallRows]:
         """The rows of all tables."""
         return {
             Table.COMPARISONS: (self.rows, COMPARISONS),

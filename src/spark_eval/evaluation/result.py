@@ -221,7 +221,7 @@ class Evaluation(Writable):
         return rows + fold_rows(rows)
 
     @cached_property
-    def small_tables(self) -> dict[Table, SmallRows]:
+    def small_tables(self) -> dict[str, SmallRows]:
         """The rows of all tables except ``per_user``; none in ``stages`` and ``funnel`` without stages."""
         stages = self.stage_sums
         return {

@@ -219,7 +219,7 @@ class PredictionMetrics(MeasuredPredictions, Writable):
         return {"conventions": self.plan.stamp}
 
     @property
-    def small_tables(self) -> dict[Table, SmallRows]:
+    def small_tables(self) -> dict[str, SmallRows]:
         """The rows of all tables."""
         return {
             Table.METRICS: (self.metric_rows, PREDICTION_METRICS),

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SparkEvalError
 from spark_eval.names import check_run_id
@@ -25,6 +25,8 @@ from spark_eval.runtime import events
 from spark_eval.runtime.signals import defer_signals
 from spark_eval.schema import Table
 
+# A mapping of names is also one of the names that an enumeration spells.
+Name = TypeVar("Name", bound=str)
 # Both classes have the same methods.
 Store = LocalStore | HadoopStore
 
@@ -60,18 +62,18 @@ class Attempt:
         """Published record of this verb; None if there is none."""
         return self.records.get(self.staging.verb)
 
-    def staged(self, table: Table) -> str:
+    def staged(self, table: str) -> str:
         """Return the path to write a table of this attempt to."""
         folder = f"{self.staging.folder}/{table}"
         return f"{folder}/run_id={self.staging.run_id}" if self.store.manifest else folder
 
-    def goal(self, table: Table) -> str:
+    def goal(self, table: str) -> str:
         """Return the path that this attempt publishes a table at."""
         if self.store.manifest:
             return self.staged(table)
         return usual_place(self.store.files.root, self.staging.run_id, self.staging.verb, table)
 
-    def place(self, table: Table) -> str:
+    def place(self, table: str) -> str:
         """Return the path to read a table from once it is published."""
         return self.goal(table) if self.record is None else self.record.place(table)
 
@@ -93,7 +95,7 @@ class Attempt:
                 ended.append(other.name)
         return ended
 
-    def is_published(self, fingerprint: str, tables: Iterable[Table], replace: bool) -> bool:
+    def is_published(self, fingerprint: str, tables: Iterable[str], replace: bool) -> bool:
         """Return True if exactly this content is published and undamaged.
 
         Raises ConfigError RUN_EXISTS if other content is published, unless ``replace`` allows
@@ -121,7 +123,7 @@ class Attempt:
         return False
 
     def publish(
-        self, tables: Mapping[Table, int], record: Mapping[str, Any], expected: Expected | None = None
+        self, tables: Mapping[Name, int], record: Mapping[str, Any], expected: Expected | None = None
     ) -> None:
         """Move every table to its final path, then write the commit record.
 
@@ -131,7 +133,7 @@ class Attempt:
         """
         written, moves = {}, []
         for table, n_rows in tables.items():
-            facts = expected if table is Table.PER_USER else None
+            facts = expected if table == Table.PER_USER else None
             files, n_found, columns = self.store.seal(self.staged(table), facts)
             if n_found != n_rows or (table in SHARED and len(files) != 1):
                 message = f"{table}: {n_rows} rows were to be published, "

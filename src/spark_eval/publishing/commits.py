@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from spark_eval.errors import DataError
 from spark_eval.runtime import events
@@ -105,12 +105,16 @@ class TableForm(BaseModel):
     path: str | None = None
 
 
+# A table is a folder below the root, and nowhere else.
+TableName = Annotated[str, StringConstraints(pattern=r"\A[a-z_]+\z")]
+
+
 class JobForm(BaseModel):
     """Attributes of a verb of a run in a commit record or an intent; other keys are allowed."""
 
     model_config = ConfigDict(extra="allow")
 
-    tables: Mapping[Table, TableForm]
+    tables: Mapping[TableName, TableForm]
     fingerprint: str
     published_at: datetime
     config: Mapping[str, Any] = {}

@@ -40,7 +40,6 @@ from spark_eval.runtime.local_files import (
     sync_below,
     write_whole,
 )
-from spark_eval.schema import Table
 
 INTENT: Final = "intent.json"
 # Hidden file in every published folder: the attempt that wrote the folder, and its content.
@@ -168,7 +167,7 @@ class LocalStore:
             commit = parse_record(self.files, path, CommitForm) or {"run_id": staging.run_id, "jobs": {}}
             before = commit["jobs"].get(staging.verb, {"tables": {}})
             for name in job["tables"]:
-                self.move(staging, Table(name))
+                self.move(staging, name)
             # Remove tables of the previous content that the new content lacks.
             for name in before["tables"].keys() - job["tables"].keys():
                 goal = Path(usual_place(self.files.root, staging.run_id, staging.verb, name))
@@ -185,7 +184,7 @@ class LocalStore:
         finally:
             lock.release()
 
-    def move(self, staging: Staging, table: Table) -> None:
+    def move(self, staging: Staging, table: str) -> None:
         """Move a table to its final path; the previous table is then in the staging folder."""
         staged = Path(staging.folder, table)
         goal = Path(usual_place(self.files.root, staging.run_id, staging.verb, table))

@@ -1,5 +1,6 @@
 """Stores to publish tables in: a local folder, or a store that Spark reaches."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -12,7 +13,7 @@ from spark_eval.publishing.remote import RENAMES_WHOLE, HadoopStore
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import local_path, uri_of
-from spark_eval.schema import REPORT, Table
+from spark_eval.schema import REPORT
 
 
 def store_of(output: Output, session: OpenSession) -> Store:
@@ -31,8 +32,8 @@ def store_of(output: Output, session: OpenSession) -> Store:
     return HadoopStore(HadoopFiles(session(), uri_of(output.path)), manifest=output.manifest)
 
 
-def check_places(root: Path, run_id: str) -> None:
-    """Check that all that a run writes below a local root stays there.
+def check_places(root: Path, run_id: str, tables: Iterable[str]) -> None:
+    """Check that these tables of a run, and all else that it writes, stay below a local root.
 
     Raises ConfigError UNSUPPORTED_OUTPUT if the root, or the nearest existing path above it, is a file or a
     dead link, and OUTSIDE_OUTPUT if a link leads out of the root.
@@ -41,7 +42,7 @@ def check_places(root: Path, run_id: str) -> None:
     if not there.is_dir():
         message = f"output.path {str(root)!r}: {str(there)!r} is no folder; remove it, or choose another path"
         raise ConfigError("UNSUPPORTED_OUTPUT", message)
-    folders = [root / table / f"run_id={run_id}" for table in Table]
+    folders = [root / table / f"run_id={run_id}" for table in tables]
     files = (Path(commit_path(str(root), run_id)), root / REPORT / f"{run_id}.html")
     for folder in (*folders, root / STAGING, *files):
         if not folder.resolve().is_relative_to(root.resolve()):

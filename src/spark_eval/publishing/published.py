@@ -48,7 +48,7 @@ class PublishedTable:
 
     files: Files
     record: Record
-    table: Table
+    table: str
     folder: Path | None
 
     @property
@@ -79,7 +79,7 @@ class PublishedTable:
         return rows
 
 
-def open_table(files: Files, record: Record, table: Table) -> PublishedTable:
+def open_table(files: Files, record: Record, table: str) -> PublishedTable:
     """Return a table of a published run after comparing files, rows and columns with the commit record.
 
     Raises:
@@ -100,18 +100,18 @@ def open_table(files: Files, record: Record, table: Table) -> PublishedTable:
 
 
 def damage_of(
-    files: Files, record: Record, check: Callable[[Files, Record, Table], object] = open_table
+    files: Files, record: Record, check: Callable[[Files, Record, str], object] = open_table
 ) -> DataError | None:
     """Return the first error of the tables of a record; None if they are complete."""
     try:
         for name in record.job["tables"]:
-            check(files, record, Table(name))
+            check(files, record, name)
     except DataError as fault:
         return fault
     return None
 
 
-def check_is_there(files: Files, record: Record, table: Table) -> None:
+def check_is_there(files: Files, record: Record, table: str) -> None:
     """Raise DataError INCOMPLETE_RUN unless the record has the table and its path exists."""
     if table not in record.job["tables"]:
         raise incomplete(record.run_id, f"its commit record of {record.verb} has no table {table}")
@@ -119,7 +119,7 @@ def check_is_there(files: Files, record: Record, table: Table) -> None:
         raise incomplete(record.run_id, f"its table {table} is gone from {record.place(table)!r}")
 
 
-def check_files(record: Record, table: Table, folder: Path) -> None:
+def check_files(record: Record, table: str, folder: Path) -> None:
     """Raise DataError unless the local files of a table are those of the commit record."""
     footers: dict[str, pq.FileMetaData] = {}
     for path in data_files(folder):
@@ -141,7 +141,7 @@ def check_files(record: Record, table: Table, folder: Path) -> None:
         check_columns(record, table, str(folder / name), of_file, united_kinds(kinds.values()))
 
 
-def check_sizes(record: Record, table: Table, n_files: int, n_rows: int) -> None:
+def check_sizes(record: Record, table: str, n_files: int, n_rows: int) -> None:
     """Raise DataError INCOMPLETE_RUN unless the numbers of files and rows are those of the commit record."""
     size = record.job["tables"][table]
     for found, wanted, what in ((n_files, size["files"], "files"), (n_rows, size["rows"], "rows")):
@@ -154,7 +154,7 @@ def check_sizes(record: Record, table: Table, n_files: int, n_rows: int) -> None
 
 def check_columns(
     record: Record,
-    table: Table,
+    table: str,
     path: str,
     kinds: Mapping[str, str],
     of_all: Mapping[str, str] | None = None,
@@ -206,12 +206,12 @@ def read_published(
         DataError: UNKNOWN_RUN or MISSING_TABLE if a run in ``run_ids`` is not published, or not with this
             table; INCOMPLETE_RUN or CORRUPT_FILE if it is damaged; MISSING_INPUT if no run has the table.
     """
-    if table not in set(Table):
-        raise ConfigError.unknown("UNKNOWN_TABLE", "table", table, Table, "read_published")
     local = local_path(path)
     files = HadoopFiles(spark, uri_of(path)) if local is None else LocalFiles(str(local.absolute()))
     damaged: dict[str, DataError] = {}
     tables = published_tables(files, damaged.__setitem__)
+    if table not in (known := {*Table, *chain.from_iterable(tables.values())}):
+        raise ConfigError.unknown("UNKNOWN_TABLE", "table", table, known, "read_published")
     chosen = list(tables) if run_ids is None else as_list(run_ids)
     if run_ids is not None:
         check_runs([run_id for run_id in chosen if run_id not in damaged], tables, table, path)
@@ -219,7 +219,7 @@ def read_published(
     def paths_of(run_id: str) -> list[str]:
         try:
             records = tables.get(run_id, {}).get(table, ())
-            return [open_table(files, record, Table(table)).path for record in records]
+            return [open_table(files, record, table).path for record in records]
         except DataError as fault:
             damaged[run_id] = fault
             return []
@@ -232,7 +232,7 @@ def read_published(
         warn_of_damage(run_id, fault)
     if not paths:
         raise DataError("MISSING_INPUT", f"no run published below {path!r} has a table {table!r}")
-    return read_tables(spark, Table(table), paths)
+    return read_tables(spark, table, paths)
 
 
 def check_runs(
@@ -271,7 +271,7 @@ def base_of(place: str) -> str:
     return place.partition(f"/{RUN_ID_COLUMN}=")[0]
 
 
-def read_tables(spark: SparkSession, table: Table, places: Sequence[str]) -> DataFrame:
+def read_tables(spark: SparkSession, table: str, places: Sequence[str]) -> DataFrame:
     """Read folders and files of one table; NaN in a numeric column is an error."""
     by_base: dict[str, list[str]] = {}
     for place in places:
@@ -281,7 +281,7 @@ def read_tables(spark: SparkSession, table: Table, places: Sequence[str]) -> Dat
     return frame if table in WITH_OTHER_COLUMNS else without_nan(frame, table)
 
 
-def without_nan(frame: DataFrame, table: Table) -> DataFrame:
+def without_nan(frame: DataFrame, table: str) -> DataFrame:
     """Return the rows; a query that finds NaN in a numeric column raises DataError INCOMPLETE_RUN."""
     columns = []
     for field in frame.schema:

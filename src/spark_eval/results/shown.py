@@ -17,7 +17,7 @@ from spark_eval.errors import ConfigError, escape_control_characters
 from spark_eval.metrics.aliases import as_list
 from spark_eval.results.driver_tables import SmallRows, small_table
 from spark_eval.results.mlflow_runs import log_run
-from spark_eval.results.report.data import SMALL, MetricText, RunFacts
+from spark_eval.results.report.data import MetricText, RunFacts
 from spark_eval.runtime.local_files import check_path, local_path
 from spark_eval.runtime.versions import versions
 from spark_eval.schema import MODEL, Table
@@ -170,7 +170,7 @@ class Writable(Displayable):
 
     @property
     @abstractmethod
-    def small_tables(self) -> Mapping[Table, SmallRows]:
+    def small_tables(self) -> Mapping[str, SmallRows]:
         """The rows of tables in the driver, with their schemas."""
 
     @property
@@ -180,9 +180,7 @@ class Writable(Displayable):
 
     def facts_of_run(self) -> RunFacts:
         """Return the data of a report, as if this result had been published."""
-        tables: dict[Table, Sequence[Any]] = {
-            table: rows for table, (rows, _) in self.small_tables.items() if table in SMALL
-        }
+        tables = {table: rows for table, (rows, _) in self.small_tables.items()}
         return as_if_published(self.verb, self.record, tables, self.prediction_metrics)
 
     def log_mlflow(self, run_id: str | None = None) -> str:
@@ -234,7 +232,7 @@ class Writable(Displayable):
 def as_if_published(
     verb: str,
     record: Mapping[str, Any],
-    tables: Mapping[Table, Sequence[Any]],
+    tables: Mapping[str, Sequence[Any]],
     prediction_metrics: Mapping[str, MetricText] | None = None,
 ) -> RunFacts:
     """Return the data of a report from a verb's record and its tables of named tuples."""

@@ -1,43 +1,23 @@
-"""A run of the verb ``compare``: compare models of published runs, decide gates, publish both."""
+"""Comparisons that a config requests: their runs, baseline and gates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spark_eval.comparison.decisions import failure_of
 from spark_eval.comparison.gates import Gate, IfMissing, check_models
-from spark_eval.comparison.plan import COMPARE, ComparePlan
+from spark_eval.comparison.plan import ComparePlan
 from spark_eval.comparison.rows import GateRow
 from spark_eval.comparison.sides import BaselineName
 from spark_eval.config.sections import Baseline, Config
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.publishing.attempt import Store
-from spark_eval.publishing.commits import records_of
 from spark_eval.publishing.places import store_of
-from spark_eval.runs.job import Job, Run, digest_of, settings_of
-from spark_eval.runs.measured import EVALUATE, MeasuredRun, compare_published, known_runs
-from spark_eval.runs.run import needed, stage_rows
-from spark_eval.runtime import events
+from spark_eval.runs.job import Job, Run, digest_of, fingerprints_of, settings_of
+from spark_eval.runs.measured import MeasuredRun, known_runs
+from spark_eval.runs.run import needed
+from spark_eval.runs.verb import Verb
+from spark_eval.runs.verbs import evaluate
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
-
-
-def run_compare(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
-    """Compare the models of a published run, and publish ``comparisons``, ``gates`` and ``accounting``.
-
-    Failed gates are published as well; ``check_gates`` then raises the error.
-    """
-    asked = CompareRequest.of(config, run_id, session)
-    job, tables = asked.job, asked.tables
-    with job.attempt(session) as attempt:
-        if attempt.is_published(job.fingerprint, tables, replace):
-            return job.already(attempt, tables)
-        spark = session()
-        events.stage("start", then="compare")
-        comparison = compare_published(spark, job.store, list(asked.runs), asked.plan, asked.baseline)
-        events.stage("compare", len(comparison.rows), then="publish")
-        written = stage_rows(spark, comparison.small_tables, attempt, tables)
-        asked.check_rest()
-        return job.publish(attempt, written, comparison.entries, runs=asked.runs)
 
 
 def check_gates(run: Run) -> None:
@@ -80,24 +60,17 @@ def baseline_fault(config: Config) -> ConfigError | None:
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """Comparison that a config requests.
+    """Comparison that a config requests of a run; ``baseline`` is None if only gates request comparisons."""
 
-    ``job`` has the id of the candidate's run. ``baseline`` is None if only gates request comparisons.
-    ``runs`` maps the ids of all compared runs to the fingerprints of their published tables.
-    """
-
-    job: Job
     plan: ComparePlan
     baseline: BaselineName | None
-    runs: Mapping[str, str | None]
 
     @classmethod
-    def of(cls, config: Config, run_id: str | None, session: OpenSession) -> "CompareRequest":
-        """Return the requested comparison; by default of the run that ``evaluate`` makes of this config."""
-        if run_id is None:
-            needed(config.recommendations, "recommendations")
-            run_id = Job.of(EVALUATE, config, None, session).run_id
-        store = store_of(config.output, session)
+    def of(cls, config: Config, run_id: str) -> "CompareRequest":
+        """Return the requested comparison; the candidate's own run is None in its gates and baseline.
+
+        Raises ConfigError INVALID_GATE for a gate without a baseline, SAME_MODEL for one with itself.
+        """
         if (fault := baseline_fault(config)) is not None:
             raise fault
         plan = config.compare.checked(config.gates)
@@ -107,26 +80,30 @@ class CompareRequest:
         baseline = baseline_of(config.compare.baseline, gates)
         if baseline is not None:
             baseline = BaselineName(other_run(baseline.run, run_id), baseline.model)
-        others = {gate.against_run for gate in gates} | {baseline.run if baseline else None}
-        runs = fingerprints_of(store, [run_id, *sorted(run for run in others if run is not None)])
-        settings = settings_of(COMPARE, config)
-        digest, timezone = digest_of(config=settings, runs=runs), config.split.rule().timezone
-        job = Job(COMPARE, run_id, digest, settings, {}, {}, store, "", timezone)
-        return cls(job, replace(plan, gates=tuple(gates)), baseline, runs)
+        return cls(replace(plan, gates=tuple(gates)), baseline)
 
     @property
-    def tables(self) -> tuple[Table, ...]:
-        """The tables to publish."""
-        gates = (Table.GATES,) if self.plan.gates else ()
-        return (Table.COMPARISONS, *gates, Table.ACCOUNTING)
+    def other_runs(self) -> list[str]:
+        """The runs that the candidate's is compared with."""
+        others = {gate.against_run for gate in self.plan.gates} | {
+            self.baseline.run if self.baseline else None
+        }
+        return sorted(run for run in others if run is not None)
 
-    def check_rest(self) -> None:
-        """Raise DataError INPUT_CHANGED_DURING_RUN if a compared run was published again in the meantime."""
-        now = fingerprints_of(self.job.store, list(self.runs))
-        changed = [run for run in now if now[run] != self.runs[run]]
-        if changed:
-            message = f"run {changed[0]!r} was published while it was compared; start again"
-            raise DataError("INPUT_CHANGED_DURING_RUN", message)
+
+def job_of_runs(verb: Verb, config: Config, run_id: str | None, session: OpenSession) -> Job:
+    """Return the job of a comparison; by default of the run that ``evaluate`` makes of this config.
+
+    It has the id of the candidate's run, and reads published runs instead of sources.
+    """
+    if run_id is None:
+        needed(config.recommendations, "recommendations")
+        run_id = Job.of(evaluate.VERB, config, None, session).run_id
+    store = store_of(config.output, session)
+    runs = fingerprints_of(store, [run_id, *CompareRequest.of(config, run_id).other_runs])
+    settings, timezone = settings_of(verb, config), config.split.rule().timezone
+    digest = digest_of(config=settings, runs=runs)
+    return Job(verb.name, run_id, digest, settings, {}, {}, store, "", timezone, runs)
 
 
 def other_run(run: str | None, run_id: str) -> str | None:
@@ -143,9 +120,3 @@ def baseline_of(given: Baseline, gates: Sequence[Gate]) -> BaselineName | None:
         return BaselineName(given.run, given.model)
     named = {BaselineName(gate.against_run, gate.against_model) for gate in gates}
     return named.pop() if len(named) == 1 else None
-
-
-def fingerprints_of(store: Store, runs: Sequence[str]) -> dict[str, str | None]:
-    """Return the fingerprint of each run's published evaluation; None if there is none."""
-    records = {run: records_of(store.files, run).get(EVALUATE) for run in runs}
-    return {run: None if one is None else one.job["fingerprint"] for run, one in records.items()}

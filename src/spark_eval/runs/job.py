@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ from spark_eval.publishing.commits import Files, Record, records_of, usual_place
 from spark_eval.publishing.places import check_places, store_of
 from spark_eval.publishing.published import open_table
 from spark_eval.publishing.verify import Expected
+from spark_eval.runs.verb import Verb
+from spark_eval.runs.verbs import split, table_names
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.spark_errors import may_be_of_inputs, named_spark_error
@@ -27,13 +29,6 @@ from spark_eval.schema import Table
 from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.read import read_source
 
-# Sections of the config that each verb reads; the first one is required.
-SECTIONS: Final[Mapping[str, Sequence[str]]] = {
-    "split": ("interactions", "split"),
-    "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate", "stages"),
-    "predictions": ("predictions",),
-    "compare": ("compare", "gates"),
-}
 # Keys that decide whether values are published but do not change them.
 NEUTRAL_KEYS: Final = ("max_quarantined",)
 
@@ -43,19 +38,22 @@ class Run:
     """Published tables of a verb: their paths, and True in ``is_new`` if this call wrote them."""
 
     run_id: str
-    tables: Mapping[Table, str]
+    tables: Mapping[str, str]
     is_new: bool
     files: Files
     record: Record
 
-    def rows(self, table: Table) -> list[dict[str, Any]]:
+    def rows(self, table: str) -> list[dict[str, Any]]:
         """Return the rows of a small table, with model names as text."""
         return open_table(self.files, self.record, table).rows()
 
 
 @dataclass(frozen=True)
 class Job:
-    """One verb with its config and inputs, which determine the run id."""
+    """One verb with its config and inputs, which determine the run id.
+
+    ``runs`` maps the ids of the published runs that it reads to their fingerprints.
+    """
 
     verb: str
     run_id: str
@@ -66,24 +64,26 @@ class Job:
     store: Store
     splits: str
     timezone: str
+    runs: Mapping[str, str | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, verb: str, config: Config, run_id: str | None, session: OpenSession) -> "Job":
+    def of(cls, verb: Verb, config: Config, run_id: str | None, session: OpenSession) -> "Job":
         """Return the job of a verb; without an id, the run id is a hash of config, inputs and code.
 
         The split that other verbs read is that of the same given id, or else of the split's own hash.
         """
         store = store_of(config.output, session)
         splits, record = "", None
-        if verb != "split":
-            of_split = run_id or cls.of("split", config, None, session).run_id
-            record = records_of(store.files, of_split).get("split")
-            usual = usual_place(store.files.root, of_split, "split", Table.SPLITS)
+        if verb is not split.VERB:
+            of_split = run_id or cls.of(split.VERB, config, None, session).run_id
+            record = records_of(store.files, of_split).get(split.VERB.name)
+            usual = usual_place(store.files.root, of_split, split.VERB.name, Table.SPLITS)
             splits = usual if record is None else record.place(Table.SPLITS)
-        settings, sources = settings_of(verb, config), sources_in(config, SECTIONS[verb], splits)
-        if verb == "evaluate":
-            # By default, the truth is the test subset of this run's own split.
-            sources.setdefault("truth", Source(subset=config.split.rule().final_test).at(splits))
+        settings = settings_of(verb, config)
+        given = sources_in(config, verb.sections, splits)
+        sources = given | {
+            name: one for name, one in verb.sources(config, splits).items() if name not in given
+        }
         inputs = {name: fingerprint(source, session) for name, source in sources.items()}
         if splits and record is not None and splits in [source.path for source in sources.values()]:
             open_table(store.files, record, Table.SPLITS)
@@ -93,9 +93,9 @@ class Job:
             if isinstance(section, Mapping)
         }
         digest = digest_of(config=settings | deciding, inputs=list(inputs.values()))
-        run_id = run_id or f"{verb[0]}-{digest[:16]}"
+        run_id = run_id or f"{verb.name[0]}-{digest[:16]}"
         timezone = config.split.rule().timezone
-        return cls(verb, run_id, digest, settings, sources, inputs, store, splits, timezone)
+        return cls(verb.name, run_id, digest, settings, sources, inputs, store, splits, timezone)
 
     @contextmanager
     def attempt(self, session: OpenSession) -> Iterator[Attempt]:
@@ -105,7 +105,7 @@ class Job:
         """
         events.begin(self.verb, self.run_id)
         if self.store.is_local:
-            check_places(Path(self.store.files.root), self.run_id)
+            check_places(Path(self.store.files.root), self.run_id, table_names())
         with Attempt(self.store, self.run_id, self.verb) as attempt:
             for dead in attempt.recovered:
                 events.say("recovered", f"cleared away: attempt {dead}, which had died", attempt=dead)
@@ -117,8 +117,18 @@ class Job:
                 raise
 
     def check_rest(self, session: OpenSession) -> None:
-        """Raise DataError INPUT_CHANGED_DURING_RUN if an input file has changed; new files are allowed."""
-        faults = []
+        """Raise DataError INPUT_CHANGED_DURING_RUN if an input changed; new files are allowed.
+
+        Inputs are the files of sources, and published runs.
+        """
+        now = fingerprints_of(self.store, list(self.runs))
+        faults = [
+            DataError(
+                "INPUT_CHANGED_DURING_RUN", f"run {run!r} was published while it was compared; start again"
+            )
+            for run in now
+            if now[run] != self.runs[run]
+        ][:1]
         for name, before in self.inputs.items():
             gone = set(before) - set(fingerprint(self.sources[name], session))
             if gone:
@@ -143,7 +153,7 @@ class Job:
     def publish(
         self,
         attempt: Attempt,
-        tables: Mapping[Table, int],
+        tables: Mapping[str, int],
         entries: Sequence[Entry],
         expected: Expected | None = None,
         **facts: Any,
@@ -157,22 +167,28 @@ class Job:
         events.end("published", **summary)
         return self.run(attempt, tables, is_new=True)
 
-    def already(self, attempt: Attempt, tables: Iterable[Table]) -> Run:
+    def already(self, attempt: Attempt, tables: Iterable[str]) -> Run:
         """Return the run that is already published."""
         events.settle()
         events.end("already_published")
         return self.run(attempt, tables, is_new=False)
 
-    def run(self, attempt: Attempt, tables: Iterable[Table], is_new: bool) -> Run:
+    def run(self, attempt: Attempt, tables: Iterable[str], is_new: bool) -> Run:
         """Return the run with the paths of its tables."""
         places = {table: attempt.place(table) for table in tables}
         return Run(self.run_id, places, is_new, self.store.files, attempt.records[self.verb])
 
 
-def settings_of(verb: str, config: Config) -> dict[str, Any]:
+def settings_of(verb: Verb, config: Config) -> dict[str, Any]:
     """Return the sections of a verb as plain values."""
     whole = config.model_dump(mode="json")
-    return {name: whole[name] for name in SECTIONS[verb]}
+    return {name: whole[name] for name in verb.sections}
+
+
+def fingerprints_of(store: Store, runs: Sequence[str]) -> dict[str, str | None]:
+    """Return the fingerprint of each run's published evaluation; None if there is none."""
+    records = {run: records_of(store.files, run).get("evaluate") for run in runs}
+    return {run: None if one is None else one.job["fingerprint"] for run, one in records.items()}
 
 
 def sources_in(config: Config, sections: Iterable[str], splits: str) -> dict[str, Source]:

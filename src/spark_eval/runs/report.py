@@ -7,28 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spark_eval.comparison.compare import Comparison
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.result import Evaluation, spread_in_spark
+from spark_eval.evaluation.result import spread_in_spark
 from spark_eval.names import check_run_id
 from spark_eval.predictions import POINTWISE
-from spark_eval.predictions.evaluate import PredictionMetrics
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import published, records_of
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.places import check_places
 from spark_eval.publishing.published import RUN_ID_COLUMN, incomplete, open_table, unknown_run
 from spark_eval.publishing.remote import MOST_HOURS, HadoopStore
-from spark_eval.results.report.data import SMALL, RunFacts, share_texts
+from spark_eval.results.report.data import RunFacts, share_texts
 from spark_eval.results.report.page import report_page
 from spark_eval.results.report.spread import UserCount, spread_of
 from spark_eval.results.sentences import Row
-from spark_eval.results.shown import UNPUBLISHED
+from spark_eval.results.shown import UNPUBLISHED, Displayable
+from spark_eval.runs.verbs import VERBS, table_names
 from spark_eval.runtime.local_files import check_path, local_path, write_file
 from spark_eval.schema import REPORT, Table
-from spark_eval.splits.split import Split
-
-Result = Evaluation | Comparison | PredictionMetrics | Split
 
 
 def write_report(
@@ -54,7 +50,7 @@ def write_report(
     if file is not None:
         return write_page(page, Path(file))
     if isinstance(store, LocalStore):
-        check_places(Path(store.files.root), run_id)
+        check_places(Path(store.files.root), run_id, table_names())
         return write_page(page, Path(store.files.root, REPORT, f"{run_id}.html"))
     return write_to_store(store, page, f"{run_id}.html")
 
@@ -100,15 +96,15 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
     records = dict(sorted(records_of(store.files, check_run_id(run_id)).items()))
     if not records:
         raise missing_run(store, run_id)
-    tables: dict[Table, list[dict[str, Any]]] = {}
+    tables: dict[str, list[dict[str, Any]]] = {}
     users: list[UserCount] = []
-    of_verbs = [(record, Table(name)) for record in records.values() for name in record.job["tables"]]
+    of_verbs = [(record, name) for record in records.values() for name in record.job["tables"]]
     for record, table in of_verbs:
-        if table in SMALL:
+        if record.verb in VERBS and table in VERBS[record.verb].reported:
             rows = open_table(store.files, record, table).rows()
             share_texts(rows)
             tables.setdefault(table, []).extend(rows)
-        elif table is Table.PER_USER:
+        elif table == Table.PER_USER:
             per_user = open_table(store.files, record, table)
             if isinstance(store, HadoopStore):
                 users = spread_in_spark(per_user.frame(store.files.spark))
@@ -122,14 +118,14 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
 def missing_run(store: Store, run_id: str) -> DataError:
     """Return the error for a run without a commit record: incomplete if it has tables, otherwise unknown."""
     files = store.files
-    for table in Table:
+    for table in table_names():
         if files.is_there(f"{files.root}/{table}/{RUN_ID_COLUMN}={run_id}"):
             return incomplete(run_id, f"its table {table} is there, and no commit record")
     return unknown_run(run_id, {record.run_id for record in published(files)}, files.root)
 
 
 def report(
-    result: Result | list[Result] | str | Path,
+    result: Displayable | Sequence[Displayable] | str | Path,
     path: str | Path,
     *,
     run_id: str | None = None,
@@ -162,22 +158,22 @@ def report(
     if run_id is not None or baseline is not None:
         message = "run_id and baseline are of published runs; give the output path in the place of a result"
         raise ConfigError("INVALID_REPORT", message)
-    results = result if isinstance(result, list) else [result]
+    results = [result] if isinstance(result, Displayable) else result
     facts = replace(facts_of_results(results), asked_primary=primary)
     return write_page(report_page(facts), Path(path))
 
 
-def facts_of_results(results: Sequence[Result]) -> RunFacts:
+def facts_of_results(results: Sequence[Displayable]) -> RunFacts:
     """Return the data of a report on several results, as if they had been published in one run.
 
     Raises ConfigError INVALID_REPORT if two of them have the same tables.
     """
     records: dict[str, Mapping[str, Any]] = {}
-    tables: dict[Table, list[Row]] = {}
+    tables: dict[str, list[Row]] = {}
     count_users = None
     for facts in (one.facts_of_run() for one in results):
         [verb] = facts.records
-        if verb in records or any(table in tables for table in facts.tables if table is not Table.ACCOUNTING):
+        if verb in records or any(table in tables for table in facts.tables if table != Table.ACCOUNTING):
             raise ConfigError("INVALID_REPORT", f"two results have tables of {verb}; make a report of each")
         records |= facts.records
         for table, rows in facts.tables.items():

@@ -91,7 +91,7 @@ class Split(Displayable):
         """Return the data of a report; this counts the rows."""
         facts = self.facts()
         leaks, of_folds = self.compared(facts)
-        tables: dict[Table, Sequence[Any]] = {
+        tables: dict[str, Sequence[Any]] = {
             Table.LEAKAGE: leaks,
             Table.SUBSETS: self.counted_subsets(),
             Table.ACCOUNTING: [*facts.accounting(), *of_folds],

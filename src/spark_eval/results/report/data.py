@@ -26,11 +26,6 @@ from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, Direction, Tab
 
 # Sort key of a model without a value.
 LAST: Final = (True, True, 0.0)
-# Tables that are small for every run.
-SMALL: Final = (
-    *(Table.METRICS, Table.COMPARISONS, Table.GATES, Table.CURVES, Table.THRESHOLDS),
-    *(Table.ACCOUNTING, Table.SUBSETS, Table.LEAKAGE, Table.STAGES, Table.FUNNEL),
-)
 # Metrics preferred as the primary one, in this order; ``preferred_metric`` has the fallbacks.
 PREFERRED: Final = ("ndcg", "map")
 PRIMARY: Final = "report.primary"
@@ -61,21 +56,21 @@ class MetricText(Protocol):
 class RunFacts:
     """Input of a report.
 
-    ``records`` has the commit record of each verb. ``tables`` has the rows of the published tables among
-    SMALL. ``count_users`` counts the users of each model by value of the given metrics (``ndcg@10``). It is
+    ``records`` has the commit record of each verb. ``tables`` has the rows of the small published
+    tables. ``count_users`` counts the users of each model by value of the given metrics (``ndcg@10``). It is
     called only if a chart needs the counts. ``asked_primary`` is the primary metric; None if not requested.
     ``prediction_metrics`` are the texts of the metrics of predictions, by name.
     """
 
     run_id: str
     records: Mapping[str, Mapping[str, Any]]
-    tables: Mapping[Table, Sequence[Row]]
+    tables: Mapping[str, Sequence[Row]]
     count_users: Callable[[Collection[str]], Sequence[UserCount]] | None = None
     baseline: "RunFacts | None" = None
     asked_primary: str | None = None
     prediction_metrics: Mapping[str, MetricText] = field(default_factory=dict)
 
-    def rows(self, table: Table) -> Sequence[Row]:
+    def rows(self, table: str) -> Sequence[Row]:
         """Return the rows of a table; empty if the table is not published."""
         return self.tables.get(table, ())
 
@@ -88,7 +83,7 @@ class RunFacts:
 
     def of_metrics(self, metrics: Sequence[str], where: str) -> "RunFacts":
         """Return the facts on these metrics alone; raise ConfigError METRIC_NOT_MEASURED."""
-        kept = {
+        kept: dict[str, Sequence[Row]] = {
             table: [row for metric in metrics for row in self.rows_of(table, metric, where)]
             for table in (Table.METRICS, Table.COMPARISONS)
             if self.rows(table)
@@ -99,7 +94,7 @@ class RunFacts:
             )
         return replace(self, tables={**self.tables, **kept})
 
-    def rows_of(self, table: Table, metric: str, where: str) -> Sequence[Row]:
+    def rows_of(self, table: str, metric: str, where: str) -> Sequence[Row]:
         """Return the rows of a table on one metric; raise ConfigError METRIC_NOT_MEASURED if there are none.
 
         Metrics of predictions match by their exact name.

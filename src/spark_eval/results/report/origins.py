@@ -26,6 +26,16 @@ SUBSET_HEADINGS: Final = {
 }
 
 
+def other_tables(facts: RunFacts) -> Chapter | None:
+    """Return the chapter with the tables that no other chapter knows, those of other verbs, row by row."""
+    views = [
+        View(Form.TABLE, name, Dataset.of(name, rows, list(rows[0])))
+        for name, rows in facts.tables.items()
+        if rows and name not in set(Table)
+    ]
+    return Chapter("Other tables", views=views) if views else None
+
+
 def split_in_time(facts: RunFacts) -> Chapter | None:
     """Return the chapter on the split: time ranges of the subsets, leakage checks, and subset sizes."""
     checks = facts.rows(Table.LEAKAGE)

@@ -16,7 +16,7 @@ from spark_eval.results.report.chapters import Chapter
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.report.funnel import pipeline
 from spark_eval.results.report.models import beside_other_run, cutoffs, differences, gates, leaderboard
-from spark_eval.results.report.origins import accounting, provenance, split_in_time
+from spark_eval.results.report.origins import accounting, other_tables, provenance, split_in_time
 from spark_eval.results.report.predictions import prediction_curves, thresholds
 from spark_eval.results.report.users import folds, segments, spread
 from spark_eval.results.report.verdict import verdict
@@ -39,6 +39,7 @@ CHAPTERS: Final[Mapping[str, Callable[[RunFacts], Chapter | None]]] = {
     "thresholds": thresholds,
     "folds": folds,
     "split": split_in_time,
+    "other_tables": other_tables,
     "accounting": accounting,
     "provenance": provenance,
 }

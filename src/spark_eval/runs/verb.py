@@ -1,0 +1,167 @@
+"""The record of a verb; its command, its checks and the reading of its tables follow from it.
+
+The records stand in ``runs.verbs``, a module each. Their functions import what they need of Spark and of the
+libraries for tables, so that help appears at once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from spark_eval.schema import MODEL, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark_eval.accounting import Entry
+    from spark_eval.config.inputs import Source
+    from spark_eval.config.sections import Config
+    from spark_eval.publishing.attempt import Attempt
+    from spark_eval.publishing.verify import Expected
+    from spark_eval.results.driver_tables import SmallRows
+    from spark_eval.results.leaderboard import Leaderboard
+    from spark_eval.runs.job import Job, Run
+    from spark_eval.runtime.any_session import OpenSession
+
+
+class Screen(Protocol):
+    """Screen that a verb prints its results on."""
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+
+    def grid(
+        self, header: Sequence[str], cells: Sequence[Sequence[str]], title: str = "", of: str | None = None
+    ) -> None:
+        """Print rows of text as a table; of the published table ``of``, the first rows."""
+
+    def board(self, board: "Leaderboard", title: str) -> None:
+        """Print a leaderboard, with the metrics that fit."""
+
+    def funnel(self, stages: Sequence[Mapping[str, Any]], funnel: Sequence[Mapping[str, Any]]) -> None:
+        """Print the loss of users and relevant items along the stages of a pipeline."""
+
+
+def always(_config: "Config") -> bool:
+    """Return True: the table is published in every run."""
+    return True
+
+
+@dataclass(frozen=True)
+class Published:
+    """Table that a verb publishes.
+
+    ``by`` are the columns that name its folders below the run. ``is_reported`` is true if reports read its
+    rows. ``is_asked`` tells whether a run of this config publishes it.
+    """
+
+    name: str
+    by: tuple[str, ...] = ()
+    is_reported: bool = True
+    is_asked: Callable[["Config"], bool] = always
+
+
+ACCOUNTING: Final = Published(Table.ACCOUNTING)
+METRICS: Final = Published(Table.METRICS, by=(MODEL,))
+
+
+@dataclass(frozen=True)
+class Work:
+    """Input of a verb; ``held`` is closed after the tables are published."""
+
+    session: "OpenSession"
+    config: "Config"
+    job: "Job"
+    attempt: "Attempt"
+    held: ExitStack
+
+    @property
+    def spark(self) -> "SparkSession":
+        """The session of Spark, opened at the first use."""
+        return self.session()
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Result of a verb, which the runner stages, checks and publishes.
+
+    ``rows`` are its small tables, which the runner writes if the config asks for them. ``written`` are the
+    numbers of rows of the tables that the verb has staged itself. ``judged`` are the sources that may have
+    quarantined rows, with codes in ``fault``. ``expected`` describes ``per_user``, and ``facts`` are added to
+    the commit record. ``n_rows`` is the number of rows that the log names.
+    """
+
+    rows: "Mapping[str, SmallRows]"
+    entries: "Sequence[Entry]"
+    written: Mapping[str, int] = field(default_factory=dict)
+    judged: "Mapping[str, DataFrame]" = field(default_factory=dict)
+    expected: "Expected | None" = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    n_rows: int | None = None
+
+
+def job_of_inputs(verb: "Verb", config: "Config", run_id: str | None, session: "OpenSession") -> "Job":
+    """Return the job whose id follows from the sections of the verb and the files of its sources."""
+    from spark_eval.runs.job import Job
+
+    return Job.of(verb, config, run_id, session)
+
+
+def check_sources(verb: "Verb", config: "Config", session: "OpenSession") -> list[str]:
+    """Check columns and types of the sources of the verb; return their names."""
+    from spark_eval.runs.run import check_inputs
+
+    return check_inputs(session, config, verb)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """Record of a verb: its sections, tables, computation and output.
+
+    Attributes:
+        name: The command, the name of its job, and its name in commit records.
+        order: Its position in the usual order of work.
+        about: What its help says; the first sentence is for the list of commands.
+        sections: The sections of the config that it reads. The first one is required, and all of them decide
+            the run id.
+        tables: The tables that it publishes.
+        phases: The phases of its work, which the log names.
+        compute: From inputs to tables; the runner stages, checks and publishes them.
+        show: Prints the main results of a run.
+        job: The work that a config asks for: its run id, and what it reads.
+        sources: Sources that the config may leave out, given the place of this run's split.
+        check: What ``validate`` checks; it returns names of what it checked.
+        judge: Raises GateFailure if the published run has failed.
+        then: The verb that follows in the same command; None if there is none.
+        options: Options of its section that help lists, each with its meaning.
+    """
+
+    name: str
+    order: int
+    about: str
+    sections: tuple[str, ...]
+    tables: tuple[Published, ...]
+    phases: tuple[str, ...]
+    compute: Callable[[Work], Computed]
+    show: Callable[["Run", Screen], None]
+    job: "Callable[[Verb, Config, str | None, OpenSession], Job]" = job_of_inputs
+    sources: "Callable[[Config, str], Mapping[str, Source]]" = lambda _config, _splits: {}
+    check: "Callable[[Verb, Config, OpenSession], list[str]]" = check_sources
+    judge: "Callable[[Run], None]" = lambda _run: None
+    then: "Callable[[Config], Verb | None]" = lambda _config: None
+    options: Callable[[], Sequence[tuple[str, str]]] = tuple
+
+    def tables_of(self, config: "Config") -> tuple[str, ...]:
+        """Return the names of the tables that a run of this config publishes."""
+        return tuple(table.name for table in self.tables if table.is_asked(config))
+
+    @property
+    def by_model(self) -> set[str]:
+        """Tables with a folder for each model."""
+        return {table.name for table in self.tables if MODEL in table.by}
+
+    @property
+    def reported(self) -> set[str]:
+        """Tables whose rows reports read."""
+        return {table.name for table in self.tables if table.is_reported}

@@ -1,0 +1,105 @@
+"""The verb ``evaluate``: measure lists of recommendations against the truth."""
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, Published, Screen, Verb, Work
+from spark_eval.runs.verbs import compare
+from spark_eval.schema import MODEL, Table
+
+if TYPE_CHECKING:
+    from spark_eval.config.inputs import Source
+    from spark_eval.config.sections import Config
+    from spark_eval.runs.job import Run
+
+
+def compute(work: Work) -> Computed:
+    """Measure all lists in one pass; ``per_user`` is written by the executors."""
+    from spark_eval.evaluation.evaluate import measure_lists
+    from spark_eval.evaluation.result import Tables
+    from spark_eval.evaluation.segments import tables_read
+    from spark_eval.publishing.verify import Expected
+    from spark_eval.runtime import events
+    from spark_eval.sources.read import read_each
+
+    plan, job = work.config.plan, work.job
+    sources: dict[str, Any] = {name: job.sources[name] for name in tables_read(plan, job.sources)}
+    frames = read_each(work.spark, sources, job.timezone, plan, job.before)
+    tables = Tables.of(frames, sources, plan, job.most_quarantined)
+    events.stage("read", then="measure")
+    evaluation = measure_lists(tables, work.attempt.staged(Table.PER_USER))
+    work.held.enter_context(closing(evaluation.held))
+    return Computed(
+        rows=evaluation.small_tables,
+        entries=evaluation.entries,
+        written={Table.PER_USER: evaluation.n_per_user},
+        judged=tables.judged(evaluation.entries),
+        expected=Expected.of(plan.metrics, evaluation.keys),
+        facts={
+            "conventions": plan.stamp,
+            "models": list(evaluation.models),
+            "truth_digest": evaluation.truth_digest,
+        },
+        n_rows=len(evaluation.metric_rows),
+    )
+
+
+def show(run: "Run", screen: Screen) -> None:
+    """Print the leaderboard and, for a pipeline, the loss of users along its stages."""
+    from spark_eval.results.leaderboard import Leaderboard
+
+    board = Leaderboard.of(run.rows(Table.METRICS), entries=run.rows(Table.ACCOUNTING))
+    screen.board(board, f"metrics of run {run.run_id}")
+    if Table.FUNNEL in run.tables:
+        screen.funnel(run.rows(Table.STAGES), run.rows(Table.FUNNEL))
+
+
+def truth_of_split(config: "Config", splits: str) -> "Mapping[str, Source]":
+    """Return the truth by default: the test subset of this run's own split."""
+    from spark_eval.config.inputs import Source
+
+    return {"truth": Source(subset=config.split.rule().final_test).at(splits)}
+
+
+def has_stages(config: "Config") -> bool:
+    """Return True if the config describes a pipeline."""
+    return bool(config.stages)
+
+
+def comparison_of_gates(config: "Config") -> Verb | None:
+    """Return the verb that decides the gates; warn if a gate has no baseline yet."""
+    if not config.gates:
+        return None
+    from spark_eval.runs.compare import baseline_fault
+    from spark_eval.runtime import endings
+
+    if (fault := baseline_fault(config)) is None:
+        return compare.VERB
+    endings.warn(f"its gates are not decided: {fault.message}; compare then decides them")
+    return None
+
+
+VERB = Verb(
+    name="evaluate",
+    order=2,
+    about="""Measure recommendations against the truth; publish per_user, metrics and accounting.
+
+    If the config has gates, the comparison follows: exit code 5 if one fails. A gate without a baseline is
+    left to compare, with a warning.
+    """,
+    sections=("recommendations", "truth", "train", "users", "items", "evaluate", "stages"),
+    tables=(
+        Published(Table.PER_USER, by=(MODEL,), is_reported=False),
+        METRICS,
+        Published(Table.SUMS, by=(MODEL,), is_reported=False),
+        ACCOUNTING,
+        Published(Table.STAGES, is_asked=has_stages),
+        Published(Table.FUNNEL, is_asked=has_stages),
+    ),
+    phases=("read", "measure", "metrics"),
+    compute=compute,
+    show=show,
+    sources=truth_of_split,
+    then=comparison_of_gates,
+)

@@ -1,0 +1,79 @@
+"""The verb ``predictions``: measure predictions against their labels."""
+
+from typing import TYPE_CHECKING
+
+from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, Published, Screen, Verb, Work
+from spark_eval.schema import ALL, MODEL, Table
+
+if TYPE_CHECKING:
+    from spark_eval.config.sections import Config, PredictionsSection
+    from spark_eval.runs.job import Run
+
+PREDICTIONS = "predictions"
+
+
+def section_of(config: "Config") -> "PredictionsSection":
+    """Return the section of the config; raise ConfigError MISSING_SECTION if there is none."""
+    from spark_eval.runs.run import needed
+
+    return needed(config.predictions, PREDICTIONS)
+
+
+def has_curves(config: "Config") -> bool:
+    """Return True if the config asks for curves."""
+    return section_of(config).checked().curves
+
+
+def has_rules(config: "Config") -> bool:
+    """Return True if the config asks for thresholds to be chosen."""
+    return bool(section_of(config).checked().rules)
+
+
+def compute(work: Work) -> Computed:
+    """Measure all predictions in one pass, and in score order if a metric needs it."""
+    from spark_eval.predictions.evaluate import measure_predictions, read_predictions
+
+    source = section_of(work.config)
+    plan = source.checked()
+    frame = work.job.read(work.spark, PREDICTIONS, plan.segments)
+    scored = read_predictions(frame, source.columns, source.model, plan)
+    measured = measure_predictions(scored, work.job.most_quarantined)
+    return Computed(
+        rows=measured.small_tables,
+        entries=measured.entries,
+        judged={PREDICTIONS: scored.given},
+        facts={"conventions": plan.stamp, "models": measured.models},
+        n_rows=len(measured.metric_rows),
+    )
+
+
+def show(run: "Run", screen: Screen) -> None:
+    """Print one line per metric over all rows, with one column per model; then the chosen thresholds."""
+    from spark_eval.predictions.tables import metrics_by_model, six_digits
+
+    header, lines = metrics_by_model(run.rows(Table.METRICS))
+    screen.grid(header, lines, f"metrics of run {run.run_id}", of=Table.METRICS)
+    if Table.THRESHOLDS in run.tables:
+        shown = ("threshold", "precision", "recall", "flags", "cost")
+        chosen = [row for row in run.rows(Table.THRESHOLDS) if row["segment"] == ALL]
+        thresholds = [
+            (row["model"], row["rule"], *(six_digits(row[name]) for name in shown)) for row in chosen
+        ]
+        screen.grid(("model", "chosen for", *shown), thresholds)
+
+
+VERB = Verb(
+    name=PREDICTIONS,
+    order=3,
+    about="Measure predictions against their labels; publish metrics, curves, thresholds and accounting.",
+    sections=(PREDICTIONS,),
+    tables=(
+        METRICS,
+        ACCOUNTING,
+        Published(Table.CURVES, by=(MODEL,), is_asked=has_curves),
+        Published(Table.THRESHOLDS, by=(MODEL,), is_asked=has_rules),
+    ),
+    phases=("metrics",),
+    compute=compute,
+    show=show,
+)

@@ -1,0 +1,142 @@
+"""The verb ``split``: label the rows of a log by a rule."""
+
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from spark_eval.runs.verb import ACCOUNTING, Computed, Published, Screen, Verb, Work
+from spark_eval.schema import FOLDS, SUBSET, Outcome, Table
+from spark_eval.splits.rules.fold_rule import Leak
+
+if TYPE_CHECKING:
+    from spark_eval.runs.job import Run
+
+# Explanations of the rows that a leakage check counts although the rule allows them.
+REPEATED = "repeat a train pair; allowed here, `seen: drop` removes them"
+ALLOWED: dict[str, str] = {
+    Leak.RETURNED_TO_LOCAL_TEST: f"rows of local_test {REPEATED}",
+    Leak.RETURNED_TO_GLOBAL_TEST: f"test rows {REPEATED}",
+    Leak.PAIRS_IN_BOTH: f"test rows {REPEATED}",
+    Leak.USERS_IN_BOTH: "test rows have a user with train rows; allowed here, `by: user` keeps users apart",
+    Leak.USERS_EARLY: "test rows are not after their user's train; allowed here, "
+    "`ties: together` rules it out",
+    Leak.TEST_EARLY: "test rows are not after the last train row; allowed here, windows of time rule it out",
+}
+
+
+def compute(work: Work) -> Computed:
+    """Label the log in one write, then count its subsets and its leaks."""
+    from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
+    from spark_eval.errors import DataError
+    from spark_eval.results.subsets import SUBSET_TABLE
+    from spark_eval.runtime import events
+    from spark_eval.splits.leakage import LEAKAGE
+    from spark_eval.splits.split import split
+    from spark_eval.tables.quarantine import share_faults
+
+    source, name = work.job.sources["interactions"], "interactions"
+    log = work.job.read(work.spark, name)
+    events.stage("read", then="cuts")
+    rule = work.config.split.rule()
+    parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
+    events.stage("cuts", then="splits")
+    folder = work.attempt.staged(Table.SPLITS)
+    facts = parts.write(folder)
+    entries = facts.accounting()
+    events.stage("splits", facts.n_rows, then="leakage")
+    DataError.raise_all(share_faults(entries, {name: parts.labelled}, work.job.most_quarantined))
+    leaks, of_folds = parts.compared(facts, folder)
+    entries += of_folds
+    return Computed(
+        rows={
+            Table.SUBSETS: (parts.counted_subsets(folder), SUBSET_TABLE),
+            Table.LEAKAGE: (leaks, LEAKAGE),
+            Table.ACCOUNTING: (entries, ACCOUNTING_COLUMNS),
+        },
+        entries=entries,
+        written={Table.SPLITS: facts.n_written},
+        judged={name: parts.labelled},
+        facts={"timeline": parts.timeline and asdict(parts.timeline)},
+    )
+
+
+def show(run: "Run", screen: Screen) -> None:
+    """Print the subsets and the leakage report, the training subsets, and cold users and items."""
+    from spark_eval.results.report.origins import leak_verdict
+    from spark_eval.results.subsets import cold_warnings, counted_ways_to_train
+
+    lines, leaks = run.rows(Table.ACCOUNTING), run.rows(Table.LEAKAGE)
+    subsets = run.rows(Table.SUBSETS)
+    parts = [
+        (row["outcome"], row["reason"] or "", f"{row['rows']:,}") for row in lines if row["source"] != FOLDS
+    ]
+    screen.grid(("outcome", "reason", "rows"), parts, f"split of run {run.run_id}")
+    of_folds = [row for row in lines if row["source"] == FOLDS]
+    counted = [
+        (
+            f"fold {row['fold']} {row['subset']}" if of_folds else row["subset"],
+            *(f"{row[name]:,}" for name in ("rows", "users", "items")),
+            row["trained_on"] or "",
+            *(with_share(row[f"cold_{kind}"], row[kind]) for kind in ("users", "items")),
+        )
+        for row in subsets
+    ]
+    screen.grid(
+        ("subset", "rows", "users", "items", "trained on", "cold users", "cold items"),
+        counted,
+        of=Table.SUBSETS,
+    )
+    if dropped := [row for row in of_folds if row["outcome"] == Outcome.DROPPED]:
+        screen.grid(("dropped in folds", "rows"), [(row["reason"], f"{row['rows']:,}") for row in dropped])
+    checks = [
+        (
+            f"fold {row['fold']} {row['check']}" if of_folds else row["check"],
+            f"{row['rows']:,}",
+            f"{row['users']:,}",
+            leak_verdict(row),
+        )
+        for row in leaks
+    ]
+    screen.grid(("leakage check", "rows", "users", "leaked"), checks, of=Table.LEAKAGE)
+    screen.say(f"leaked rows: {sum(row['rows'] for row in leaks if row['leaked'])}")
+    allowed = Counter[str]()
+    for row in leaks:
+        allowed[row["check"]] += 0 if row["leaked"] else row["rows"]
+    for check, n_rows in (+allowed).items():
+        screen.say(f"{n_rows:,} {ALLOWED[check]}")
+    for way in counted_ways_to_train(subsets):
+        screen.say(way)
+    for text in cold_warnings(subsets):
+        screen.say(f"warning: {text}")
+
+
+def with_share(count: int | None, of: int) -> str:
+    """Return a count with its share of ``of`` in percent; an empty text for None."""
+    if count is None:
+        return ""
+    return f"{count:,} ({count / of:.0%})" if of else f"{count:,}"
+
+
+def options() -> list[tuple[str, str]]:
+    """Return the options of all rules, with their methods and defaults, as the rules declare them."""
+    from spark_eval.splits.rules.methods import options_in_words
+
+    return [(f"{name} ({of}; {default})", meaning) for name, of, default, meaning in options_in_words()]
+
+
+VERB = Verb(
+    name="split",
+    order=1,
+    about="Label the interactions by a rule; publish splits, subsets, leakage and accounting.",
+    sections=("interactions", "split"),
+    tables=(
+        Published(Table.SPLITS, by=(SUBSET,), is_reported=False),
+        Published(Table.SUBSETS),
+        Published(Table.LEAKAGE),
+        ACCOUNTING,
+    ),
+    phases=("read", "cuts", "splits", "leakage"),
+    compute=compute,
+    show=show,
+    options=options,
+)
