@@ -19,8 +19,8 @@ from benchmarks.data import Dataset, ensure
 from benchmarks.processes import usage
 from benchmarks.workload import READERS, RUN_NAMES
 from spark_eval import get_session
-from spark_eval.config.sections import parse_config
 from spark_eval.runs.run import run_verb
+from spark_eval.runs.sections import parse_config
 from spark_eval.runs.verbs import VERBS
 
 LENGTH, MODELS, LOG_ROWS = 100, 5, 50

@@ -9,22 +9,8 @@ from typing import Any, Final
 import click
 
 from spark_eval.cli.metric_tables import TextRows, document, markdown
-from spark_eval.config.inputs import Filter, Recommendations, Source
+from spark_eval.config.inputs import Filter, Output, Recommendations, Source
 from spark_eval.config.keys import Section
-from spark_eval.config.sections import (
-    Baseline,
-    CompareSection,
-    Config,
-    EvaluateSection,
-    GateSection,
-    Output,
-    PredictionsSection,
-    ReportSection,
-    SparkSection,
-    SplitSection,
-    StageSection,
-    ThresholdRules,
-)
 from spark_eval.conventions import CONVENTIONS
 from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
@@ -33,6 +19,19 @@ from spark_eval.metrics import RANKING
 from spark_eval.metrics.values import without_metric
 from spark_eval.predictions.tables import THRESHOLDS
 from spark_eval.results.subsets import SUBSET_TABLE
+from spark_eval.runs.sections import (
+    Baseline,
+    CompareSection,
+    Config,
+    EvaluateSection,
+    GateSection,
+    PredictionsSection,
+    ReportSection,
+    SparkSection,
+    SplitSection,
+    StageSection,
+    ThresholdRules,
+)
 from spark_eval.schema import Table
 from spark_eval.splits.rules.methods import options_in_words
 

@@ -14,11 +14,11 @@ from spark_eval.comparison.compare import compare
 from spark_eval.comparison.gates import GateOptions
 from spark_eval.comparison.plan import CompareOptions, make_compare_plan
 from spark_eval.config.keys import Section
-from spark_eval.config.sections import CompareSection, EvaluateSection, GateSection, PredictionsSection
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import EvaluateOptions, make_plan
 from spark_eval.options import declared
 from spark_eval.predictions.plan import PredictionOptions, make_prediction_plan
+from spark_eval.runs.sections import CompareSection, EvaluateSection, GateSection, PredictionsSection
 from spark_eval.splits.rules.fold_rule import rule_options
 from spark_eval.splits.rules.methods import METHODS, options_by_method, rule_of
 

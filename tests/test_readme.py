@@ -22,13 +22,13 @@ from spark_eval.cli.commands import program
 from spark_eval.comparison.gates import GateOptions
 from spark_eval.comparison.plan import CompareOptions
 from spark_eval.comparison.rows import COMPARISONS, GATES
-from spark_eval.config.sections import Config, read_config
 from spark_eval.conventions.choice import Choice
 from spark_eval.conventions.comparison import Correction, Decision, Drop, Mode, PairTest, Zeros
 from spark_eval.errors import SparkEvalError
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
 from spark_eval.metrics.stages import Fate, StageOptions
 from spark_eval.options import declared
+from spark_eval.runs.sections import Config, read_config
 from spark_eval.runtime.spark_errors import MENDS, REFUSALS
 from spark_eval.schema import Fault, Table
 

@@ -21,7 +21,7 @@ def ours(task: Task) -> Repetition:
     from spark_eval.comparison.plan import make_compare_plan
     from spark_eval.comparison.sides import BaselineName, Side, Sides
     from spark_eval.metrics.columns import value_of_column
-    from spark_eval.per_user.buckets import UserTable
+    from spark_eval.runners.user_buckets import UserTable
 
     spark, plan = session(task), make_compare_plan(tests=["t", "sign"])
 

@@ -6,8 +6,8 @@ from benchmarks.contenders import Means, Repetition
 from benchmarks.contenders.spark import read, session
 from benchmarks.workload import RUN_NAMES, Task
 from spark_eval import evaluate
-from spark_eval.config.sections import parse_config
 from spark_eval.runs.run import run_verb
+from spark_eval.runs.sections import parse_config
 from spark_eval.runs.verbs import VERBS
 from spark_eval.schema import ALL
 

@@ -7,8 +7,8 @@ from pyspark.sql import functions as F
 from benchmarks.contenders import Repetition
 from benchmarks.contenders.spark import session
 from benchmarks.workload import Task
-from spark_eval.config.sections import parse_config
 from spark_eval.runs.run import run_verb
+from spark_eval.runs.sections import parse_config
 from spark_eval.runs.verbs import VERBS
 
 

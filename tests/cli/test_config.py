@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from spark_eval.cli.commands import main
-from spark_eval.config.sections import Config, read_config
 from spark_eval.conventions import NoTruth
 from spark_eval.errors import ConfigError
+from spark_eval.runs.sections import Config, read_config
 
 SMALLEST = "output: {path: out}\n"
 

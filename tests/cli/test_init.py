@@ -18,10 +18,10 @@ from tests.pages.walk import difference
 
 from spark_eval.cli.init.guesses import FirstRows, unit_of
 from spark_eval.cli.init.samples import sample_of
-from spark_eval.config.sections import Config, read_config
 from spark_eval.config.strict_yaml import line, load_yaml
 from spark_eval.demo.simulate import simulate
 from spark_eval.errors import DataError
+from spark_eval.runs.sections import Config, read_config
 
 MOVIELENS = pd.DataFrame(
     {"userId": [1, 1, 2], "movieId": [31, 1029, 10], "rating": [2.5, 3.0, 5.0], "timestamp": 1_260_759_144}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from spark_eval.config.sections import read_config
 from spark_eval.demo.simulate import simulate
+from spark_eval.runs.sections import read_config
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import yaml
 
 from spark_eval.cli.commands import main
 from spark_eval.cli.demo import check_older, movielens, settings, step, verdict
-from spark_eval.config.sections import parse_config
+from spark_eval.runs.sections import parse_config
 
 
 @pytest.fixture

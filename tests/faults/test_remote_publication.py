@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 
 from spark_eval import read_published
 from spark_eval.arrow.checksums import key_sum
-from spark_eval.config.inputs import Source
-from spark_eval.config.sections import Output
+from spark_eval.config.inputs import Output, Source
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.publishing import remote
 from spark_eval.publishing.attempt import Attempt, Store

@@ -15,8 +15,8 @@ import yaml
 import spark_eval
 from spark_eval import errors
 from spark_eval.cli.commands import program
-from spark_eval.config.sections import Config, parse_config
 from spark_eval.errors import ConfigError, SparkEvalError
+from spark_eval.runs.sections import Config, parse_config
 
 REPOSITORY = Path(__file__).parents[2]
 ERRORS = REPOSITORY / "docs" / "errors.md"

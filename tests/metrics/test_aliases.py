@@ -5,7 +5,6 @@ import doctest
 import pytest
 
 from spark_eval.cli import metric_tables
-from spark_eval.config.sections import parse_config
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.metrics import RANKING, metric_values
@@ -13,6 +12,7 @@ from spark_eval.metrics.aliases import ALIASES, bare_name
 from spark_eval.metrics.values import ranking_names
 from spark_eval.predictions import POINTWISE
 from spark_eval.predictions.plan import make_prediction_plan as make_pointwise_plan
+from spark_eval.runs.sections import parse_config
 
 OUTPUT = {"output": {"path": "out"}}
 

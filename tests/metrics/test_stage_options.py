@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from spark_eval.config.sections import parse_config
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.metrics.stages import Stage, make_stages
+from spark_eval.runs.sections import parse_config
 
 FIRST = {"name": "candidates", "model": "cg", "k": 500}
 SECOND = {"name": "final", "model": "ranker", "k": 10}

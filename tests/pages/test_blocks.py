@@ -31,8 +31,8 @@ from tests.pages.blocks import (
 from tests.pages.walk import difference
 
 from spark_eval.cli.commands import program
-from spark_eval.config.sections import parse_config, read_config
 from spark_eval.errors import ConfigError
+from spark_eval.runs.sections import parse_config, read_config
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 # What a reader's shell has, and what the blocks use of it.

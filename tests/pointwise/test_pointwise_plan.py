@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from spark_eval.config.sections import read_config
 from spark_eval.errors import ConfigError
 from spark_eval.predictions import POINTWISE
 from spark_eval.predictions.plan import make_prediction_plan
 from spark_eval.predictions.task import Scores, Task
+from spark_eval.runs.sections import read_config
 
 REPOSITORY = Path(__file__).parents[2]
 

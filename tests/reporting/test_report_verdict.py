@@ -12,7 +12,6 @@ from tests.reporting import made_runs
 from tests.reporting.test_report_page import call, column, statements
 
 from spark_eval.accounting import Entry
-from spark_eval.config.sections import parse_config
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.summary import MetricRow
 from spark_eval.metrics.registry import RANKING
@@ -22,6 +21,7 @@ from spark_eval.results.mlflow_runs import logged_metrics
 from spark_eval.results.report import beyond, models, page, verdict
 from spark_eval.results.report.data import RunFacts
 from spark_eval.runs.report import facts_of
+from spark_eval.runs.sections import parse_config
 from spark_eval.schema import Table
 
 

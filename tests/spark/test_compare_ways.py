@@ -22,7 +22,7 @@ from spark_eval.comparison.sides import BaselineName, Side, Sides
 from spark_eval.errors import DataError
 from spark_eval.evaluation.exchange import write_users
 from spark_eval.metrics.columns import value_of_column
-from spark_eval.per_user.buckets import UserTable
+from spark_eval.runners.user_buckets import UserTable
 
 COLUMNS = ("ap_at_5", "ndcg_at_5")
 TESTS = ("t", "sign", "wilcoxon", "randomization", "bootstrap", "bca")

@@ -17,10 +17,10 @@ from zoo import LISTS, LOG, PLAIN, PREDICTIONS, ZOO, Folder, under
 
 from spark_eval.arrow.files import read_parts
 from spark_eval.config.inputs import Recommendations, Source
-from spark_eval.config.sections import PredictionsSection
 from spark_eval.errors import SparkEvalError
 from spark_eval.evaluation.conform import conform_recommendations, plain_recommendations
 from spark_eval.predictions.measure import conform_predictions, plain_predictions
+from spark_eval.runs.sections import PredictionsSection
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.read import read_source

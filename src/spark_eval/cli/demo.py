@@ -9,7 +9,6 @@ from typing import Any, Final
 import yaml
 
 from spark_eval.cli import terminal
-from spark_eval.config.sections import Config, parse_config, read_config
 from spark_eval.demo.models import ALS_MODEL, POPULARITY, recommend_all
 from spark_eval.demo.simulate import simulate
 from spark_eval.errors import ConfigError, DataError
@@ -19,6 +18,7 @@ from spark_eval.results.sentences import Row, decimals_for, interval_text, short
 from spark_eval.runs.job import Run
 from spark_eval.runs.report import write_report
 from spark_eval.runs.run import run_verb
+from spark_eval.runs.sections import Config, parse_config, read_config
 from spark_eval.runs.verbs import VERBS
 from spark_eval.runtime import events
 from spark_eval.runtime.local_files import replace_file

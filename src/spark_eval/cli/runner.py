@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from spark_eval.config.sections import Config, read_config
 from spark_eval.errors import GateFailure
 from spark_eval.names import check_run_id
+from spark_eval.runs.sections import Config, read_config
 from spark_eval.runs.verb import Verb
 from spark_eval.runtime import endings, events
 from spark_eval.runtime.local_files import check_working_folder

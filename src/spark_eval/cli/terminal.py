@@ -12,7 +12,6 @@ from spark_eval.accounting import entries_of_rows, unusable
 from spark_eval.cli import metric_tables
 from spark_eval.cli.funnel import show_funnel
 from spark_eval.cli.leaderboard import drawn, show
-from spark_eval.config.sections import Config
 from spark_eval.conventions.presets import PRESETS, conventions_of
 from spark_eval.errors import DataError, escape_control_characters
 from spark_eval.publishing.commits import Record, published
@@ -22,6 +21,7 @@ from spark_eval.publishing.remote import MOST_HOURS
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.results.sentences import Row
 from spark_eval.runs.job import Run
+from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Verb
 from spark_eval.schema import Table
 

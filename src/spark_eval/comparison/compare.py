@@ -57,7 +57,6 @@ from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.options import documented
-from spark_eval.per_user.buckets import Buckets, buckets_of_users
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.sentences import (
@@ -71,6 +70,7 @@ from spark_eval.results.sentences import (
 )
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.runners.objects import NumberedObject, collect_or_raise, group_by_key
+from spark_eval.runners.user_buckets import Buckets, buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import persist, tasks_at_once
 from spark_eval.schema import ALL, FOLD, FOLDS, Table

@@ -19,8 +19,8 @@ from spark_eval.evaluation.result import Evaluation
 from spark_eval.metrics import RANKING, MetricValue
 from spark_eval.metrics.columns import looks_like_metric, value_of_foreign_column
 from spark_eval.metrics.means import WeightedMean, means_of_users
-from spark_eval.per_user.buckets import UserTable
 from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
+from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, USER
 from spark_eval.statistics.intervals import Summary

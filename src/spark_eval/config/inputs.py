@@ -90,6 +90,11 @@ class Source(Section):
         """Path of the files; empty if there is none."""
         return self.path or ""
 
+    @property
+    def own_columns(self) -> list[str]:
+        """Columns to read in addition to those of every such table, by their own names."""
+        return []
+
     def at(self, splits: str) -> Self:
         """Return the source with a path; a subset alone gets ``splits``, the path of this run's split."""
         if self.path is not None or self.table is not None:
@@ -108,4 +113,13 @@ class Recommendations(Source):
     model: str | None = Field(default=None, description="names the one model where no column does")
     layout: Literal["long", "array"] = Field(
         default="long", description="a row per user and item, or a row per user with an array"
+    )
+
+
+class Output(Section):
+    """Output folder; with ``manifest``, tables are published without renames."""
+
+    path: Place = Field(description="a folder, local, mounted or a URI")
+    manifest: bool = Field(
+        default=False, description="for object stores: no renames; read with spark_eval.read_published"
     )

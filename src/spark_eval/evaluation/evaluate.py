@@ -35,11 +35,11 @@ from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import literal_path
 from spark_eval.options import documented
-from spark_eval.per_user.buckets import buckets_of_users
 from spark_eval.per_user.drawing import largest_of
 from spark_eval.per_user.population import CANDIDATE
 from spark_eval.runners.exchange import exchange
 from spark_eval.runners.objects import collect_objects, collect_or_raise
+from spark_eval.runners.user_buckets import buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote, persist, release_with
 from spark_eval.schema import USER

@@ -27,7 +27,6 @@ from spark_eval.evaluation.summary import (
     metric_rows,
 )
 from spark_eval.names import literal_path, models_shown, quote_column
-from spark_eval.per_user.buckets import UserTable
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.results.report.data import RunFacts
@@ -41,6 +40,7 @@ from spark_eval.results.report.spread import (
 )
 from spark_eval.results.rows import fold_rows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.runners.user_buckets import UserTable
 from spark_eval.schema import ALL, MODEL, Outcome, Table
 from spark_eval.tables.plain_files import PlainFiles
 from spark_eval.tables.quarantine import unusable_rows

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urlparse
 
-from spark_eval.config.sections import Output
+from spark_eval.config.inputs import Output
 from spark_eval.errors import ConfigError
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import STAGING, commit_path

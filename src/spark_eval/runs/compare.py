@@ -8,12 +8,12 @@ from spark_eval.comparison.gates import Gate, IfMissing, check_models
 from spark_eval.comparison.plan import ComparePlan
 from spark_eval.comparison.rows import GateRow
 from spark_eval.comparison.sides import BaselineName
-from spark_eval.config.sections import Baseline, Config
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.publishing.places import store_of
 from spark_eval.runs.job import Job, Run, digest_of, fingerprints_of, settings_of
 from spark_eval.runs.measured import MeasuredRun, known_runs
 from spark_eval.runs.run import needed
+from spark_eval.runs.sections import Baseline, Config
 from spark_eval.runs.verb import Verb
 from spark_eval.runs.verbs import evaluate
 from spark_eval.runtime.any_session import OpenSession

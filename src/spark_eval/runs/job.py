@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import Entry, headline_counts
 from spark_eval.config.inputs import Source
-from spark_eval.config.sections import Config
 from spark_eval.errors import DataError, without_secrets
 from spark_eval.publishing.attempt import Attempt, Store
 from spark_eval.publishing.commits import Files, Record, records_of, usual_place
 from spark_eval.publishing.places import check_places, store_of
 from spark_eval.publishing.published import open_table
 from spark_eval.publishing.verify import Expected
+from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Verb
 from spark_eval.runs.verbs import split, table_names
 from spark_eval.runtime import events

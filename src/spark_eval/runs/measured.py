@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 from spark_eval.comparison.compare import Comparison, compare_sides
 from spark_eval.comparison.plan import ComparePlan
 from spark_eval.comparison.sides import BaselineName, Means, Side, Sides, means_of_rows
-from spark_eval.config.sections import EvaluateSection
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.evaluation.plan import Plan
 from spark_eval.metrics.means import means_of_users
-from spark_eval.per_user.buckets import UserTable
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published, records_of, usual_place
 from spark_eval.publishing.published import PublishedTable, incomplete, open_table
+from spark_eval.runners.user_buckets import UserTable
+from spark_eval.runs.sections import EvaluateSection
 from spark_eval.runtime.versions import release
 from spark_eval.schema import FOLD, FOLDS, VERSION, Subset, Table
 

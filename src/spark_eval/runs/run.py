@@ -11,11 +11,11 @@ from typing import TypeVar
 from pyspark.sql import DataFrame
 
 from spark_eval.accounting import Entry
-from spark_eval.config.sections import Config
 from spark_eval.errors import ConfigError
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.results.driver_tables import SmallRows, small_table, write_small
 from spark_eval.runs.job import Job, Run, sources_in
+from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Verb, Work, check_sources
 from spark_eval.runs.verbs import VERBS
 from spark_eval.runtime import events

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from spark_eval.accounting import Entry
     from spark_eval.config.inputs import Source
-    from spark_eval.config.sections import Config
     from spark_eval.publishing.attempt import Attempt
     from spark_eval.publishing.verify import Expected
     from spark_eval.results.driver_tables import SmallRows
     from spark_eval.results.leaderboard import Leaderboard
     from spark_eval.runs.job import Job, Run
+    from spark_eval.runs.sections import Config
     from spark_eval.runtime.any_session import OpenSession
 
 

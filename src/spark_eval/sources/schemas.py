@@ -10,7 +10,6 @@ import pyarrow as pa
 from spark_eval.arrow.files import is_consistent
 from spark_eval.arrow.footers import EncryptedFile, read_footer, timestamp_kinds
 from spark_eval.config.inputs import Source
-from spark_eval.config.sections import PredictionsSection
 from spark_eval.errors import DataError
 from spark_eval.runtime.file_kinds import NAMES as FORMATS
 from spark_eval.runtime.file_kinds import other_format
@@ -142,8 +141,7 @@ def columns_of(source: Source, name: str, segments: Collection[str], schemas: Fi
     theirs = {source.columns.get(column, column) for column in ours}
     theirs |= {condition.column for condition in source.where}
     theirs |= {SUBSET} if source.subset is not None else set()
-    if isinstance(source, PredictionsSection):
-        theirs.update(source.checked().probabilities)
+    theirs.update(source.own_columns)
     if name == LOG:
         names = (column for columns in schemas.columns.values() for column in columns)
         theirs.update({column.lower(): column for column in names}.values())

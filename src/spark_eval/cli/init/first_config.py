@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from spark_eval.cli.init.draft import DraftSection, comment_of, draft
 from spark_eval.cli.init.guesses import COLUMNS, FirstRows, ValueKind, column_values, kind_of
 from spark_eval.cli.init.samples import TableSample, sample_of
-from spark_eval.config.sections import EvaluateSection, parse_config
 from spark_eval.config.strict_yaml import line, load_yaml, scalar
 from spark_eval.errors import ConfigError, DataError, escape_control_characters, nearest
+from spark_eval.runs.sections import EvaluateSection, parse_config
 from spark_eval.runtime.local_files import check_path, write_file
 from spark_eval.schema import FOLD, RELEVANCE, USER
 from spark_eval.splits.rules.methods import TIME

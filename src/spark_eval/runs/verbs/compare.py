@@ -6,8 +6,8 @@ from spark_eval.runs.verb import ACCOUNTING, Computed, Published, Screen, Verb, 
 from spark_eval.schema import Table
 
 if TYPE_CHECKING:
-    from spark_eval.config.sections import Config
     from spark_eval.runs.job import Job, Run
+    from spark_eval.runs.sections import Config
     from spark_eval.runtime.any_session import OpenSession
 
 

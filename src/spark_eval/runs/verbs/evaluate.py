@@ -10,8 +10,8 @@ from spark_eval.schema import MODEL, Table
 
 if TYPE_CHECKING:
     from spark_eval.config.inputs import Source
-    from spark_eval.config.sections import Config
     from spark_eval.runs.job import Run
+    from spark_eval.runs.sections import Config
 
 
 def compute(work: Work) -> Computed:

@@ -6,8 +6,8 @@ from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, Published, Scree
 from spark_eval.schema import ALL, MODEL, Table
 
 if TYPE_CHECKING:
-    from spark_eval.config.sections import Config, PredictionsSection
     from spark_eval.runs.job import Run
+    from spark_eval.runs.sections import Config, PredictionsSection
 
 PREDICTIONS = "predictions"
 

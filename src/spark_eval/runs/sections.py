@@ -22,7 +22,7 @@ from pydantic import (
 from spark_eval.comparison.gates import GateOptions, with_baseline
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.config.input_policy import check_secrets
-from spark_eval.config.inputs import Place, Recommendations, Scalar, Source
+from spark_eval.config.inputs import Output, Recommendations, Scalar, Source
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed, setting_keys
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.errors import ConfigError
@@ -39,15 +39,6 @@ from spark_eval.splits.rules.fold_rule import FoldRule
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
 
 RunId = Annotated[str, AfterValidator(check_run_id)]
-
-
-class Output(Section):
-    """Output folder; with ``manifest``, tables are published without renames."""
-
-    path: Place = Field(description="a folder, local, mounted or a URI")
-    manifest: bool = Field(
-        default=False, description="for object stores: no renames; read with spark_eval.read_published"
-    )
 
 
 class SparkSection(Section):
@@ -139,6 +130,11 @@ class PredictionsSection(Source):
     choose: ThresholdRules = Field(
         default=ThresholdRules(), description="thresholds to choose: by flags, recall or cost"
     )
+
+    @property
+    def own_columns(self) -> list[str]:
+        """Columns of the probabilities of classes."""
+        return list(self.checked().probabilities)
 
     def checked(self) -> PredictionPlan:
         """Return the validated plan; raise ConfigError with the nearest allowed choice."""
