@@ -1,1 +1,1 @@
-"""Where the workers' code runs."""
+"""Runners: operations that carry the workers' code, messages and objects over Spark."""
