@@ -187,15 +187,13 @@ def given_by(needs: Collection[Need]) -> str:
 def page_with_tables(page: str) -> str:
     """Return the text of a page with the tables of the code in the place of those with the same header."""
     for table in (rule_table(), beyond_table(), *key_tables()):
-        header = table.partition("\n")[0]
-        page = re.sub(rf"^{re.escape(header)}(\n\|.*)*", lambda _, new=table: new, page, flags=re.MULTILINE)
+        header = re.escape(table.partition("\n")[0])
+        if found := re.search(rf"^{header}(\n\|.*)*", page, re.MULTILINE):
+            page = page.replace(found[0], table)
     for name, columns in TABLE_COLUMNS.items():
-        page = re.sub(
-            rf"^(\| `{name}` \| (run_id[^|]*) \| )[^|:]*?(?= \||:)",
-            lambda row, named=columns: row[1] + listed_columns(named, row[2]),
-            page,
-            flags=re.MULTILINE,
-        )
+        row = rf"^(\| `{name}` \| (run_id[^|]*) \| )[^|:]*?(?= \||:)"
+        if found := re.search(row, page, re.MULTILINE):
+            page = page.replace(found[0], found[1] + listed_columns(columns, found[2]))
     return page
 
 

@@ -12,7 +12,7 @@ import pytest
 
 REPOSITORY: Final = Path(__file__).parents[1]
 GUIDE: Final = re.compile(r"^### (Add [^\n]*)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
-BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # First lines of blocks that change a file.
 NEW: Final = re.compile(r"# new file (\S+)\n")
 END: Final = re.compile(r"# at the end of (\S+)\n")

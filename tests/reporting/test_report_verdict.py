@@ -76,7 +76,7 @@ def test_segments_that_lose_are_named_the_worst_first(output: Path) -> None:
 def test_lower_is_better_where_the_metric_says_so() -> None:
     """Of predictions by log loss: the model with less of it is above, and more of it is a loss."""
     rows = [
-        made_runs.mean(model, "log_loss", None, segment, value, at, 400)._replace(n_rows=400)._asdict()
+        made_runs.mean(model, "log_loss", None, segment, value, at, 400)._asdict() | {"n_rows": 400}
         for model, at in (("a", 0.9), ("b", 0.2))
         for segment, value in (("all", "all"), ("country", "DE"))
     ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.schema import Subset
-from spark_eval.splits.rules.fold_rule import HASH_STEPS, Policy
+from spark_eval.splits.rules.fold_rule import HASH_STEPS, Numbering, Policy
 from spark_eval.splits.rules.folds import Holdout, KFold, StratifiedKFold, Unit
 from spark_eval.splits.rules.leave_out import Choices, Choose, LastFraction, LeaveOneOut, LeavePOut, TiesAtCut
 from spark_eval.splits.rules.methods import METHODS, rule_of
@@ -80,6 +80,7 @@ def test_a_wrong_option_of_folds_is_named(
 @pytest.mark.parametrize("by", Unit)
 def test_rows_or_users_are_drawn_by_the_seed(rule: type[Holdout | KFold], by: Unit) -> None:
     numbering = rule(by=by, seed=7).layout().numbering
+    assert isinstance(numbering, Numbering)
     assert (numbering.by_row, numbering.seed) == (by is Unit.ROW, 7)
 
 
@@ -89,6 +90,7 @@ def test_every_rule_has_its_picture_and_its_parts() -> None:
     assert Holdout().subsets == (Subset.TRAIN, Subset.TEST)
     assert Holdout(validation_share=0.1).subsets == (Subset.TRAIN, Subset.VALIDATION, Subset.TEST)
     numbering = Holdout(test_share=0.25, validation_share=0.5).layout().numbering
+    assert isinstance(numbering, Numbering)
     assert numbering.steps == [HASH_STEPS // 4, 3 * HASH_STEPS // 4]
 
 
@@ -136,6 +138,7 @@ def test_a_stretch_of_time_has_the_parts_of_its_windows(
     rule = replace(rule, boundary=boundary)
     found = Backtest.of(rule, 0, 12 * DAY)
     layout, before = rule.layout(found), boundary.before
+    assert isinstance(layout.numbering, Numbering)
     for moment in (edge + step for edge in layout.numbering.edges for step in (-1, 0, 1)):
         expected = []
         for window in found.windows:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.schema import Reason, Subset
 from spark_eval.splits.rules.by_time import Periods, TimeSplit
+from spark_eval.splits.rules.fold_rule import Numbering
 from spark_eval.splits.rules.methods import rule_of
 from spark_eval.splits.rules.moments import MICROSECONDS_PER_DAY as DAY
 from spark_eval.splits.rules.moments import Boundary
@@ -81,6 +82,7 @@ def test_every_moment_has_one_part_and_earlier_parts_come_first(data: st.DataObj
     rule = rule_of("time", {"validation_cut": 0.5, **options} if len(cuts) > 1 else options)
     layout = rule.layout(periods)
     numbering = layout.numbering
+    assert isinstance(numbering, Numbering)
     found = []
     for at in range(0, 10 * DAY, HOUR):
         number = sum(not numbering.boundary.before(at, edge) for edge in numbering.edges)
