@@ -16,9 +16,9 @@ def table_of(users: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pandas(users, preserve_index=False)
 
 
-def population_of(question: ComparisonTask, tables: Sequence[pa.Table]) -> AlignedUsers:
+def population_of(task: ComparisonTask, tables: Sequence[pa.Table]) -> AlignedUsers:
     """Return who is compared of these tables, one for each model."""
-    return AlignedUsers(question, lambda place, columns: tables[place].select(list(columns)))
+    return AlignedUsers(task, lambda place, columns: tables[place].select(list(columns)))
 
 
 def plain_sums(pairs: pd.DataFrame) -> PairSums:

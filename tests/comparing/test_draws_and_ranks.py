@@ -21,7 +21,7 @@ from spark_eval.statistics.ranked import RankSums
 from spark_eval.statistics.resampling import scale_of, scaled
 
 COLUMNS = ("ap_at_5", "ndcg_at_5")
-QUESTION = ComparisonTask(
+TASK = ComparisonTask(
     [(CANDIDATE, name) for name in "abc"],
     [(slice(0, 1), slice(1, 3)), (slice(1, 2), slice(2, 3))],
     COLUMNS,
@@ -49,8 +49,7 @@ def models() -> list[pd.DataFrame]:
 def populations(models: Sequence[pd.DataFrame]) -> list[AlignedUsers]:
     """Two buckets."""
     return [
-        population_of(QUESTION, [table_of(rows[rows["user"] % 2 == part]) for rows in models])
-        for part in (0, 1)
+        population_of(TASK, [table_of(rows[rows["user"] % 2 == part]) for rows in models]) for part in (0, 1)
     ]
 
 
@@ -107,9 +106,9 @@ def test_ranks(models: Sequence[pd.DataFrame]) -> None:
 def test_few_differences_are_kept() -> None:
     a = pd.DataFrame({"user": range(12), "ap_at_5": 0.5, "ndcg_at_5": 0.5, "country": "at"})
     b = a.assign(ap_at_5=[0.75, 0.25, 0.5, 0.5, 1.0, 0.25, *[0.5] * 6])
-    question = ComparisonTask([(CANDIDATE, "a"), (CANDIDATE, "b")], [(slice(0, 1), slice(1, 2))], COLUMNS)
+    task = ComparisonTask([(CANDIDATE, "a"), (CANDIDATE, "b")], [(slice(0, 1), slice(1, 2))], COLUMNS)
     counting = DifferenceCounter([EVERYBODY], np.ones((1, 1, 2), dtype=bool), np.array([[0.5, 0.0]]), 4, 1)
-    [(_, counts)] = counting.counts(population_of(question, [table_of(a), table_of(b)]))
+    [(_, counts)] = counting.counts(population_of(task, [table_of(a), table_of(b)]))
     [found] = merge_slices([counting.ranked([counts])]).values()
     quarter = 2**38
     assert sorted(found.quanta or ()) == [-quarter, -quarter, quarter, 2 * quarter]

@@ -19,7 +19,7 @@ COLUMNS = ("auc_at_5", "auc_impressions_at_5")
 COUNTS = list(product(range(4), range(4)))
 
 
-def question_of(*, folds: int, segments: int) -> ComparisonTask:
+def task_of(*, folds: int, segments: int) -> ComparisonTask:
     names = ("country", "age")[:segments]
     return ComparisonTask(
         [(BASELINE, "a"), (CANDIDATE, "b")],
@@ -45,12 +45,12 @@ def users(first: int, n: int, *, folds: int, is_defined: bool) -> pd.DataFrame:
 
 
 def bucket(
-    question: ComparisonTask, start: int, n_baseline: int, n_candidate: int, **more: Any
+    task: ComparisonTask, start: int, n_baseline: int, n_candidate: int, **more: Any
 ) -> tuple[AlignedUsers, list[pd.DataFrame]]:
     """A bucket of users of both sides, whose last users are common."""
     own = [users(start + 4 - n, n, **more) for n in (n_baseline, n_candidate)]
     own[1]["auc_at_5"] = 1 - own[1]["auc_at_5"] / 2
-    return population_of(question, list(map(table_of, own))), own
+    return population_of(task, list(map(table_of, own))), own
 
 
 def check_everybody(totals: BucketTotals, sides: list[pd.DataFrame]) -> None:
@@ -66,11 +66,11 @@ def check_everybody(totals: BucketTotals, sides: list[pd.DataFrame]) -> None:
 @pytest.mark.parametrize("segments", [0, 1, 2])
 @pytest.mark.parametrize("folds", [0, 2])
 def test_buckets_of_few_users_add_up(folds: int, segments: int, is_defined: bool) -> None:
-    question = question_of(folds=folds, segments=segments)
+    task = task_of(folds=folds, segments=segments)
     sides: list[list[pd.DataFrame]] = [[], []]
     whole = None
     for number, counts in enumerate(COUNTS):
-        population, own = bucket(question, 10 * number, *counts, folds=folds, is_defined=is_defined)
+        population, own = bucket(task, 10 * number, *counts, folds=folds, is_defined=is_defined)
         found = sum_bucket(population)
         check_everybody(found, own)
         for all_rows, rows in zip(sides, own, strict=True):
@@ -87,7 +87,7 @@ def test_buckets_of_few_users_add_up(folds: int, segments: int, is_defined: bool
     counting = DifferenceCounter(cells, np.ones(shape, dtype=bool), whole.largest, 4, 3)
     n_differing = 0
     for number, counts in enumerate(COUNTS):
-        population, own = bucket(question, 10 * number, *counts, folds=folds, is_defined=is_defined)
+        population, own = bucket(task, 10 * number, *counts, folds=folds, is_defined=is_defined)
         n_common = min(counts) * max(folds, 1)
         assert len(population) == n_common
         assert drawing.sums(population).weights[0, 0] == n_common * is_defined

@@ -39,17 +39,17 @@ def joined(one: pd.DataFrame, other: pd.DataFrame, column: str, keys: Sequence[s
     return both.fillna({"country": "(missing)"})
 
 
-def check(found: BucketTotals, models: Sequence[pd.DataFrame], question: ComparisonTask) -> None:
+def check(found: BucketTotals, models: Sequence[pd.DataFrame], task: ComparisonTask) -> None:
     """Compare every cell with plain sums."""
-    for pair, (left, right) in enumerate(zip(*question.ends, strict=True)):
-        for column, name in enumerate(question.columns):
-            rows = joined(models[left], models[right], name, question.keys)
+    for pair, (left, right) in enumerate(zip(*task.ends, strict=True)):
+        for column, name in enumerate(task.columns):
+            rows = joined(models[left], models[right], name, task.keys)
             for cell, (segment, value) in enumerate(found.totals.cells):
                 own = rows if segment == "all" else rows[rows[segment].astype(str) == value]
                 sums = pair_sums(found.totals, (cell, pair, column))
                 assert sums == plain_sums(own)
                 assert found.totals.count(N_COMMON, (cell, pair, column)) == len(own)
-                if question.by_fold:
+                if task.by_fold:
                     of_users = found.clusters.cells.index((segment, value))
                     assert cluster_sums(found.clusters, (of_users, pair, column), sums) == plain_clusters(own)
 
@@ -82,24 +82,24 @@ def test_sums_of_pairs_are_those_of_rational_arithmetic(
         ]
     sides = [(BASELINE if place == 0 else CANDIDATE, str(place)) for place in range(n_models)]
     segments = ("country", "age", "fold") if folds else ("country", "age")
-    question = ComparisonTask(sides, pairs, COLUMNS, segments, by_fold=folds > 0, moved=("country", "age"))
+    task = ComparisonTask(sides, pairs, COLUMNS, segments, by_fold=folds > 0, moved=("country", "age"))
     shuffled = [one.sample(frac=1, random_state=7) if not same_users else one for one in models]
-    found = sum_bucket(population_of(question, [table_of(one) for one in shuffled]))
-    check(found, models, question)
+    found = sum_bucket(population_of(task, [table_of(one) for one in shuffled]))
+    check(found, models, task)
     assert found.totals.cells[0] == EVERYBODY
 
 
 def test_sums_of_buckets_add() -> None:
     generator = np.random.default_rng(3)
     models = [made_up(generator, 90), made_up(generator, 90)]
-    question = ComparisonTask(
+    task = ComparisonTask(
         [(BASELINE, "a"), (CANDIDATE, "b")], [(slice(0, 1), slice(1, 2))], COLUMNS, ("age",)
     )
     parts = [
-        sum_bucket(population_of(question, [table_of(one[one["user"] % 5 == part]) for one in models]))
+        sum_bucket(population_of(task, [table_of(one[one["user"] % 5 == part]) for one in models]))
         for part in range(5)
     ]
     whole, *others = parts
     for part in others:
         whole += part
-    check(whole, models, question)
+    check(whole, models, task)

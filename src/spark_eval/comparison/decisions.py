@@ -298,12 +298,12 @@ def decide_gates(
         DataError: The errors of ``decide_all``.
     """
     decided = decide_all([of_cell for pair in pairs if pair.missing is None for of_cell in evidence(pair)])
-    undecided = [
+    without_baseline = [
         row_without_baseline(pair.gate, pair.candidate, pair.missing)
         for pair in pairs
         if pair.missing is not None
     ]
-    return [*decided, *undecided]
+    return [*decided, *without_baseline]
 
 
 def failure_of(rows: Sequence[GateRow]) -> GateFailure | None:
