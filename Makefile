@@ -33,29 +33,29 @@ setup: .venv/.run
 demo: .venv/.run
 	@.venv/bin/spark-eval demo
 
-test: .venv/.dev
+test: .venv/.classes.jsa
 	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not cluster and not setup and not parity and not airflow and not browser and not exhaustive" $(ARGS)
 
-test-slow: .venv/.dev
+test-slow: .venv/.classes.jsa
 	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or cluster or setup) and not exhaustive and not airflow and not browser" $(ARGS)
 
-test-exhaustive: .venv/.dev
+test-exhaustive: .venv/.classes.jsa
 	@$(in_venv) pytest -m exhaustive $(ARGS)
 
-test-pages: .venv/.dev .venv-airflow/.installed
+test-pages: .venv/.classes.jsa .venv-airflow/.installed
 	@$(in_venv) pytest tests/pages $(ARGS)
 
-test-parity: .venv/.dev .venv-parity/.installed
+test-parity: .venv/.classes.jsa .venv-parity/.installed
 	@$(in_venv) pytest -m parity tests/parity $(ARGS)
 
-test-browser: .venv/.dev docs
+test-browser: .venv/.classes.jsa docs
 	@command -v chromedriver >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 		{ apt-get update -qq && apt-get install -qq -y chromium chromium-driver >/dev/null; } || true
 	@command -v chromedriver >/dev/null || \
 		echo "No chromedriver here: skipped; as root, 'apt-get install chromium chromium-driver'" >&2
 	@$(in_venv) pytest -m browser tests/reporting tests/pages/test_site_browser.py $(ARGS)
 
-test-airflow: .venv/.dev .venv-airflow/.installed
+test-airflow: .venv/.classes.jsa .venv-airflow/.installed
 	@$(in_venv) pytest -m airflow tests/airflow $(ARGS)
 
 test-versions: .venv/.python
@@ -124,6 +124,12 @@ clean:
 	@echo "Installing the tools that requirements/dev.txt pins."
 	@$(pip_install) --require-hashes -r requirements/dev.txt
 	@touch $@
+
+# What the JVMs of the tests start from, each in half the CPU time. A Java that cannot write it leaves it empty.
+.venv/.classes.jsa: .venv/.dev tests/class_archive.py
+	@rm -f $@
+	@SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit=$@ -Xlog:cds*=off" \
+		.venv/bin/python tests/class_archive.py $@
 
 # Without dependencies: the lock leaves out what metrics do not import, and pip would look for it.
 .venv-parity/.installed: .venv/.python requirements/parity.txt

@@ -1,6 +1,7 @@
 """What all rings of tests share: one Spark session per process, and hypothesis for a shared machine."""
 
 import os
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 # No example fails for being slow, and fewer than the usual number run.
 settings.register_profile("shared", deadline=None, max_examples=40)
 settings.load_profile("shared")
+
+# Options of every JVM that tests start. Tables are small: optimising machine code costs more than it gives.
+# Spark's classes come from the archive that make has written.
+CLASSES = Path(sys.prefix) / ".classes.jsa"
+os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"
+if CLASSES.exists() and CLASSES.stat().st_size:
+    os.environ["SPARK_SUBMIT_OPTS"] += f" -XX:SharedArchiveFile={CLASSES} -Xlog:cds*=off"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,9 +58,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         {
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "1g",
-            # Hundreds of small queries: optimising their machine code costs more than it gives.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-            # So does compiling a program for each; processes of their own (cluster, pages, demo) compile.
+            # Hundreds of small queries: compiling a program for each costs more than it gives. Processes of
+            # their own (cluster, pages, demo) compile.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),

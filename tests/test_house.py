@@ -25,6 +25,20 @@ TRANSFORMS: Final = {
     *("predictions.measure", "runners.exchange", "runners.user_buckets", "splits.conform", "splits.label"),
     *("tables.inputs", "tables.partitions"),
 }
+TESTS = REPOSITORY / "tests"
+# Folders of tests of more than one package, and what they have in common.
+RINGS: Final = {
+    "airflow": "the DAG in a real Airflow",
+    "benchmarks": "the programs of benchmarks/",
+    "cluster": "Spark's processes on several nodes",
+    "examples": "the notebooks of examples/",
+    "faults": "what breaks a run, from its input to its publication",
+    "freeze": "what users rely on, in files",
+    "pages": "README and docs/",
+    "parity": "other libraries, in environments of their own",
+    "setup": "the environment and the wheel",
+    "versions": "releases of Spark, Python and libraries",
+}
 # What runs a query, or brings rows to the driver.
 ACTIONS: Final = {"collect", "toPandas", "toArrow", "toLocalIterator", "take", "first", "head", "foreach"}
 
@@ -71,6 +85,14 @@ def test_no_room_is_higher_than_the_tenth_floor() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_module_has_at_most_500_lines(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
+
+
+def test_every_test_stands_in_the_folder_of_the_package_that_it_tests() -> None:
+    """Those of modules in the root, and of the tree itself, stand in ``tests``."""
+    folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
+    of_rings = {folder for folder in folders if folder.parts and folder.parts[0] in RINGS}
+    assert {folder.parts[0] for folder in of_rings} == set(RINGS), "a ring without a test"
+    assert {str(folder) for folder in folders - of_rings if not (SOURCE / folder).is_dir()} == set()
 
 
 def test_what_makes_frames_of_frames_runs_nothing() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from tests.cluster.conftest import build_package, free_port, until
+from tests.cluster.conftest import OPTIONS, build_package, free_port, spark_home, until
 
 from spark_eval.demo.simulate import simulate
 from spark_eval.runtime.session import LAUNCHER_HOME, find_java
@@ -235,19 +235,15 @@ def airflow(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Airflow:
     """Airflow with an empty database."""
     assert AIRFLOW.exists(), "no .venv-airflow; `make test-airflow` makes it and runs this"
     home, port = tmp_path_factory.mktemp("airflow"), free_port()
-    (home / "spark-defaults.conf").write_text(
-        # Small tables: optimising their machine code costs more than it gives.
-        "spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1\n"
-        "spark.sql.shuffle.partitions 2\n"
-        "spark.ui.enabled false\n"
-    )
     spark = {"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}
     variables = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
         "JAVA_HOME": str(LAUNCHER_HOME),
         "SPARK_EVAL_JAVA": str(find_java().home / "bin" / "java"),
-        "SPARK_CONF_DIR": str(home),
+        # The archive of classes is that of this path, and of no folder with settings before it.
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_SUBMIT_OPTS": f"{OPTIONS} -Dspark.sql.shuffle.partitions=2 -Dspark.ui.enabled=false",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "AIRFLOW_HOME": str(home),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),

@@ -25,9 +25,9 @@ from spark_eval.runtime.session import LAUNCHER_HOME, find_java
 Found = TypeVar("Found")
 REPOSITORY = Path(__file__).parents[2]
 SECONDS_TO_START = 120
-# Small tables: optimising their machine code costs more than it gives.
-JIT = "-XX:TieredStopAtLevel=1"
-QUICK = {"spark.driver.extraJavaOptions": JIT, "spark.executor.extraJavaOptions": JIT}
+# What JVMs of tests are told: see tests/conftest.py.
+OPTIONS = os.environ["SPARK_SUBMIT_OPTS"]
+QUICK = {"spark.executor.extraJavaOptions": OPTIONS}
 # All that executors may import besides Spark's own zips: three libraries, and what these need.
 ON_EXECUTORS = ("numpy", "pandas", "pyarrow", "pytz", "dateutil", "six", "tzdata")
 
@@ -50,7 +50,8 @@ def environment(**more: str) -> dict[str, str]:
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_DAEMON_JAVA_OPTS": JIT,
+        "SPARK_SUBMIT_OPTS": OPTIONS,
+        "SPARK_DAEMON_JAVA_OPTS": OPTIONS,
         **more,
     }
 

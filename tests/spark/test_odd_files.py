@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +35,20 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("is_pattern", [False, True])
+def by_format() -> Iterator[Any]:
+    """Each layout of Parquet, also by a pattern, and of one other format; the others repeat them."""
+    others = [kind for kind in FORMATS if kind != "parquet"]
+    for place, layout in enumerate(LAYOUTS):
+        for kind, is_pattern in (("parquet", False), ("parquet", True), *((kind, False) for kind in others)):
+            is_quick = kind in ("parquet", others[place % len(others)])
+            marks = [] if is_quick else [pytest.mark.exhaustive]
+            yield pytest.param(kind, layout, is_pattern, marks=marks)
+
+
+@pytest.mark.parametrize(("kind", "layout", "is_pattern"), list(by_format()))
 def test_files_that_spark_passes_over(
     spark: SparkSession, tmp_path: Path, kind: str, layout: str, is_pattern: bool
 ) -> None:
-    if is_pattern and kind != "parquet":
-        return
     write, options = FORMATS[kind]
     files, unread = LAYOUTS[layout]
     top = tmp_path / "run=1" / "log"  # folders above the path name no partitions
