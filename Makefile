@@ -53,7 +53,7 @@ test-browser: .venv/.classes.jsa docs
 		{ apt-get update -qq && apt-get install -qq -y chromium chromium-driver >/dev/null; } || true
 	@command -v chromedriver >/dev/null || \
 		echo "No chromedriver here: skipped; as root, 'apt-get install chromium chromium-driver'" >&2
-	@$(in_venv) pytest -m browser tests/reporting tests/pages/test_site_browser.py $(ARGS)
+	@$(in_venv) pytest -m browser tests/results/report tests/pages/test_site_browser.py $(ARGS)
 
 test-airflow: .venv/.classes.jsa .venv-airflow/.installed
 	@$(in_venv) pytest -m airflow tests/airflow $(ARGS)

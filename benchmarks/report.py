@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Final
 
 from tests.browsers import BROWSER, DRIVER, browsing
-from tests.reporting import made_runs
+from tests.results.report import made_runs
 
 HITS: Final = ("ndcg", "recall", "precision", "map", "mrr", "hit_rate", "f1")
 BEYOND: Final = ("novelty", "ild", "arp", "serendipity", "catalog_coverage", "gini_catalog")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 from tests.cli.damaging import PAGES, RECORDS, TABLES, Damage, files, place_of
-from tests.reporting import made_runs
+from tests.results.report import made_runs
 
 from spark_eval.arrow.user_files import read_files
 from spark_eval.cli.commands import main

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from publishing import die_at, ended, fail_at, forked
 from tests.cli.conftest import call
-from tests.reporting import made_runs
+from tests.results.report import made_runs
 
 from spark_eval.errors import ConfigError
 from spark_eval.publishing.local import LocalStore

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.stats.samples import by_chance, clusters_of, pair_sums
+from tests.statistics.samples import by_chance, clusters_of, pair_sums
 
 from spark_eval.statistics.significance import adjusted, t_test, tost
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from tests.stats.samples import clusters_of_both
+from tests.statistics.samples import clusters_of_both
 
 from spark_eval.per_user.population import AlignedUsers, ComparisonTask
 from spark_eval.statistics.differences import PairSums, RatioSums

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from tests.stats.samples import ALTERNATIVES, by_chance, clusters_of, clusters_of_both, filled, pair_sums
+from tests.statistics.samples import ALTERNATIVES, by_chance, clusters_of, clusters_of_both, filled, pair_sums
 
 from spark_eval.statistics.differences import UNMEASURED, UNTESTED, Estimate, PairSums, over_folds, unpaired
 from spark_eval.statistics.significance import (

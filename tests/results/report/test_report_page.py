@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.reporting import made_runs
-from tests.reporting.conftest import MODELS
+from tests.results.report import made_runs
+from tests.results.report.conftest import MODELS
 
 from spark_eval.arrow.user_files import open_dataset
 from spark_eval.cli.commands import main

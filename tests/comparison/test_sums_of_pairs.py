@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pytest
-from tests.comparing.plain_pairs import plain_clusters, plain_sums, population_of, table_of
+from tests.comparison.plain_pairs import plain_clusters, plain_sums, population_of, table_of
 
 from spark_eval.comparison.worker.sums import N_COMMON, BucketTotals, cluster_sums, pair_sums, sum_bucket
 from spark_eval.per_user import products

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.reporting import made_pipeline, made_runs
+from tests.results.report import made_pipeline, made_runs
 
 from spark_eval.publishing.local import LocalStore
 from spark_eval.runs.report import write_report

@@ -132,7 +132,7 @@ def test_of_rows_without_a_time_or_equally_late_ones() -> None:
     assert combine_duplicates(user, item, rows, TruthDuplicates.LAST)[1].tolist() == [1.0, 3.0]
 
 
-# The tables of tests/spark/test_account.py, with a model whose every row has a fault.
+# The tables of tests/evaluation/test_account.py, with a model whose every row has a fault.
 MANY_FAULTS = [
     Recommendation(*row)
     for row in [

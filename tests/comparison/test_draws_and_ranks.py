@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from tests.comparing.plain_pairs import population_of, table_of
+from tests.comparison.plain_pairs import population_of, table_of
 
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.comparison.worker.ranking import DifferenceCounter, SizeCounts, merge_slices

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from tests.comparing.plain_pairs import population_of, table_of
+from tests.comparison.plain_pairs import population_of, table_of
 
 from spark_eval.comparison.matching import match_metrics
 from spark_eval.comparison.plan import make_compare_plan

@@ -20,7 +20,7 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation import side_tables as segments
 from spark_eval.evaluation.items import conform_items
 
-# What the metrics of tests/engine/item_metrics.py are of data B at 3.
+# What the metrics of tests/evaluation/item_metrics.py are of data B at 3.
 AT_3 = {
     "t_popularity": (4 / 3 + 1 + 2 + 4 / 3) / 4,
     "t_groups": 1.1 * (5 / 3 + 1 + 1.5 + 5 / 3) / 4,

@@ -14,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.ui import WebDriverWait
 from tests.browsers import MARKS, browsing, log_of, requests_of
-from tests.reporting import made_runs
+from tests.results.report import made_runs
 
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.report.plots import plot_of

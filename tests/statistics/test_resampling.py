@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from tests.stats.samples import ALTERNATIVES, by_chance, pair_sums
+from tests.statistics.samples import ALTERNATIVES, by_chance, pair_sums
 
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.statistics.draws import (

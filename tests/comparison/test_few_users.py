@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.comparing.plain_pairs import plain_sums, population_of, table_of
+from tests.comparison.plain_pairs import plain_sums, population_of, table_of
 
 from spark_eval.comparison.worker.ranking import DifferenceCounter
 from spark_eval.comparison.worker.sums import BucketTotals, pair_sums, sum_bucket

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stats.samples import filled
+from tests.statistics.samples import filled
 
 from spark_eval.statistics.significance import CORRECTIONS, adjusted
 

@@ -1,6 +1,6 @@
 """The same bits however tables lie and whoever reads them: plain files by the workers, others by Spark.
 
-That the numbers are right is shown without Spark, in ``tests/engine``, and on files in ``test_fuzz``.
+That the numbers are right is shown without Spark, in ``tests/evaluation``, and on files in ``test_fuzz``.
 """
 
 import random

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Final
 
-from tests.reporting.made_runs import STAMP, mean, publish
+from tests.results.report.made_runs import STAMP, mean, publish
 
 from spark_eval.evaluation.stages.rows import FunnelRow, StageRow
 from spark_eval.evaluation.summary import MetricRow

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.reporting import made_runs
-from tests.reporting.test_report_page import call, column, statements
+from tests.results.report import made_runs
+from tests.results.report.test_report_page import call, column, statements
 
 from spark_eval.accounting import Entry
 from spark_eval.errors import ConfigError

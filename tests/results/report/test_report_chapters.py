@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.reporting import made_pipeline
-from tests.reporting.test_report_page import column, data_of, statements
+from tests.results.report import made_pipeline
+from tests.results.report.test_report_page import column, data_of, statements
 
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.report import beyond, funnel, page

@@ -74,7 +74,7 @@ def test_a_chart_that_is_not_there_is_refused_with_those_that_are(output: Path, 
 
 
 def test_the_names_of_chapters_stand_in_the_documentation() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "report.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| [^|]+ \| `(\w+)` \| ", text, re.MULTILINE) == list(CHAPTERS)
 
 

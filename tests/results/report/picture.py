@@ -1,4 +1,4 @@
-"""The picture of a report in README: ``python -m tests.reporting.picture REPORT.html docs/demo.png``.
+"""The picture of a report in README: ``python -m tests.results.report.picture REPORT.html docs/demo.png``.
 
 Chromium and chromedriver must be on PATH.
 """

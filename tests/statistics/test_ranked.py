@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 from scipy import stats
-from tests.stats.samples import ALTERNATIVES, ZERO_METHODS, by_chance, ranks_of, whole_differences
+from tests.statistics.samples import ALTERNATIVES, ZERO_METHODS, by_chance, ranks_of, whole_differences
 
 from spark_eval.statistics.differences import UNTESTED
 from spark_eval.statistics.ranked import MOST_EXACT, RankSums, wilcoxon

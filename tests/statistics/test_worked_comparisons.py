@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.stats.samples import S1, S2, Pair, clusters_of, pair_sums, ranks_of, whole_differences
+from tests.statistics.samples import S1, S2, Pair, clusters_of, pair_sums, ranks_of, whole_differences
 
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.statistics.differences import over_folds, unpaired
