@@ -48,7 +48,7 @@ def test_results_tell_in_a_line_what_they_are(spark: SparkSession) -> None:
         [(n % 2, n / 10, str(n)) for n in range(7)], "label int, score double, model string"
     )
     several = repr(evaluate_predictions(scored, "binary", metrics="auc"))
-    assert several.startswith("PredictionMetrics of 7 models (0, 1, 2, 3, 4 and 2 more): auc; metrics, ")
+    assert several.startswith("Predictions of 7 models (0, 1, 2, 3, 4 and 2 more): auc; metrics, ")
 
 
 @pytest.mark.parametrize("is_typed", [True, False])

@@ -29,7 +29,7 @@ MODULES: Final = sorted(
 # The stub that type checkers read has no ``__all__``.
 FUNCTIONS: Final[list[str]] = vars(functions)["__all__"]
 VERBS: Final = ("split", "evaluate", "evaluate_predictions", "compare")
-RESULTS: Final = ("Split", "Evaluation", "PredictionMetrics", "Comparison")
+RESULTS: Final = ("Split", "Evaluation", "Predictions", "Comparison")
 # Nothing that a caller does makes these fail.
 NEVER_RAISE: Final = {"metrics", "summary", "unpersist"}
 SECTIONS: Final = re.compile(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spark_eval.errors import SparkEvalError
     from spark_eval.evaluation.evaluate import evaluate
     from spark_eval.evaluation.result import Evaluation
-    from spark_eval.predictions.evaluate import PredictionMetrics, evaluate_predictions
+    from spark_eval.predictions.evaluate import Predictions, evaluate_predictions
     from spark_eval.publishing.published import read_published
     from spark_eval.runs.report import report
     from spark_eval.runtime.session import get_session
@@ -26,7 +26,7 @@ __version__: Final = VERSION
 __all__ = [
     "Comparison",
     "Evaluation",
-    "PredictionMetrics",
+    "Predictions",
     "SparkEvalError",
     "Split",
     "__version__",
@@ -47,7 +47,7 @@ _HOMES: Final = {
     "Evaluation": "spark_eval.evaluation.result",
     "evaluate": "spark_eval.evaluation.evaluate",
     "get_session": "spark_eval.runtime.session",
-    "PredictionMetrics": "spark_eval.predictions.evaluate",
+    "Predictions": "spark_eval.predictions.evaluate",
     "evaluate_predictions": "spark_eval.predictions.evaluate",
     "read_published": "spark_eval.publishing.published",
     "report": "spark_eval.runs.report",

@@ -34,7 +34,7 @@ RESULTS = {
         *("rows", "subset", "train", "validation", "test"),
         *("accounting", "leakage", "subsets", "plot", "to_pandas"),
     ),
-    "PredictionMetrics": (
+    "Predictions": (
         *("metrics", "thresholds", "curves", "accounting", "models"),
         *("plot", "to_pandas", "write", "log_mlflow"),
     ),

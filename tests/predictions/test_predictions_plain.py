@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.predictions.evaluate import PredictionMetrics, measure_predictions, read_predictions
+from spark_eval.predictions.evaluate import Predictions, measure_predictions, read_predictions
 from spark_eval.predictions.plan import make_prediction_plan
 from spark_eval.predictions.task import PredictionPlan
 from spark_eval.predictions.worker.batches import RowReader
@@ -31,7 +31,7 @@ def rows_of(n_rows: int) -> list[tuple[Any, ...]]:
     ]
 
 
-def rows_of_all(found: PredictionMetrics) -> list[Any]:
+def rows_of_all(found: Predictions) -> list[Any]:
     return [found.metric_rows, found.curve_rows, found.threshold_rows, list(found.entries)]
 
 

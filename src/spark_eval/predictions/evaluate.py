@@ -17,7 +17,7 @@ from spark_eval.options import documented
 from spark_eval.predictions import POINTWISE
 from spark_eval.predictions.measure import (
     PREDICTIONS,
-    Predictions,
+    PredictionTable,
     conform_predictions,
     counted_parts,
     extents_of,
@@ -64,7 +64,7 @@ def evaluate_predictions(
     columns: Mapping[str, str] | None = None,
     max_quarantined: float = MOST_QUARANTINED,
     **options: Unpack[PredictionOptions],
-) -> "PredictionMetrics":
+) -> "Predictions":
     """Compute metrics of predictions, for one or many models, in one pass over the rows.
 
     Every row is accounted for before any value is returned.
@@ -81,7 +81,7 @@ def evaluate_predictions(
         max_quarantined: Largest share of each model's rows that may be quarantined, in [0, 1].
 
     Returns:
-        A ``PredictionMetrics``: ``metrics``, ``thresholds``, ``curves``, ``accounting``; ``summary()``,
+        A ``Predictions``: ``metrics``, ``thresholds``, ``curves``, ``accounting``; ``summary()``,
         ``plot()``, ``write()``.
 
     Raises:
@@ -110,15 +110,15 @@ def evaluate_predictions(
 
 def read_predictions(
     frame: DataFrame, columns: Mapping[str, str] | None, model: str | None, plan: PredictionPlan
-) -> Predictions:
+) -> PredictionTable:
     """Return the conformed predictions, with their files if the executors can read these."""
     predictions = conform_predictions(frame, columns, model, plan)
     return replace(predictions, files=plain_predictions(frame, columns or {}, model, predictions.plan))
 
 
 def measure_predictions(
-    predictions: Predictions, most_quarantined: Mapping[str, float] | None = None
-) -> "PredictionMetrics":
+    predictions: PredictionTable, most_quarantined: Mapping[str, float] | None = None
+) -> "Predictions":
     """Sum all rows in one pass; sort by score and by user in one shuffle each, if a metric needs it.
 
     ``most_quarantined`` has the largest share of rows that may be quarantined. Raises one DataError that
@@ -139,7 +139,7 @@ def measure_predictions(
             ranges = measured_ranges(group_by_range(parts, cuts), plan)
     for part in chain.from_iterable(ranges.values()):
         counted.totals.add_all(part.cell, part.sums)
-    return PredictionMetrics(plan, counted.totals, ranges, predictions.rows.sparkSession, entries)
+    return Predictions(plan, counted.totals, ranges, predictions.rows.sparkSession, entries)
 
 
 def measured_ranges(ranges: DataFrame, plan: PredictionPlan) -> dict[Cell, list[RangeResult]]:
@@ -163,7 +163,7 @@ def computed_once(rows: DataFrame, is_read_again: bool = True) -> Iterator[DataF
 
 
 def checked_entries(
-    predictions: Predictions, counted: TaskCounts, most_quarantined: Mapping[str, float]
+    predictions: PredictionTable, counted: TaskCounts, most_quarantined: Mapping[str, float]
 ) -> list[Entry]:
     """Return the entries of the accounting; raise one DataError that lists everything found."""
     entries = entries_of(counted.rows)
@@ -203,7 +203,7 @@ def unusable_models(rows: Mapping[tuple[str | None, str | None], int]) -> list[D
 
 
 @dataclass(frozen=True, repr=False)
-class PredictionMetrics(MeasuredPredictions, Writable):
+class Predictions(MeasuredPredictions, Writable):
     """Result of ``evaluate_predictions``: the rows of all tables, and the tables as DataFrames.
 
     Example:
@@ -228,7 +228,7 @@ class PredictionMetrics(MeasuredPredictions, Writable):
     def __repr__(self) -> str:
         names = ", ".join(self.plan.metrics)
         tables = "metrics, thresholds, curves, accounting are DataFrames"
-        told = f"PredictionMetrics of {models_shown(self.models)}: {names}; {tables}"
+        told = f"Predictions of {models_shown(self.models)}: {names}; {tables}"
         return "; ".join([told, *unusable(self.entries)])
 
     @property

@@ -42,7 +42,7 @@ GIVEN: Final = "given"
 
 
 @dataclass(frozen=True)
-class Predictions:
+class PredictionTable:
     """Conformed predictions.
 
     ``rows`` are the input of the workers (``predictions.worker.batches.Part``). ``with_given`` also has the
@@ -77,7 +77,7 @@ class Predictions:
 
 def conform_predictions(
     frame: DataFrame, names: Mapping[str, str] | None, model: str | None, plan: PredictionPlan
-) -> Predictions:
+) -> PredictionTable:
     """Return the predictions; raise DataError with all errors of the table's columns."""
     table = open_input(frame, PREDICTIONS, names)
     fold = fold_of(table)
@@ -100,7 +100,7 @@ def conform_predictions(
     given = [given_column(table, name).alias(name) for name in shown]
     rows = [column.alias(name) for name, column in columns.items()]
     with_given = frame.select(F.struct(*given).alias(GIVEN), *rows)
-    return Predictions(frame.select(*rows), with_given, RowReader(plan, model))
+    return PredictionTable(frame.select(*rows), with_given, RowReader(plan, model))
 
 
 def given_column(table: Input, name: str) -> Column:
@@ -160,7 +160,7 @@ def class_of(table: Input, name: str, classes: Sequence[Class]) -> Column:
     return table.column(name) if is_text else table.column(name).cast("double")
 
 
-def parts_of_predictions(predictions: Predictions) -> DataFrame:
+def parts_of_predictions(predictions: PredictionTable) -> DataFrame:
     """Return the parts of all rows; the workers read them from plain files, or Spark does."""
     rows, files, reading = predictions.rows, predictions.files, predictions.reading
 
