@@ -30,6 +30,7 @@ MODULES: Final = sorted(
 FUNCTIONS: Final[list[str]] = vars(functions)["__all__"]
 VERBS: Final = ("split", "evaluate", "evaluate_predictions", "compare")
 RESULTS: Final = ("Split", "Evaluation", "Predictions", "Comparison")
+FUNCTIONS: Final = tuple(vars(functions)["__all__"])  # its stub has none
 # Nothing that a caller does makes these fail.
 NEVER_RAISE: Final = {"metrics", "summary", "unpersist"}
 SECTIONS: Final = re.compile(
