@@ -60,6 +60,7 @@ def __getattr__(name: str) -> Any:
     if name == "metrics":  # a package that can be called
         return import_module("spark_eval.metrics")
     if name in _HOMES:
+        import_module("spark_eval.runs.verbs")  # they declare their tables, which readers then know
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'spark_eval' has no attribute {name!r}")
 

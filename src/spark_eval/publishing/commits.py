@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from spark_eval.errors import DataError
 from spark_eval.runtime import events
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles
-from spark_eval.schema import COMMITS, Table
+from spark_eval.schema import COMMITS, TABLE_NAMES, Table
 
 # Tables that several verbs of a run write to: each verb publishes its own file.
 SHARED: Final = (Table.ACCOUNTING, Table.QUARANTINE)
@@ -105,8 +105,14 @@ class TableForm(BaseModel):
     path: str | None = None
 
 
-# A table is a folder below the root, and nowhere else.
-TableName = Annotated[str, StringConstraints(pattern=r"\A[a-z_]+\z")]
+def known_table(name: str) -> str:
+    """Return the name of a table; raise ValueError for an unknown one."""
+    if name not in TABLE_NAMES:
+        raise ValueError(f"unknown table {name!r}")
+    return name
+
+
+TableName = Annotated[str, AfterValidator(known_table)]
 
 
 class JobForm(BaseModel):

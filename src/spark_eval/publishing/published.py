@@ -28,7 +28,7 @@ from spark_eval.publishing.local import manifest_of
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles, is_hidden, local_path, uri_of
 from spark_eval.runtime.spark_errors import named_spark_error
-from spark_eval.schema import MODEL, Table
+from spark_eval.schema import MODEL, TABLE_NAMES, Table
 from spark_eval.tables.plain_files import CHECKSUMS
 
 Read = TypeVar("Read")
@@ -214,12 +214,12 @@ def read_published(
         >>> [row.run_id for row in metrics.select("run_id").distinct().collect()]
         ['clicks']
     """
+    if table not in TABLE_NAMES:
+        raise ConfigError.unknown("UNKNOWN_TABLE", "table", table, TABLE_NAMES, "read_published")
     local = local_path(path)
     files = HadoopFiles(spark, uri_of(path)) if local is None else LocalFiles(str(local.absolute()))
     damaged: dict[str, DataError] = {}
     tables = published_tables(files, damaged.__setitem__)
-    if table not in (known := {*Table, *chain.from_iterable(tables.values())}):
-        raise ConfigError.unknown("UNKNOWN_TABLE", "table", table, known, "read_published")
     chosen = list(tables) if run_ids is None else as_list(run_ids)
     if run_ids is not None:
         check_runs([run_id for run_id in chosen if run_id not in damaged], tables, table, path)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from spark_eval.schema import MODEL, Table
+from spark_eval.schema import MODEL, TABLE_NAMES, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,6 +60,9 @@ class Published:
     by: tuple[str, ...] = ()
     is_reported: bool = True
     is_asked: Callable[["Config"], bool] = always
+
+    def __post_init__(self) -> None:
+        TABLE_NAMES.add(self.name)
 
 
 ACCOUNTING: Final = Published(Table.ACCOUNTING)
