@@ -26,8 +26,6 @@ MODULES: Final = sorted(
     for path in SOURCE.rglob("*.py")
     if ">>> " in path.read_text(encoding="utf-8")
 )
-# The stub that type checkers read has no ``__all__``.
-FUNCTIONS: Final[list[str]] = vars(functions)["__all__"]
 VERBS: Final = ("split", "evaluate", "evaluate_predictions", "compare")
 RESULTS: Final = ("Split", "Evaluation", "Predictions", "Comparison")
 FUNCTIONS: Final = tuple(vars(functions)["__all__"])  # its stub has none
