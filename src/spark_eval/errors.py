@@ -53,7 +53,22 @@ SECRETS: Final = (
 
 
 class SparkEvalError(Exception):
-    """Base class of named errors; ``code`` is stable UPPER_SNAKE, ``message`` one line without secrets."""
+    """Base class of named errors.
+
+    ``code`` is a stable name in UPPER_SNAKE, ``message`` one line without secrets, and ``exit_code`` the exit
+    code of ``spark-eval``.
+
+    Args:
+        code: The name of the error.
+        message: What was found, where, and how to fix it.
+
+    Example:
+        >>> try:
+        ...     raise ConfigError("UNKNOWN_METRIC", "unknown metric 'ndgc' in metrics; did you mean 'ndcg'?")
+        ... except SparkEvalError as error:
+        ...     print(error.code, error.exit_code)
+        UNKNOWN_METRIC 2
+    """
 
     exit_code: ClassVar[int] = 1
 

@@ -24,12 +24,26 @@ ColumnOrName = Column | str
 Rules = Conventions | str | Mapping[str, Any]
 # Arguments of every function, for its docstring.
 ARGUMENTS: Final = """\
-recommended: array of recommended items, best first; the position in the array is the rank.
-relevant: array of relevant items.
-k: cutoff, or "all" for the whole list.
-relevances: array parallel to ``relevant``; default 1 for each item.
-scores: array parallel to ``recommended``; the items are then ranked by score, highest first.
-conventions: name of a preset, or a mapping as in ``evaluate``. These arguments override it:"""
+Args:
+    recommended: Array of recommended items, best first; the position in the array is the rank.
+    relevant: Array of relevant items.
+    k: Cutoff, or "all" for the whole list.
+    relevances: Array parallel to ``relevant``; default 1 for each item.
+    scores: Array parallel to ``recommended``; the items are then ranked by score, highest first.
+    conventions: Name of a preset, or a mapping as in ``evaluate``. Further arguments override it."""
+RESULT: Final = """\
+
+Returns:
+    A column of doubles; null for lists without a value.
+
+Raises:
+    ConfigError: An argument is invalid.
+
+Example:
+    >>> from spark_eval import functions as F2
+    >>> lists = spark.sql("SELECT array(3, 1, 2) AS recommended, array(1, 4) AS relevant")
+    >>> lists.select(F2.{name}("recommended", "relevant", k=3)).dtypes
+    [('{column}', 'double')]"""
 
 
 def measured_functions() -> dict[str, RankingMetric]:
@@ -62,9 +76,9 @@ def function_of(metric: RankingMetric) -> Callable[..., Column]:
 
     function.__name__ = function.__qualname__ = metric.name
     function.__module__ = __package__
-    choices = [f"{name}: {' or '.join(CONVENTIONS[own])}." for name, own in own_options(metric).items()]
-    text = [inspect.cleandoc(metric.notes), "", ARGUMENTS, *choices, "", "Raises ConfigError if invalid."]
-    function.__doc__ = "\n".join(text)
+    choices = [f"    {name}: {' or '.join(CONVENTIONS[own])}." for name, own in own_options(metric).items()]
+    result = RESULT.format(name=metric.name, column=plan_of(metric.name, 3, "default").columns[0])
+    function.__doc__ = "\n".join([inspect.cleandoc(metric.notes), "", ARGUMENTS, *choices, result])
     vars(function)["__signature__"] = signature
     return function
 
@@ -114,6 +128,13 @@ def ranking_metrics(
 
     Raises:
         ConfigError: An argument is invalid, as in ``evaluate``.
+
+    Example:
+        >>> from spark_eval import functions as F2
+        >>> lists = spark.sql("SELECT array(3, 1, 2) AS recommended, array(1, 4) AS relevant")
+        >>> values = F2.ranking_metrics("recommended", "relevant", ["precision", "mrr"], k=2)
+        >>> lists.select(values.alias("of")).select("of.*").first()
+        Row(precision_at_2=0.5, rr_at_2=0.5)
     """
     plan = plan_of(metrics, k, conventions)
     arrays = {RECOMMENDED: recommended, RELEVANT: relevant, RELEVANCE_ARRAY: relevances, SCORE_ARRAY: scores}
@@ -136,6 +157,12 @@ def register(spark: SparkSession, conventions: Rules = "default") -> list[str]:
 
     Raises:
         ConfigError: The conventions are invalid.
+
+    Example:
+        >>> from spark_eval import functions as F2
+        >>> names = F2.register(spark)
+        >>> spark.sql("SELECT precision_at(array(3, 1, 2), array(1, 4), 2) AS value").first()
+        Row(value=0.5)
     """
     names = []
     for name, metric in measured_functions().items():

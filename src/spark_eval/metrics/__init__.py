@@ -55,6 +55,11 @@ class Metrics(ModuleType):
         Returns:
             A pandas frame: ``metric``, as accepted by ``metrics=[...]``; ``of`` (lists or predictions);
             ``column``, its name in ``per_user``; ``better``; ``formula``; ``options``; ``meaning``.
+
+        Example:
+            >>> import spark_eval
+            >>> spark_eval.metrics().query("metric == 'ndcg'")[["of", "better"]].to_numpy().tolist()
+            [['lists', 'higher']]
         """
         frame: pd.DataFrame = import_module("spark_eval.cli.metric_tables").metric_frame()
         return frame

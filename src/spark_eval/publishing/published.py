@@ -205,6 +205,14 @@ def read_published(
         ConfigError: UNKNOWN_TABLE for an unknown table name.
         DataError: UNKNOWN_RUN or MISSING_TABLE if a run in ``run_ids`` is not published, or not with this
             table; INCOMPLETE_RUN or CORRUPT_FILE if it is damaged; MISSING_INPUT if no run has the table.
+
+    Example:
+        ``out`` is the output path of a config, with the published run ``clicks``:
+
+        >>> from spark_eval import read_published
+        >>> metrics = read_published(spark, out, "metrics")
+        >>> [row.run_id for row in metrics.select("run_id").distinct().collect()]
+        ['clicks']
     """
     if table not in set(Table):
         raise ConfigError.unknown("UNKNOWN_TABLE", "table", table, Table, "read_published")

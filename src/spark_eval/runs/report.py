@@ -153,6 +153,13 @@ def report(
         ConfigError: INVALID_REPORT for a path without a run id, a result with one, or two results of one
             verb; METRIC_NOT_MEASURED for ``primary``.
         DataError: UNKNOWN_RUN or INCOMPLETE_RUN for a run.
+
+    Example:
+        With the ``result`` of the example of ``evaluate``:
+
+        >>> from spark_eval import report
+        >>> report(result, "als.html")
+        'als.html'
     """
     if isinstance(result, str | Path):
         if run_id is None:

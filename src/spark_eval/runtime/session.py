@@ -97,6 +97,11 @@ def get_session(
 
     Raises:
         EnvironmentFault: NO_JAVA, if a session must be started and no usable Java is found.
+
+    Example:
+        >>> from spark_eval import get_session
+        >>> get_session().range(3).count()
+        3
     """
     for name in TRACE_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True

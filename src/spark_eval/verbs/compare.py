@@ -72,6 +72,12 @@ class Comparison(Writable):
     ``accounting``. ``pairs`` are names of (baseline, candidate). ``sums`` are the exact sums of each pair,
     metric value (``ndcg@10``), segment and segment value; gates are decided from them. ``common`` has the
     number of users of each pair: those of the baseline, those of the candidate, and those of both.
+
+    Example:
+        ``comparison`` is the result of the example of ``compare``:
+
+        >>> [(row.metric, row.k, row.difference) for row in comparison.rows]
+        [('mrr', 5, 0.25)]
     """
 
     rows: Sequence[ComparisonRow]
@@ -155,6 +161,16 @@ def compare(
     Raises:
         ConfigError: An option or a gate is invalid, or a model, metric or segment is unknown.
         DataError: The tables cannot be compared, for example because they have no users in common.
+
+    Example:
+        >>> import pandas as pd
+        >>> from spark_eval import compare
+        >>> per_user = pd.DataFrame({"user": [1, 2, 1, 2], "mrr_at_5": [0.5, 1.0, 1.0, 1.0]})
+        >>> per_user["model"] = ["als", "als", "bpr", "bpr"]
+        >>> comparison = compare(per_user)
+        >>> comparison.to_pandas()[["baseline", "candidate", "difference"]]
+          baseline candidate  difference
+        0      als       bpr        0.25
     """
     plan = make_compare_plan(gates, **options)
     side = side_of(candidate, model, CANDIDATE)

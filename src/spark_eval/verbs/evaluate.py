@@ -104,6 +104,19 @@ def evaluate(
     Raises:
         ConfigError: An option is unknown or invalid, or a metric needs a table that was not given.
         DataError: The tables cannot be evaluated; one error lists everything that was found.
+
+    Example:
+        User 1 finds the relevant item at rank 2, user 2 at rank 1:
+
+        >>> import pandas as pd
+        >>> from spark_eval import evaluate
+        >>> lists = pd.DataFrame({"user": [1, 1, 2, 2], "item": [7, 8, 9, 8], "rank": [1, 2, 1, 2]})
+        >>> truth = pd.DataFrame({"user": [1, 2], "item": [8, 9]})
+        >>> result = evaluate(lists, truth, model="als", metrics=["mrr"], k=[1, 2])
+        >>> result.to_pandas("metrics")[["metric", "k", "value"]]
+          metric  k  value
+        0    mrr  1   0.50
+        1    mrr  2   0.75
     """
     plan = make_plan(**options)
     optional = {"train": train, "users": users, "items": items}

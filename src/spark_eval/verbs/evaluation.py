@@ -115,6 +115,12 @@ class Evaluation(Writable):
     equal if the relevant items are equal. ``folder`` and ``files`` locate ``per_user`` if executors wrote it,
     one file per model and bucket. ``stage_sums`` are the sums of pipeline stages and ``intervals`` the
     bootstrap intervals; None if not requested.
+
+    Example:
+        ``result`` is that of the example of ``evaluate``:
+
+        >>> result.models
+        ['als']
     """
 
     per_user: DataFrame
@@ -155,6 +161,14 @@ class Evaluation(Writable):
 
         Raises:
             ConfigError: METRIC_NOT_MEASURED or UNKNOWN_SEGMENT.
+
+        Example:
+            With the ``result`` of the example of ``evaluate``:
+
+            >>> result.leaderboard("mrr@2")
+            Evaluation of 1 model (als)
+            model k    mrr users
+              als 2 0.7500     2
         """
         rows = [row._asdict() for row in self.metric_rows]
         if segment is not None:
@@ -234,7 +248,17 @@ class Evaluation(Writable):
     accounting = SmallFrame(Table.ACCOUNTING, "what became of every input row.")
 
     def unpersist(self) -> None:
-        """Free the frames that this result holds in memory."""
+        """Free the frames that this result holds in memory.
+
+        Tables that are read later are computed anew.
+
+        Example:
+            With the ``result`` of the example of ``evaluate``:
+
+            >>> result.unpersist()
+            >>> result.per_user.count()
+            2
+        """
         self.held.close()
 
     @property

@@ -86,6 +86,17 @@ def evaluate_predictions(
         ConfigError: An option is unknown or invalid.
         DataError: The rows cannot be evaluated, for example QUARANTINE_SHARE if too many are invalid. One
             error lists everything that was found.
+
+    Example:
+        Of four pairs of a positive and a negative row, three are in the right order:
+
+        >>> import pandas as pd
+        >>> from spark_eval import evaluate_predictions
+        >>> clicks = pd.DataFrame({"label": [0, 1, 1, 0], "score": [0.1, 0.9, 0.4, 0.5]})
+        >>> found = evaluate_predictions(clicks, "binary", model="ctr", metrics=["auc"])
+        >>> found.to_pandas()[["metric", "value"]]
+          metric  value
+        0    auc   0.75
     """
     plan = make_prediction_plan(task, **options)
     if not 0 <= max_quarantined <= 1:
@@ -191,7 +202,14 @@ def unusable_models(rows: Mapping[tuple[str | None, str | None], int]) -> list[D
 
 @dataclass(frozen=True, repr=False)
 class PredictionMetrics(MeasuredPredictions, Writable):
-    """Result of ``evaluate_predictions``: the rows of all tables, and the tables as DataFrames."""
+    """Result of ``evaluate_predictions``: the rows of all tables, and the tables as DataFrames.
+
+    Example:
+        ``found`` is the result of the example of ``evaluate_predictions``:
+
+        >>> found.models
+        ['ctr']
+    """
 
     spark: SparkSession
     entries: Sequence[Entry]

@@ -54,6 +54,12 @@ class Split(Displayable):
     executors can label and write them without creating Spark rows; ``unit`` is the unit of their timestamps.
     ``listed`` is the state of the log's files at the time of the split: rows are computed lazily, so the
     files must not change.
+
+    Example:
+        ``parts`` is the result of the example of ``split``:
+
+        >>> parts.method
+        'time'
     """
 
     places: DataFrame
@@ -131,6 +137,12 @@ class Split(Displayable):
 
         Raises:
             ConfigError: UNKNOWN_SUBSET; the message lists the subset to train on for each test subset.
+
+        Example:
+            With the ``parts`` of the example of ``split``:
+
+            >>> [row.item for row in parts.subset("test").collect()]
+            [7]
         """
         if name not in self.rule.subset_names:
             what = f"unknown subset {name!r} in {self.method}; {nearest(name, self.rule.subset_names)}"
@@ -220,6 +232,15 @@ class Split(Displayable):
 
         Returns:
             The row counts, which are observed while writing.
+
+        Raises:
+            DataError: INPUT_CHANGED_DURING_RUN if the log's files have changed since the split.
+
+        Example:
+            With the ``parts`` of the example of ``split``:
+
+            >>> parts.write("parts").n_rows
+            4
         """
         if self.plain is not None and takes_files(folder):
             return self.write_plain(self.plain, folder)
@@ -297,8 +318,15 @@ def split(
         DataError: The log cannot be split by this rule, for example because a column is missing.
 
     Example:
-        >>> parts = split(log, method="time", test_cut="30d")  # doctest: +SKIP
-        >>> parts.train, parts.test  # doctest: +SKIP
+        The last of four days is for testing:
+
+        >>> import pandas as pd
+        >>> from spark_eval import split
+        >>> days = pd.date_range("2024-05-01", periods=4, tz="UTC")
+        >>> log = pd.DataFrame({"user": [1, 1, 2, 2], "item": [7, 8, 9, 7], "timestamp": days})
+        >>> parts = split(log, method="time", test_cut="2024-05-04")
+        >>> parts.train.count(), parts.test.count()
+        (3, 1)
     """
     if rule is not None and (options or method):
         given = ", ".join([*(["method"] if method else []), *options])

@@ -43,7 +43,11 @@ class TextTable:
     notes: Sequence[str] = ()
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the lines as a pandas frame of texts."""
+        """Return the lines as a pandas frame of texts.
+
+        Returns:
+            One row per line; the columns are those of the header.
+        """
         return pd.DataFrame(list(map(list, self.lines)), columns=list(self.header))
 
     def __repr__(self) -> str:
@@ -98,6 +102,11 @@ class Displayable(ABC):
 
         Raises:
             ConfigError: UNKNOWN_CHART, with the names of the chapters that have charts; METRIC_NOT_MEASURED.
+
+        Example:
+            With the ``result`` of the example of ``evaluate``:
+
+            >>> result.plot(metric="mrr").write("mrr.html")
         """
         # Imported here: pages need Jinja2, which may be missing on executors.
         from spark_eval.reporting.plots import plot_of
@@ -109,6 +118,12 @@ class Displayable(ABC):
 
         Returns:
             A table of texts; ``to_pandas()`` converts it.
+
+        Example:
+            With the ``result`` of the example of ``evaluate``:
+
+            >>> result.summary().title
+            'Evaluation of 1 model (als)'
         """
         return self.shown()[0]
 
@@ -119,7 +134,23 @@ class Displayable(ABC):
         return sorted({*self.tables, *self.offers, "summary", "plot", "to_pandas"})
 
     def table(self, name: str) -> DataFrame:
-        """Return a table by its name; raise ConfigError UNKNOWN_TABLE."""
+        """Return a table by its name.
+
+        Args:
+            name: One of ``tables``.
+
+        Returns:
+            The table as a Spark frame.
+
+        Raises:
+            ConfigError: UNKNOWN_TABLE.
+
+        Example:
+            With the ``result`` of the example of ``evaluate``:
+
+            >>> result.table("per_user").count()
+            2
+        """
         if name not in self.tables:
             raise ConfigError.unknown("UNKNOWN_TABLE", "table", name, self.tables, type(self).__name__)
         frame: DataFrame = getattr(self, name)
@@ -136,6 +167,12 @@ class Displayable(ABC):
 
         Raises:
             ConfigError: UNKNOWN_TABLE.
+
+        Example:
+            With the ``result`` of the example of ``evaluate``:
+
+            >>> result.to_pandas("per_user").set_index("user")["rr_at_2"].sort_index().tolist()
+            [0.5, 1.0]
         """
         frame: pd.DataFrame = (
             self.table(table or self.tables[0]).toArrow().to_pandas(types_mapper=WHOLE_NUMBERS.get)
@@ -199,6 +236,13 @@ class Writable(Displayable):
         Raises:
             SetupError: NO_MLFLOW if MLflow is not installed.
             ConfigError: MLFLOW_NAME if two values would have the same name, or a name is too long.
+
+        Example:
+            With the ``result`` of the example of ``evaluate``:
+
+            >>> run = result.log_mlflow("als-2024-05")
+            >>> mlflow.get_run(run).data.metrics["mrr_at_2"]
+            0.75
         """
         return log_run(self.facts_of_run(), run_id)
 
@@ -214,6 +258,13 @@ class Writable(Displayable):
         Raises:
             ConfigError: FOLDER_EXISTS if a table's folder exists; INVALID_PATH for a path among published
                 runs.
+
+        Example:
+            With the ``result`` of the example of ``evaluate``:
+
+            >>> result.write("als")
+            >>> spark.read.parquet("als/per_user").count()
+            2
         """
         if (local := local_path(str(path))) is not None:
             check_path(local)
