@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+from collections import Counter
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import spark_eval
 from spark_eval.cli.commands import main
@@ -130,27 +133,37 @@ def test_arrays_of_items_and_of_structs(desk: "Desk", spark: SparkSession) -> No
     assert desk.metric() == {"als": 0.375}
 
 
-@pytest.mark.parametrize(
-    ("condition", "rows"),
-    [
-        ({"column": "stars", "op": "==", "value": 3}, 10),
-        ({"column": "stars", "op": "!=", "value": 3}, 30),
-        ({"column": "stars", "op": "<", "value": 3}, 20),
-        ({"column": "stars", "op": "<=", "value": 3}, 30),
-        ({"column": "stars", "op": ">", "value": 3}, 10),
-        ({"column": "stars", "op": ">=", "value": 3}, 20),
-        ({"column": "item", "op": "in", "value": [11, 12, 13, 5]}, 3),
-        ({"column": "when", "op": "between", "value": [86_400, 172_800]}, 8),
-        ({"column": "stars", "op": "is_null"}, 0),
-        ({"column": "stars", "op": "is_not_null"}, 40),
-    ],
-)
-def test_where(published: "Desk", spark: SparkSession, condition: dict[str, object], rows: int) -> None:
-    log = published.home / "log"
-    source = Source.model_validate(
-        {"path": str(log), "where": [condition, {"column": "user", "op": "is_not_null"}]}
-    )
-    assert read_source(spark, source, "interactions", str(log), "UTC").count() == rows
+# A filter of the log, and the number of its rows that pass.
+FILTERS: list[tuple[dict[str, object], int]] = [
+    ({"column": "stars", "op": "==", "value": 3}, 10),
+    ({"column": "stars", "op": "!=", "value": 3}, 30),
+    ({"column": "stars", "op": "<", "value": 3}, 20),
+    ({"column": "stars", "op": "<=", "value": 3}, 30),
+    ({"column": "stars", "op": ">", "value": 3}, 10),
+    ({"column": "stars", "op": ">=", "value": 3}, 20),
+    ({"column": "item", "op": "in", "value": [11, 12, 13, 5]}, 3),
+    ({"column": "when", "op": "between", "value": [86_400, 172_800]}, 8),
+    ({"column": "stars", "op": "is_null"}, 0),
+    ({"column": "stars", "op": "is_not_null"}, 40),
+]
+
+
+def test_where(published: "Desk", spark: SparkSession) -> None:
+    """All filters in one job."""
+
+    def filtered(condition: dict[str, object]) -> DataFrame:
+        log = str(published.home / "log")
+        where = [condition, {"column": "user", "op": "is_not_null"}]
+        source = Source.model_validate({"path": log, "where": where})
+        return read_source(spark, source, "interactions", log, "UTC").select(
+            F.lit(str(condition)).alias("by")
+        )
+
+    rows = reduce(DataFrame.unionAll, (filtered(condition) for condition, _ in FILTERS)).collect()
+    found = Counter(row.by for row in rows)
+    assert {str(condition): found[str(condition)] for condition, _ in FILTERS} == {
+        str(condition): n_rows for condition, n_rows in FILTERS
+    }
 
 
 def test_where_is_applied_after_ids_of_text_files_are_numbers(desk: "Desk") -> None:
