@@ -77,12 +77,14 @@ def given(
 ) -> Iterator[dict[str, Any]]:
     """The same, with MLflow, in a folder of one's own."""
     monkeypatch.chdir(tmp_path)
+    # A test of the program may have left its journal, which would print into the examples.
+    monkeypatch.setattr("spark_eval.runtime.events.log.handlers", [])
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     import mlflow
 
     mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
-    yield {**results, "mlflow": mlflow}
+    yield {**results, "mlflow": mlflow, "folder": str(tmp_path)}
     mlflow.end_run()
     mlflow.set_tracking_uri("")
 

@@ -260,10 +260,10 @@ class Writable(Displayable):
                 runs.
 
         Example:
-            With the ``result`` of the example of ``evaluate``:
+            With the ``result`` of the example of ``evaluate``, and the path of a ``folder``:
 
-            >>> result.write("als")
-            >>> spark.read.parquet("als/per_user").count()
+            >>> result.write(f"{folder}/als")
+            >>> spark.read.parquet(f"{folder}/als/per_user").count()
             2
         """
         if (local := local_path(str(path))) is not None:

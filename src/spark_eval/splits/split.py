@@ -236,9 +236,9 @@ class Split(Displayable):
             DataError: INPUT_CHANGED_DURING_RUN if the log's files have changed since the split.
 
         Example:
-            With the ``parts`` of the example of ``split``:
+            With the ``parts`` of the example of ``split``, and the path of a ``folder``:
 
-            >>> parts.write("parts").n_rows
+            >>> parts.write(f"{folder}/parts").n_rows
             4
         """
         if self.plain is not None and takes_files(folder):
