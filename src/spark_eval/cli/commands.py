@@ -80,8 +80,8 @@ def program() -> None:
 class VerbCommand(click.Command):
     """Command of a verb, whose help lists the options of its section that the record names."""
 
-    def __init__(self, verb: Verb, **given: Any) -> None:
-        super().__init__(verb.name, help=verb.about, **given)
+    def __init__(self, *, verb: Verb, **given: Any) -> None:
+        super().__init__(**given)
         self.verb = verb
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -101,7 +101,7 @@ def command_of(verb: Verb) -> click.Command:
 
         make_run(verb, **given)
 
-    return click.command(cls=VerbCommand, verb=verb)(make)
+    return click.command(verb.name, cls=VerbCommand, help=verb.about, verb=verb)(make)
 
 
 for one in VERBS.values():
