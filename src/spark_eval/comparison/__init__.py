@@ -1,1 +1,1 @@
-"""Paired comparison of models: options, sums of pairs, tests and gates; independent of Spark."""
+"""Paired comparison of models: plan, sides, tests, gates and result."""

@@ -1,1 +1,1 @@
-"""Config file: parsed strictly, validated before Spark starts."""
+"""Sections of the config that describe inputs; strict YAML, checked before Spark starts."""

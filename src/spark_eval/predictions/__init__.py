@@ -1,4 +1,4 @@
-"""Metrics of predictions, rows of a label and a score: numpy kernels over exact sums, without Spark."""
+"""Evaluation of predictions, rows of a label and a score: plan, metrics, workers' code and result."""
 
 from spark_eval.predictions import classes, distances
 from spark_eval.predictions.registry import POINTWISE, PointwiseMetric

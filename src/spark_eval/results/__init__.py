@@ -1,1 +1,1 @@
-"""Base classes of results: display, charts, export to pandas, writing, and logging to MLflow."""
+"""How any result speaks: tables, leaderboard, sentences, charts, report, MLflow."""

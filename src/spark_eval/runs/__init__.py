@@ -1,1 +1,1 @@
-"""Runs of the verbs: from the sources of a config to published tables."""
+"""Runs of the verbs: the config, the records of the verbs, and their runner."""

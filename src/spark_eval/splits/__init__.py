@@ -1,1 +1,1 @@
-"""Train/test splits: rules, cuts, labels of rows, and leakage checks; no pyspark."""
+"""Train/test splits: rules, cuts, labels of rows, leakage report and result."""

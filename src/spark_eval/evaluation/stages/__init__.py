@@ -1,1 +1,1 @@
-"""Metrics and funnel of pipeline stages: the stage that loses users or relevant items."""
+"""Pipeline stages: where users and relevant items are lost."""

@@ -1,1 +1,1 @@
-"""Code of the executors: from rows to messages, lists and metrics; numpy and pyarrow only."""
+"""Code of the executors: from rows to lists and metrics; numpy and pyarrow only."""

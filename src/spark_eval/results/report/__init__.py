@@ -1,1 +1,1 @@
-"""Report of a run as one HTML page, from published tables and commit records alone; needs no Spark."""
+"""Report of a run as one HTML page, from tables and commit records alone; no Spark here."""
