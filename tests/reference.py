@@ -13,12 +13,8 @@ from spark_eval.config.inputs import Filter, Output, Recommendations, Source
 from spark_eval.config.keys import Section
 from spark_eval.conventions import CONVENTIONS
 from spark_eval.conventions.choice import Need
-from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
-from spark_eval.evaluation.summary import METRICS, SUMS
 from spark_eval.metrics import RANKING
 from spark_eval.metrics.values import without_metric
-from spark_eval.predictions.tables import THRESHOLDS
-from spark_eval.results.subsets import SUBSET_TABLE
 from spark_eval.runs.sections import (
     Baseline,
     CompareSection,
@@ -32,19 +28,9 @@ from spark_eval.runs.sections import (
     StageSection,
     ThresholdRules,
 )
-from spark_eval.schema import Table
 from spark_eval.splits.rules.methods import options_in_words
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
-# Tables whose columns docs/tables.md lists in full.
-TABLE_COLUMNS: Final[Mapping[Table, str]] = {
-    Table.SUBSETS: SUBSET_TABLE,
-    Table.METRICS: METRICS,
-    Table.SUMS: SUMS,
-    Table.STAGES: STAGE_TABLE,
-    Table.FUNNEL: FUNNEL,
-    Table.THRESHOLDS: THRESHOLDS,
-}
 KEY_HEADER: Final = ("type", "default", "meaning")
 # Whatever YAML has that is no list and no mapping.
 SCALAR: Final = "boolean or integer or number or string"
@@ -190,17 +176,7 @@ def page_with_tables(page: str) -> str:
         header = re.escape(table.partition("\n")[0])
         if found := re.search(rf"^{header}(\n\|.*)*", page, re.MULTILINE):
             page = page.replace(found[0], table)
-    for name, columns in TABLE_COLUMNS.items():
-        row = rf"^(\| `{name}` \| (run_id[^|]*) \| )[^|:]*?(?= \||:)"
-        if found := re.search(row, page, re.MULTILINE):
-            page = page.replace(found[0], found[1] + listed_columns(columns, found[2]))
     return page
-
-
-def listed_columns(columns: str, folders: str) -> str:
-    """Return the names of columns, without those that name folders."""
-    names = [column.split()[0] for column in columns.split(", ")]
-    return ", ".join(name for name in names if name not in folders.split(", "))
 
 
 def write_pages() -> None:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from spark_eval.arrow.hashes import bucket_of, hashes_of
 from spark_eval.arrow.user_files import file_name
-from spark_eval.comparison import extra_passes, sides
+from spark_eval.comparison import extra_passes
 from spark_eval.comparison.compare import Comparison, compare_sides
 from spark_eval.comparison.extra_passes import ExtraPasses
 from spark_eval.comparison.plan import ComparePlan, make_compare_plan
@@ -22,6 +22,7 @@ from spark_eval.comparison.sides import BaselineName, Side, Sides
 from spark_eval.errors import DataError
 from spark_eval.evaluation.exchange import write_users
 from spark_eval.metrics.columns import value_of_column
+from spark_eval.runners import user_buckets
 from spark_eval.runners.user_buckets import UserTable
 
 COLUMNS = ("ap_at_5", "ndcg_at_5")
@@ -76,10 +77,10 @@ def test_files_and_an_exchange_give_the_same_bits(
     candidate = side(spark, measured(1, text=text), tmp_path / "candidate", 16)
     baseline = side(spark, measured(2, text=text), tmp_path / "baseline", 48)
     with monkeypatch.context() as patch:
-        patch.setattr(sides, "buckets_of_frames", None)
+        patch.setattr(user_buckets, "buckets_of_frames", None)
         by_files = compared(baseline, candidate, plan)
     with monkeypatch.context() as patch:
-        patch.setattr(sides, "buckets_of_files", None)
+        patch.setattr(user_buckets, "buckets_of_files", None)
         in_memory = candidate.users._replace(folder=None)
         by_exchange = compared(baseline, replace(candidate, read_users=lambda: in_memory), plan)
     assert list(map(repr, by_files.rows)) == list(map(repr, by_exchange.rows))

@@ -1,1 +1,1 @@
-"""How any result speaks: tables, leaderboard, sentences, charts, report, MLflow."""
+"""Display of any result: tables, leaderboard, sentences, charts, report, MLflow."""
