@@ -54,7 +54,7 @@ def test_a_new_verb_is_at_most_five_files(tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "src", tmp_path / "src")
     names = apply_guide(tmp_path)
     assert len(names) == 5
-    assert {Path(name).parent.name for name in names} == {"splits", "verbs", "config", "conf", "docs"}
+    assert {Path(name).parent.name for name in names} == {"splits", "verbs", "runs", "conf", "docs"}
     ruff = [sys.executable, "-m", "ruff", "--config", str(REPOSITORY / "pyproject.toml")]
     files = sorted(name for name in names if name.endswith(".py"))
     for how in (["check"], ["format", "--check"]):
