@@ -32,7 +32,7 @@ FUNCTIONS: Final = tuple(vars(functions)["__all__"])  # its stub has none
 # Nothing that a caller does makes these fail.
 NEVER_RAISE: Final = {"metrics", "summary", "unpersist"}
 SECTIONS: Final = re.compile(
-    r"^(Args|Keyword args|Returns|Raises|Example):\n((?:\n|    .*(?:\n|$))*)", re.MULTILINE
+    r"^(Args|Keyword args|Returns|Raises|Examples):\n((?:\n|    .*(?:\n|$))*)", re.MULTILINE
 )
 
 
@@ -106,14 +106,14 @@ def test_a_public_function_says_what_it_takes_gives_and_raises(name: str) -> Non
     assert said == [one for one in signature.parameters if one != "self"]
     assert ("Returns" in sections) == (signature.return_annotation not in (None, "None"))
     assert "Raises" in sections or name.rpartition(".")[2] in NEVER_RAISE
-    assert ">>> " in sections["Example"]
-    assert "+SKIP" not in sections["Example"]
+    assert ">>> " in sections["Examples"]
+    assert "+SKIP" not in sections["Examples"]
 
 
 @pytest.mark.parametrize("name", [*RESULTS, "SparkEvalError"])
 def test_a_public_class_has_an_example(name: str) -> None:
     kind = getattr(spark_eval, name)
-    assert ">>> " in dict(SECTIONS.findall(f"{inspect.getdoc(kind)}\n"))["Example"]
+    assert ">>> " in dict(SECTIONS.findall(f"{inspect.getdoc(kind)}\n"))["Examples"]
     assert kind.__module__ in MODULES
 
 
@@ -121,7 +121,7 @@ def test_the_examples_of_functions_of_columns_hold(spark: "SparkSession") -> Non
     """Those after their arguments; the examples of kernels are run with these."""
     runner = doctest.DocTestRunner()
     for name in FUNCTIONS:
-        text = dict(SECTIONS.findall(f"{inspect.getdoc(PUBLIC[f'functions.{name}'])}\n"))["Example"]
+        text = dict(SECTIONS.findall(f"{inspect.getdoc(PUBLIC[f'functions.{name}'])}\n"))["Examples"]
         runner.run(doctest.DocTestParser().get_doctest(text, {"spark": spark}, name, None, None))
     assert runner.summarize().attempted >= 3 * len(FUNCTIONS)
     assert runner.summarize().failed == 0

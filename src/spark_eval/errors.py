@@ -62,7 +62,7 @@ class SparkEvalError(Exception):
         code: The name of the error.
         message: What was found, where, and how to fix it.
 
-    Example:
+    Examples:
         >>> try:
         ...     raise ConfigError("UNKNOWN_METRIC", "unknown metric 'ndgc' in metrics; did you mean 'ndcg'?")
         ... except SparkEvalError as error:

@@ -96,11 +96,12 @@ class Comparison(Writable):
     metric value (``ndcg@10``), segment and segment value; gates are decided from them. ``common`` has the
     number of users of each pair: those of the baseline, those of the candidate, and those of both.
 
-    Example:
+    Examples:
         ``comparison`` is the result of the example of ``compare``:
 
-        >>> [(row.metric, row.k, row.difference) for row in comparison.rows]
-        [('mrr', 5, 0.25)]
+        >>> for row in comparison.rows:
+        ...     print(row.metric, row.k, row.difference)
+        mrr 5 0.25
     """
 
     rows: Sequence[ComparisonRow]
@@ -185,7 +186,7 @@ def compare(
         ConfigError: An option or a gate is invalid, or a model, metric or segment is unknown.
         DataError: The tables cannot be compared, for example because they have no users in common.
 
-    Example:
+    Examples:
         >>> import pandas as pd
         >>> from spark_eval import compare
         >>> per_user = pd.DataFrame({"user": [1, 2, 1, 2], "mrr_at_5": [0.5, 1.0, 1.0, 1.0]})

@@ -113,7 +113,7 @@ def evaluate(
         ConfigError: An option is unknown or invalid, or a metric needs a table that was not given.
         DataError: The tables cannot be evaluated; one error lists everything that was found.
 
-    Example:
+    Examples:
         User 1 finds the relevant item at rank 2, user 2 at rank 1:
 
         >>> import pandas as pd

@@ -118,7 +118,7 @@ class Evaluation(Writable):
     one file per model and bucket. ``stage_sums`` are the sums of pipeline stages and ``intervals`` the
     bootstrap intervals; None if not requested.
 
-    Example:
+    Examples:
         ``result`` is that of the example of ``evaluate``:
 
         >>> result.models
@@ -164,7 +164,7 @@ class Evaluation(Writable):
         Raises:
             ConfigError: METRIC_NOT_MEASURED or UNKNOWN_SEGMENT.
 
-        Example:
+        Examples:
             With the ``result`` of the example of ``evaluate``:
 
             >>> result.leaderboard("mrr@2")
@@ -259,7 +259,7 @@ class Evaluation(Writable):
 
         Tables that are read later are computed anew.
 
-        Example:
+        Examples:
             With the ``result`` of the example of ``evaluate``:
 
             >>> result.unpersist()

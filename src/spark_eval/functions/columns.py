@@ -39,7 +39,7 @@ Returns:
 Raises:
     ConfigError: An argument is invalid.
 
-Example:
+Examples:
     >>> from spark_eval import functions as F2
     >>> lists = spark.sql("SELECT array(3, 1, 2) AS recommended, array(1, 4) AS relevant")
     >>> lists.select(F2.{name}("recommended", "relevant", k=3)).dtypes
@@ -129,7 +129,7 @@ def ranking_metrics(
     Raises:
         ConfigError: An argument is invalid, as in ``evaluate``.
 
-    Example:
+    Examples:
         >>> from spark_eval import functions as F2
         >>> lists = spark.sql("SELECT array(3, 1, 2) AS recommended, array(1, 4) AS relevant")
         >>> values = F2.ranking_metrics("recommended", "relevant", ["precision", "mrr"], k=2)
@@ -158,7 +158,7 @@ def register(spark: SparkSession, conventions: Rules = "default") -> list[str]:
     Raises:
         ConfigError: The conventions are invalid.
 
-    Example:
+    Examples:
         >>> from spark_eval import functions as F2
         >>> names = F2.register(spark)
         >>> spark.sql("SELECT precision_at(array(3, 1, 2), array(1, 4), 2) AS value").first()

@@ -56,7 +56,7 @@ class Metrics(ModuleType):
             A pandas frame: ``metric``, as accepted by ``metrics=[...]``; ``of`` (lists or predictions);
             ``column``, its name in ``per_user``; ``better``; ``formula``; ``options``; ``meaning``.
 
-        Example:
+        Examples:
             >>> import spark_eval
             >>> spark_eval.metrics().query("metric == 'ndcg'")[["of", "better"]].to_numpy().tolist()
             [['lists', 'higher']]

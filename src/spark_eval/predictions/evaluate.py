@@ -89,7 +89,7 @@ def evaluate_predictions(
         DataError: The rows cannot be evaluated, for example QUARANTINE_SHARE if too many are invalid. One
             error lists everything that was found.
 
-    Example:
+    Examples:
         Of four pairs of a positive and a negative row, three are in the right order:
 
         >>> import pandas as pd
@@ -206,7 +206,7 @@ def unusable_models(rows: Mapping[tuple[str | None, str | None], int]) -> list[D
 class Predictions(MeasuredPredictions, Writable):
     """Result of ``evaluate_predictions``: the rows of all tables, and the tables as DataFrames.
 
-    Example:
+    Examples:
         ``found`` is the result of the example of ``evaluate_predictions``:
 
         >>> found.models

@@ -206,7 +206,7 @@ def read_published(
         DataError: UNKNOWN_RUN or MISSING_TABLE if a run in ``run_ids`` is not published, or not with this
             table; INCOMPLETE_RUN or CORRUPT_FILE if it is damaged; MISSING_INPUT if no run has the table.
 
-    Example:
+    Examples:
         ``out`` is the output path of a config, with the published run ``clicks``:
 
         >>> from spark_eval import read_published

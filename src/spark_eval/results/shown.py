@@ -103,7 +103,7 @@ class Displayable(ABC):
         Raises:
             ConfigError: UNKNOWN_CHART, with the names of the chapters that have charts; METRIC_NOT_MEASURED.
 
-        Example:
+        Examples:
             With the ``result`` of the example of ``evaluate``:
 
             >>> result.plot(metric="mrr").write("mrr.html")
@@ -119,7 +119,7 @@ class Displayable(ABC):
         Returns:
             A table of texts; ``to_pandas()`` converts it.
 
-        Example:
+        Examples:
             With the ``result`` of the example of ``evaluate``:
 
             >>> result.summary().title
@@ -145,7 +145,7 @@ class Displayable(ABC):
         Raises:
             ConfigError: UNKNOWN_TABLE.
 
-        Example:
+        Examples:
             With the ``result`` of the example of ``evaluate``:
 
             >>> result.table("per_user").count()
@@ -168,7 +168,7 @@ class Displayable(ABC):
         Raises:
             ConfigError: UNKNOWN_TABLE.
 
-        Example:
+        Examples:
             With the ``result`` of the example of ``evaluate``:
 
             >>> result.to_pandas("per_user").set_index("user")["rr_at_2"].sort_index().tolist()
@@ -237,7 +237,7 @@ class Writable(Displayable):
             SetupError: NO_MLFLOW if MLflow is not installed.
             ConfigError: MLFLOW_NAME if two values would have the same name, or a name is too long.
 
-        Example:
+        Examples:
             With the ``result`` of the example of ``evaluate``:
 
             >>> run = result.log_mlflow("als-2024-05")
@@ -259,7 +259,7 @@ class Writable(Displayable):
             ConfigError: FOLDER_EXISTS if a table's folder exists; INVALID_PATH for a path among published
                 runs.
 
-        Example:
+        Examples:
             With the ``result`` of the example of ``evaluate``, and the path of a ``folder``:
 
             >>> result.write(f"{folder}/als")

@@ -151,7 +151,7 @@ def report(
             verb; METRIC_NOT_MEASURED for ``primary``.
         DataError: UNKNOWN_RUN or INCOMPLETE_RUN for a run.
 
-    Example:
+    Examples:
         With the ``result`` of the example of ``evaluate``:
 
         >>> from spark_eval import report

@@ -98,7 +98,7 @@ def get_session(
     Raises:
         EnvironmentFault: NO_JAVA, if a session must be started and no usable Java is found.
 
-    Example:
+    Examples:
         >>> from spark_eval import get_session
         >>> get_session().range(3).count()
         3

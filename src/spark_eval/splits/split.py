@@ -54,7 +54,7 @@ class Split(Displayable):
     ``listed`` is the state of the log's files at the time of the split: rows are computed lazily, so the
     files must not change.
 
-    Example:
+    Examples:
         ``parts`` is the result of the example of ``split``:
 
         >>> parts.method
@@ -137,7 +137,7 @@ class Split(Displayable):
         Raises:
             ConfigError: UNKNOWN_SUBSET; the message lists the subset to train on for each test subset.
 
-        Example:
+        Examples:
             With the ``parts`` of the example of ``split``:
 
             >>> [row.item for row in parts.subset("test").collect()]
@@ -235,7 +235,7 @@ class Split(Displayable):
         Raises:
             DataError: INPUT_CHANGED_DURING_RUN if the log's files have changed since the split.
 
-        Example:
+        Examples:
             With the ``parts`` of the example of ``split``, and the path of a ``folder``:
 
             >>> parts.write(f"{folder}/parts").n_rows
@@ -317,7 +317,7 @@ def split(
         ConfigError: An option is unknown or invalid.
         DataError: The log cannot be split by this rule, for example because a column is missing.
 
-    Example:
+    Examples:
         The last of four days is for testing:
 
         >>> import pandas as pd
