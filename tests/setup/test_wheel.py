@@ -20,7 +20,7 @@ PACKAGE = REPOSITORY / "src" / "spark_eval"
 # What is no module: types, the report's page and charts, the launcher of Java, a page of text.
 DATA = (
     *("py.typed", "functions/__init__.pyi", "cli/conventions.md"),
-    *("reporting/assets/echarts.min.js", "runtime/java/bin/java", "runtime/java/log4j2.properties"),
+    *("results/report/assets/echarts.min.js", "runtime/java/bin/java", "runtime/java/log4j2.properties"),
 )
 # What a reader of the source distribution needs where no address leads to it.
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "docs/operations.md", "conf/example.yaml")
