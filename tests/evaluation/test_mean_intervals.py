@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from spark_eval.arrow.xxhash64 import id_hashes
-from spark_eval.comparison import sides
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.evaluate import evaluate
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.evaluation.summary import MetricRow
+from spark_eval.runners import user_buckets
 from spark_eval.statistics.draws import poisson_weights
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -115,7 +115,7 @@ def test_users_are_drawn_with_their_rows_of_all_folds() -> None:
 def test_the_rows_may_lie_in_any_order(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = evaluate(lists_of("ab"), truth_of(), **OPTIONS)
     with monkeypatch.context() as patch:
-        patch.setattr(sides, "BUCKETS_PER_TASK", 1)
+        patch.setattr(user_buckets, "BUCKETS_PER_TASK", 1)
         moved = spark.createDataFrame(lists_of("ab").sample(frac=1, random_state=1)).repartition(5)
         again = evaluate(moved, truth_of().sample(frac=1, random_state=2), **OPTIONS)
     assert list(map(repr, again.metric_rows)) == list(map(repr, found.metric_rows))
