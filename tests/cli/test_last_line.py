@@ -18,10 +18,10 @@ PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
 from pyspark import SparkContext
-from spark_eval.runs import run
+from spark_eval.evaluation import evaluate
 from spark_eval.cli.commands import main
 
-measure = run.measure_lists
+measure = evaluate.measure_lists
 
 
 def in_a_worker(tables, work):
@@ -48,7 +48,7 @@ def kill_the_jvm(*given):
 
 arguments = sys.argv[2:]
 for fault in sys.argv[1].split():
-    run.measure_lists = globals()[fault]
+    evaluate.measure_lists = globals()[fault]
     try:
         main(arguments)
     except SystemExit as left:
@@ -92,17 +92,15 @@ def test_a_jvm_that_dies_has_a_name(desk: "Desk") -> None:
 
 
 @pytest.mark.slow
-def test_a_signal_leaves_one_line_and_nothing_else(desk: "Desk") -> None:
-    numbers, mark = (signal.SIGINT, signal.SIGTERM), desk.home / "mark"
-    process = run(desk, *["wait"] * len(numbers))
-    for number in numbers:
-        while not mark.exists():
-            assert process.poll() is None
-            time.sleep(0.05)
-        mark.unlink()
-        os.killpg(process.pid, number)  # as a terminal does
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_one_line_and_nothing_else(desk: "Desk", number: signal.Signals) -> None:
+    process, mark = run(desk, "wait"), desk.home / "mark"
+    while not mark.exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, number)  # as a terminal does
     out, err = process.communicate()
-    assert [line for line in out.splitlines() if line.startswith("left")] == ["left wait 1"] * 2, err
-    for line, number in zip(err.splitlines(), numbers, strict=True):
-        assert line.startswith(f"error[INTERRUPTED] stopped by {number.name} ")
+    assert [line for line in out.splitlines() if line.startswith("left")] == ["left wait 1"], err
+    [line] = err.splitlines()
+    assert line.startswith(f"error[INTERRUPTED] stopped by {number.name} ")
     assert not desk.out.exists()
