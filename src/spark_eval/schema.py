@@ -254,12 +254,7 @@ class BuiltIn(StrEnum):
 
 # Upper bound of the number of folds; more are a mistake, or too much to write.
 MOST_FOLDS: Final = 1_000
-
-
+# Curves of predictions.
 ROC: Final = "roc"
-
-
 PR: Final = "pr"
-
-
 CALIBRATION: Final = "calibration"

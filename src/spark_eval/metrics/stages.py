@@ -10,6 +10,16 @@ from spark_eval.metrics.aliases import as_list
 from spark_eval.metrics.values import parse_k
 from spark_eval.options import check_keys, checked, declared
 
+STAGE_RECALL: Final = "stage_recall"
+ADDED_RECALL: Final = "added_recall"
+ORACLE: Final = "oracle_"
+CONDITIONAL: Final = "conditional_"
+EFFICIENCY: Final = "efficiency_"
+STEP_TRUTH: Final = "with_truth"
+STEP_CANDIDATES: Final = "with_candidates"
+STEP_RELEVANT: Final = "with_relevant_candidate"
+STEP_HIT: Final = "with_hit_in_"
+
 STAGES_KEY: Final = "stages"
 FEWEST_STAGES: Final = 2
 # With more stages, an item could be lost and found again in more ways than there are names.
@@ -106,33 +116,6 @@ def models_of_stage(key: str, model: str | None, models: Sequence[str], place: i
         message = f"{key} has several models, but their union has no order; only candidates may have several"
         raise ConfigError("INVALID_STAGE", message)
     return chosen
-
-
-STAGE_RECALL: Final = "stage_recall"
-
-
-ADDED_RECALL: Final = "added_recall"
-
-
-ORACLE: Final = "oracle_"
-
-
-CONDITIONAL: Final = "conditional_"
-
-
-EFFICIENCY: Final = "efficiency_"
-
-
-STEP_TRUTH: Final = "with_truth"
-
-
-STEP_CANDIDATES: Final = "with_candidates"
-
-
-STEP_RELEVANT: Final = "with_relevant_candidate"
-
-
-STEP_HIT: Final = "with_hit_in_"
 
 
 class Fate(Choice):

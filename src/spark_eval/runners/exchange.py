@@ -12,6 +12,9 @@ from spark_eval.arrow.files import Batches, FilePart, read_parts
 from spark_eval.arrow.messages import MESSAGE
 from spark_eval.tables.plain_files import PlainFiles
 
+# Number of buckets per task if row counts are unknown; large buckets are divided later.
+BUCKETS_PER_TASK: Final = 4
+
 SendBatches = Callable[[Batches], Iterator[pa.RecordBatch]]
 
 
@@ -33,7 +36,3 @@ def send(frame: DataFrame, files: PlainFiles | None, sender: SendBatches, n_task
 def exchange(messages: Sequence[DataFrame], n_tasks: int) -> DataFrame:
     """Return all messages, shuffled so that each bucket is in one task."""
     return reduce(DataFrame.unionAll, messages).repartition(n_tasks, "bucket")
-
-
-# Number of buckets per task if row counts are unknown; large buckets are divided later.
-BUCKETS_PER_TASK: Final = 4

@@ -28,6 +28,9 @@ from spark_eval.runtime.any_session import is_remote, tasks_at_once
 from spark_eval.schema import FOLD, MODEL, N_RELEVANT
 from spark_eval.tables.plain_files import takes_files
 
+# Groups of overlapping files are used if they are at most this many times coarser than the files.
+COARSEST: Final = 8
+
 # Maximum number of ``per_user`` values of a shuffled bucket in a worker's memory.
 MOST_SENT: Final = 16_000_000
 CONTENT: Final = {BASELINE: Content.BASELINES, CANDIDATE: Content.CANDIDATES}
@@ -140,10 +143,6 @@ def rows_of_tables(
     """Return columns of a model's rows in a bucket, from the tables of all models."""
     of_model = [tables[model].select(list(columns))] if model in tables else []
     return task.rows(of_model, columns)
-
-
-# Groups of overlapping files are used if they are at most this many times coarser than the files.
-COARSEST: Final = 8
 
 
 class UserTable(NamedTuple):

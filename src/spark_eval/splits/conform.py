@@ -13,6 +13,8 @@ from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, TIMESTAMP, U
 from spark_eval.tables.inputs import Input, first_fault_column, instant, is_any_null, open_input
 from spark_eval.tables.plain_files import PLAIN_TYPES, PlainFiles, plain_files, source_columns
 
+LOG_TYPES: Final = (*PLAIN_TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
+
 
 def conform_interactions(
     frame: DataFrame,
@@ -53,9 +55,6 @@ def other_column(table: Input, name: str) -> Column:
     """Return any other column of a log unchanged; text must be UTF-8."""
     column, is_text = F.col(quote_column(name)), isinstance(table.frame.schema[name].dataType, T.StringType)
     return table.readable(name, column) if is_text else column
-
-
-LOG_TYPES: Final = (*PLAIN_TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
 
 
 def plain_log(frame: DataFrame, names: Mapping[str, str], timezone: str) -> PlainFiles | None:
