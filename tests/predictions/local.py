@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,16 @@ import pyarrow as pa
 
 from spark_eval.predictions.plan import make_prediction_plan
 from spark_eval.predictions.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, MeasuredPredictions
-from spark_eval.predictions.task import PredictionPlan, Scores
+from spark_eval.predictions.task import Clusters, PredictionPlan, Scores
 from spark_eval.predictions.worker.batches import RowReader, TaskCounts, in_buckets
-from spark_eval.predictions.worker.ordered import Range, RangeResult, ScoreRun, measured_range
+from spark_eval.predictions.worker.clusters import CellRows, UserSums, add_rows_of_users, shares_of
+from spark_eval.predictions.worker.ordered import (
+    Range,
+    RangeResult,
+    ScoreRun,
+    measured_range,
+    placed_rows,
+)
 from spark_eval.predictions.worker.score_ranges import RangeSize, Sample, range_offsets, score_ranges
 from spark_eval.predictions.worker.totals import Cell, Totals
 from spark_eval.schema import ALL
@@ -25,10 +32,12 @@ class Answer:
     plan: PredictionPlan
     totals: Totals = field(default_factory=Totals)
     ranges: dict[Cell, list[RangeResult]] = field(default_factory=lambda: defaultdict(list))
+    shares: Totals = field(default_factory=Totals)
+    users: list[UserSums] = field(default_factory=list)
 
     @property
     def measured(self) -> MeasuredPredictions:
-        return MeasuredPredictions(self.plan, self.totals, self.ranges)
+        return MeasuredPredictions(self.plan, self.totals, self.ranges, self.shares)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -65,6 +74,8 @@ def measure(
 ) -> Answer:
     """All tables of rows: label (place of a class), score or score_0, ..., user, weight, segment_0, model."""
     plan = make_prediction_plan(task, **options)
+    if plan.intervals is None:
+        plan = replace(plan, intervals=Clusters.USER if "user" in columns else Clusters.NONE)
     table = table_of(columns, plan)
     if order is not None:
         table = table.take(pa.array(order))
@@ -72,6 +83,7 @@ def measure(
     answer = Answer(plan)
     runs: list[ScoreRun] = []
     users: list[pa.Table] = []
+    rows: list[CellRows] = []
     size = -(-len(table) // n_tasks)
     for start in range(0, len(table), size):
         for part in reading.parts(table.slice(start, size).combine_chunks().to_batches(rows_per_batch)):
@@ -79,11 +91,14 @@ def measure(
                 answer.totals.merge(part.totals)
             elif isinstance(part, ScoreRun):
                 runs.append(part)
+            elif isinstance(part, CellRows):
+                rows.append(part)
             else:
                 users.append(part)
     add_users(answer, reading, users)
     if plan.by_score:
-        add_order(answer, runs, scores_per_range)
+        rows = add_order(answer, runs, rows, scores_per_range)
+    add_errors(answer, rows)
     return answer
 
 
@@ -107,14 +122,33 @@ def add_users(answer: Answer, reading: RowReader, users: Sequence[pa.Table]) -> 
         answer.totals.merge(reading.totals_of_users(parts))
 
 
-def add_order(answer: Answer, runs: Sequence[ScoreRun], scores_per_range: int) -> None:
-    """What follows from order, range by range."""
+def add_errors(answer: Answer, rows: Sequence[CellRows]) -> None:
+    """What follows from the sums of each user, bucket by bucket."""
+    by_bucket: dict[int, list[CellRows]] = defaultdict(list)
+    for number, part in enumerate(rows):
+        by_user = answer.plan.intervals is Clusters.USER
+        for bucket, mine in part.by_bucket(3) if by_user else [(number, part)]:
+            by_bucket[bucket].append(mine)
+    for parts in by_bucket.values():
+        answer.users += add_rows_of_users(parts, answer.plan)
+    slopes = answer.measured.slopes
+    for users in answer.users:
+        answer.shares.merge(shares_of(users, slopes))
+
+
+def add_order(
+    answer: Answer, runs: Sequence[ScoreRun], rows: Sequence[CellRows], scores_per_range: int
+) -> list[CellRows]:
+    """What follows from order, range by range; return the rows with their placements."""
     plan = answer.plan
     cuts = score_ranges(map(Sample.of, runs), scores_per_range)
-    by_number: dict[int, list[ScoreRun]] = defaultdict(list)
+    by_number: dict[int, list[ScoreRun | CellRows]] = defaultdict(list)
     for run in runs:
         for number, part in cuts[run.cell].parts(run):
             by_number[number].append(part)
+    for of_cell in rows:
+        for number, mine in cuts[of_cell.cell].parts_of_rows(of_cell):
+            by_number[number].append(mine)
     ranges = [Range.of(number, found) for number, found in sorted(by_number.items())]
     standing = range_offsets(map(RangeSize.of, ranges), plan.curve_points)
     for one in ranges:
@@ -122,6 +156,7 @@ def add_order(answer: Answer, runs: Sequence[ScoreRun], scores_per_range: int) -
         found = measured_range(one, standing[one.number], plan.rules, with_curves)
         answer.totals.add_all(one.cell, found.sums)
         answer.ranges[one.cell].append(found)
+    return [placed for one in ranges for placed in placed_rows(one, standing[one.number])]
 
 
 def crowd(seed: int, n: int = 400, n_scores: int = 40) -> dict[str, Any]:

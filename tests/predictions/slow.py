@@ -1,9 +1,11 @@
 """Metrics of predictions once more: by loops over all pairs, all thresholds and all rows, in fractions."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 Label = int
 # label, score, weight
@@ -102,3 +104,33 @@ def ece(rows: Sequence[Row], n_bins: int) -> Fraction:
 def in_bin(score: float, number: int, n_bins: int) -> bool:
     is_last = number == n_bins - 1
     return number / n_bins <= score and (is_last or score < (number + 1) / n_bins)
+
+
+def slow_auc_errors(labels: Any, scores: Any, users: Any, weights: Any) -> float:
+    """The standard error of AUC from every pair of rows, by users (Obuchowski 1997)."""
+    rows = list(zip(labels, scores, users, map(Fraction, weights), strict=True))
+    positives = [row for row in rows if row[0] == 1]
+    negatives = [row for row in rows if row[0] == 0]
+    m, n = (sum(row[3] for row in part) for part in (positives, negatives))
+
+    def wins(above: Any, below: Any) -> Fraction:
+        return Fraction(int(above[1] > below[1])) + Fraction(int(above[1] == below[1]), 2)
+
+    shares = [
+        (one, sum((other[3] * wins(one, other) for other in negatives), Fraction()) / n) for one in positives
+    ]
+    area = sum(one[3] * share for one, share in shares) / m
+    of_positives: dict[Any, Fraction] = defaultdict(Fraction)
+    of_negatives: dict[Any, Fraction] = defaultdict(Fraction)
+    for one, share in shares:
+        of_positives[one[2]] += one[3] * (share - area)
+    for other in negatives:
+        share = sum((one[3] * wins(one, other) for one in positives), Fraction()) / m
+        of_negatives[other[2]] += other[3] * (share - area)
+    n_all = len(set(users))
+    with_positive = len({row[2] for row in positives if row[3]})
+    with_negative = len({row[2] for row in negatives if row[3]})
+    variance = Fraction(with_positive, with_positive - 1) / m**2 * sum(a * a for a in of_positives.values())
+    variance += Fraction(with_negative, with_negative - 1) / n**2 * sum(b * b for b in of_negatives.values())
+    both = sum(of_positives[user] * of_negatives[user] for user in set(users))
+    return math.sqrt(variance + Fraction(2 * n_all, n_all - 1) / m / n * both)

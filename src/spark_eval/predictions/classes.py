@@ -6,12 +6,12 @@ source. A threshold flags scores at or above it; rows count by their weights.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import Final
 
 from spark_eval.predictions.registry import Matrix, Sums, Value, loss, pointwise_metric, ratio, total
-from spark_eval.predictions.task import Auprc, Task
+from spark_eval.predictions.task import PLACED, Auprc, Task
 from spark_eval.statistics.intervals import Summary, summarise
+from spark_eval.statistics.slopes import Number, Slopes
 
 BINARY: Final = (Task.BINARY,)
 BOTH: Final = (Task.BINARY, Task.MULTICLASS)
@@ -29,10 +29,10 @@ def accuracy(sums: Sums) -> Iterator[Value]:
     Source: Manning, Raghavan, Schuetze, Introduction to Information Retrieval, 8.3.
     """
     if sums.plan.task is Task.MULTICLASS:
-        yield Value(ratio(total(sums.of("right")), sums.weight))
+        yield Value.of(ratio(total(sums.of("right")), sums.weight))
         return
     for at in sums.matrices():
-        yield Value(ratio(at.tp + at.tn, sums.weight), at.options)
+        yield Value.of(ratio(at.tp + at.tn, sums.weight), at.options)
 
 
 @pointwise_metric(formula="mean of each class's own accuracy (its recall)", tasks=BOTH, needs=["flags"])
@@ -54,11 +54,11 @@ def mean_class_accuracy(sums: Sums) -> Iterator[Value]:
         yield mean_of_shares([(at.tp, at.tp + at.fn), (at.tn, at.tn + at.fp)], at.options)
 
 
-def mean_of_shares(shares: Sequence[tuple[Fraction, Fraction]], options: Mapping[str, str]) -> Value:
+def mean_of_shares(shares: Sequence[tuple[Number, Number]], options: Mapping[str, str]) -> Value:
     """Return the mean of the defined ratios; each share is (part, whole)."""
     defined = [one / other for one, other in shares if other]
-    value = float(total(defined) / len(defined)) if defined else None
-    return Value(value, options, len(shares) - len(defined))
+    mean = total(defined) / len(defined) if defined else None
+    return Value.of(mean, options, len(shares) - len(defined))
 
 
 @pointwise_metric(formula="TP / (TP + FP)", tasks=BOTH, needs=["flags"])
@@ -71,7 +71,7 @@ def precision(sums: Sums) -> Iterator[Value]:
     Source: Manning, Raghavan, Schuetze, Introduction to Information Retrieval, 8.3.
     """
     for at in one_against_others(sums):
-        yield Value(ratio(at.tp, at.tp + at.fp), at.options)
+        yield Value.of(ratio(at.tp, at.tp + at.fp), at.options)
 
 
 @pointwise_metric(formula="TP / (TP + FN)", tasks=BOTH, needs=["flags"])
@@ -84,7 +84,7 @@ def recall(sums: Sums) -> Iterator[Value]:
     Source: Manning, Raghavan, Schuetze, Introduction to Information Retrieval, 8.3.
     """
     for at in one_against_others(sums):
-        yield Value(ratio(at.tp, at.tp + at.fn), at.options)
+        yield Value.of(ratio(at.tp, at.tp + at.fn), at.options)
 
 
 @pointwise_metric(formula="2 TP / (2 TP + FP + FN)", tasks=BOTH, needs=["flags"])
@@ -99,7 +99,7 @@ def f1(sums: Sums) -> Iterator[Value]:
     Source: van Rijsbergen, Information Retrieval, 1979.
     """
     for at in one_against_others(sums):
-        yield Value(ratio(2 * at.tp, 2 * at.tp + at.fp + at.fn), at.options)
+        yield Value.of(ratio(2 * at.tp, 2 * at.tp + at.fp + at.fn), at.options)
 
 
 def one_against_others(sums: Sums) -> Iterator[Matrix]:
@@ -137,11 +137,11 @@ def confusion(sums: Sums) -> Iterator[Value]:
     pairs = [{"label": label, "predicted": predicted} for label in names for predicted in names]
     if sums.plan.task is Task.MULTICLASS:
         for pair, weight in zip(pairs, sums.of("confusion"), strict=True):
-            yield Value(float(weight), pair)
+            yield Value.of(weight, pair)
         return
     for at in sums.matrices():
         for pair, weight in zip(pairs, (at.tn, at.fp, at.fn, at.tp), strict=True):
-            yield Value(float(weight), {**pair, **at.options})
+            yield Value.of(weight, {**pair, **at.options})
 
 
 @loss(formula="mean of -ln(probability of the label)", tasks=BOTH, needs=["loss"])
@@ -170,7 +170,7 @@ def log_likelihood(sums: Sums) -> Iterator[Value]:
     Source: Good, Rational decisions, 1952.
     """
     for mark, options in sums.variants():
-        yield Value(ratio(-sums.one(f"loss{mark}"), sums.weight), options)
+        yield Value.of(ratio(-sums.one(f"loss{mark}"), sums.weight), options)
 
 
 @pointwise_metric(
@@ -188,8 +188,17 @@ def auc(sums: Sums) -> Iterator[Value]:
 
     Source: Hanley, McNeil, The meaning and use of the area under a ROC curve, Radiology 1982.
     """
-    negatives, positives = sums.of("labels")
-    yield Value(ratio(sums.one("pairs"), negatives * positives))
+    negatives, positives = (one.value for one in sums.of("labels"))
+    if not negatives * positives:
+        yield Value(None)
+        return
+    area = sums.one("pairs").value / (negatives * positives)
+    # A user's sums of placements less the area for each row, of negatives and of positives.
+    slopes: list[Slopes] = [
+        {(PLACED, label): float(1 / n), ("labels", label): float(-area / n)}
+        for label, n in enumerate((negatives, positives))
+    ]
+    yield Value(float(area), slopes=slopes)
 
 
 @pointwise_metric(
@@ -210,7 +219,8 @@ def auprc(sums: Sums) -> Iterator[Value]:
     Source: Davis, Goadrich, The relationship between Precision-Recall and ROC curves, ICML 2006.
     """
     name = "steps" if sums.plan.auprc is Auprc.STEP else "trapezoids"
-    yield Value(ratio(sums.one(name), sums.of("labels")[1]))
+    area = ratio(sums.one(name), sums.of("labels")[1])
+    yield Value(None if area is None else float(area))
 
 
 @pointwise_metric(formula="mean over users of their AUC", tasks=BINARY, needs=["users"])
@@ -226,7 +236,7 @@ def gauc(sums: Sums) -> Iterator[Value]:
     Source: Zhu et al., Optimized cost per click in Taobao display advertising, KDD 2017.
     """
     n_users, n_defined = int(sums.one("users")), int(sums.one("users_defined"))
-    mean = summarise(sums.one("users_auc"), sums.one("users_squares"), n_defined)
+    mean = summarise(sums.one("users_auc").value, sums.one("users_squares").value, n_defined)
     yield Value(mean.value, {}, n_users - n_defined, mean)
 
 
@@ -265,6 +275,6 @@ def gauc_by_positives(sums: Sums) -> Iterator[Value]:
 def weighted_mean(sums: Sums, weight: str) -> Value:
     """Return the weighted mean of the users' AUC, without a standard error."""
     n_undefined = int(sums.one("users") - sums.one("users_defined"))
-    value = ratio(sums.one(f"users_auc_by_{weight}"), sums.one(f"users_{weight}"))
-    n_users = int(sums.one("users_defined"))
-    return Value(value, {}, n_undefined, Summary(value, n=n_users))
+    mean = ratio(sums.one(f"users_auc_by_{weight}"), sums.one(f"users_{weight}"))
+    value = None if mean is None else float(mean)
+    return Value(value, {}, n_undefined, Summary(value, n=int(sums.one("users_defined"))))

@@ -7,6 +7,7 @@ from typing import Final
 
 from spark_eval.predictions.registry import Sums, Value, loss, pointwise_metric, ratio, total
 from spark_eval.predictions.task import Task
+from spark_eval.statistics.slopes import root_slopes
 
 REGRESSION: Final = (Task.REGRESSION,)
 # A probability is an estimate of a label that is 0 or 1, so that its error is defined as well.
@@ -36,7 +37,8 @@ def ece(sums: Sums) -> Iterator[Value]:
             abs(scores - labels)
             for scores, labels in zip(sums.of(f"bin_scores{mark}"), positives, strict=True)
         )
-        yield Value(ratio(total(gaps), sums.weight), options)
+        error = ratio(total(gaps), sums.weight)
+        yield Value(None if error is None else float(error), options)
 
 
 @loss(formula="mean of |y - p|", tasks=NUMBERS, needs=["errors"])
@@ -72,8 +74,13 @@ def rmse(sums: Sums) -> Iterator[Value]:
 
     Source: Herlocker et al., Evaluating collaborative filtering recommender systems, TOIS 2004.
     """
-    for one in mse(sums):
-        yield Value(None if one.value is None else math.sqrt(one.value), one.options)
+    for mark, options in sums.variants():
+        mean = ratio(sums.one(f"squares{mark}"), sums.weight)
+        if mean is None:
+            yield Value(None, options)
+        else:
+            slopes = root_slopes(mean)
+            yield Value(math.sqrt(float(mean)), options, slopes=() if slopes is None else (slopes,))
 
 
 @loss(formula="mean of |y - p| / |y| over rows with y != 0", tasks=REGRESSION, needs=["shares"])
@@ -87,7 +94,7 @@ def mape(sums: Sums) -> Iterator[Value]:
 
     Source: Hyndman, Koehler, Another look at measures of forecast accuracy, 2006.
     """
-    yield Value(ratio(sums.one("shares"), sums.one("share_weight")), {}, int(sums.one("zero")))
+    yield Value.of(ratio(sums.one("shares"), sums.one("share_weight")), {}, int(sums.one("zero")))
 
 
 @pointwise_metric(
@@ -113,5 +120,5 @@ def r2(sums: Sums) -> Iterator[Value]:
     squares = sums.one("label_squares") + sums.one("label_squares+")
     spread = squares - labels * labels / sums.weight
     # A spread that the rounding of weighted squares alone can produce counts as 0.
-    is_spread = spread > squares * Fraction(1, 2**100)
-    yield Value(float(1 - sums.one("squares") / spread) if is_spread else None)
+    is_spread = spread.value > squares.value * Fraction(1, 2**100)
+    yield Value.of(1 - sums.one("squares") / spread if is_spread else None)

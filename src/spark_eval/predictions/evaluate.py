@@ -1,8 +1,8 @@
 """Metrics of predictions: from rows of label and score to metrics, curves, thresholds and accounting."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import ClassVar, Final, Unpack
@@ -25,7 +25,10 @@ from spark_eval.predictions.measure import (
     measure_ranges,
     of_users,
     parts_of_predictions,
+    placed_in_ranges,
     plain_predictions,
+    shares_of_users,
+    sums_of_users,
 )
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.predictions.tables import (
@@ -37,9 +40,9 @@ from spark_eval.predictions.tables import (
 )
 from spark_eval.predictions.task import PredictionPlan
 from spark_eval.predictions.worker.batches import TaskCounts
-from spark_eval.predictions.worker.ordered import RangeResult
+from spark_eval.predictions.worker.ordered import RangeOffset, RangeResult
 from spark_eval.predictions.worker.score_ranges import range_offsets, score_ranges
-from spark_eval.predictions.worker.totals import Cell, segment_faults
+from spark_eval.predictions.worker.totals import Cell, Totals, segment_faults
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.runners.objects import collect_objects
@@ -121,11 +124,17 @@ def measure_predictions(
 ) -> "Predictions":
     """Sum all rows in one pass; sort by score and by user in one shuffle each, if a metric needs it.
 
+    One more shuffle by user has the sums of each user, if standard errors are computed.
+
     ``most_quarantined`` has the largest share of rows that may be quarantined. Raises one DataError that
     lists everything found.
     """
     plan, ranges = predictions.plan, dict[Cell, list[RangeResult]]()
-    with computed_once(parts_of_predictions(predictions), plan.by_score or plan.by_user) as parts:
+    spark = predictions.rows.sparkSession
+    with ExitStack() as held:
+        parts = parts_of_predictions(predictions)
+        if plan.by_score or plan.by_user or plan.has_errors:
+            parts = persist(parts, held)
         counted = TaskCounts()
         for one in collect_objects(counted_parts(parts)):
             counted.merge(one)
@@ -134,32 +143,33 @@ def measure_predictions(
             n_buckets = 1 + counted.n_user_rows // USER_ROWS_PER_BUCKET
             for totals in collect_objects(of_users(parts, n_buckets, predictions.reading)):
                 counted.totals.merge(totals)
+        rows = parts
         if plan.by_score:
             cuts = score_ranges(counted.samples, SCORES_PER_RANGE)
-            ranges = measured_ranges(group_by_range(parts, cuts), plan)
-    for part in chain.from_iterable(ranges.values()):
-        counted.totals.add_all(part.cell, part.sums)
-    return Predictions(plan, counted.totals, ranges, predictions.rows.sparkSession, entries)
+            of_ranges = persist(group_by_range(parts, cuts), held)
+            standing = range_offsets(collect_objects(extents_of(of_ranges)), plan.curve_points)
+            ranges = measured_ranges(of_ranges, standing, plan)
+            rows = placed_in_ranges(of_ranges, standing)
+        for part in chain.from_iterable(ranges.values()):
+            counted.totals.add_all(part.cell, part.sums)
+        result = Predictions(plan, counted.totals, ranges, Totals(), spark, entries)
+        if plan.has_errors:
+            n_buckets = 1 + counted.n_cell_rows // USER_ROWS_PER_BUCKET
+            sums = sums_of_users(rows, n_buckets, plan)
+            for totals in collect_objects(shares_of_users(sums, result.slopes)):
+                result.shares.merge(totals)
+    return result
 
 
-def measured_ranges(ranges: DataFrame, plan: PredictionPlan) -> dict[Cell, list[RangeResult]]:
+def measured_ranges(
+    ranges: DataFrame, standing: Mapping[int, RangeOffset], plan: PredictionPlan
+) -> dict[Cell, list[RangeResult]]:
     """Return the results of score ranges in order, by cell; each range uses the totals above it."""
-    with computed_once(ranges) as ranges:
-        standing = range_offsets(collect_objects(extents_of(ranges)), plan.curve_points)
-        ordered: list[RangeResult] = collect_objects(
-            measure_ranges(ranges, standing, plan.rules, plan.curves)
-        )
+    ordered: list[RangeResult] = collect_objects(measure_ranges(ranges, standing, plan.rules, plan.curves))
     by_cell: dict[Cell, list[RangeResult]] = defaultdict(list)
     for part in sorted(ordered, key=lambda part: part.number):
         by_cell[part.cell].append(part)
     return by_cell
-
-
-@contextmanager
-def computed_once(rows: DataFrame, is_read_again: bool = True) -> Iterator[DataFrame]:
-    """Persist rows within the context, if they are read again."""
-    with ExitStack() as held:
-        yield persist(rows, held) if is_read_again else rows
 
 
 def checked_entries(

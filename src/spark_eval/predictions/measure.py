@@ -15,9 +15,22 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_eval.arrow.files import Batches
-from spark_eval.predictions.task import Class, PredictionPlan, Scores, Task, ThresholdRule
+from spark_eval.predictions.task import Class, Clusters, PredictionPlan, Scores, Task, ThresholdRule
 from spark_eval.predictions.worker.batches import Part, RowReader, TaskCounts, in_buckets
-from spark_eval.predictions.worker.ordered import Range, RangeOffset, ScoreRun, measured_range
+from spark_eval.predictions.worker.clusters import (
+    CellRows,
+    CellSlopes,
+    UserSums,
+    add_rows_of_users,
+    shares_of,
+)
+from spark_eval.predictions.worker.ordered import (
+    Range,
+    RangeOffset,
+    ScoreRun,
+    measured_range,
+    placed_rows,
+)
 from spark_eval.predictions.worker.rows import INEXACT, SCORE_COLUMN, SIZE
 from spark_eval.predictions.worker.score_ranges import RangeSize, ScoreRanges
 from spark_eval.predictions.worker.totals import Cell
@@ -82,12 +95,14 @@ def conform_predictions(
     table = open_input(frame, PREDICTIONS, names)
     fold = fold_of(table)
     plan = replace(plan, segments=(*plan.segments, *fold))
+    if plan.intervals is None:
+        plan = replace(plan, intervals=Clusters.USER if table.has(USER) else Clusters.NONE)
     columns: dict[str, Column] = {}
     if model is None:
         if not table.has(MODEL):
             table.fault("MISSING_MODEL", NO_MODEL)
         columns[MODEL] = table.text(MODEL)
-    if plan.by_user:
+    if plan.reads_users:
         columns[USER] = table.id(USER)
     columns[LABEL] = label_of(table, plan)
     columns |= scores_of(table, plan)
@@ -176,10 +191,15 @@ def counted_parts(parts: DataFrame) -> DataFrame:
 
 
 def group_by_range(parts: DataFrame, cuts: Mapping[Cell, ScoreRanges]) -> DataFrame:
-    """Group all sorted runs of each range: the only shuffle by score."""
+    """Group all sorted runs of each range, and its rows if errors are computed: the only shuffle by score."""
 
     def cut(part: Part) -> Iterator[NumberedObject]:
-        return cuts[part.cell].parts(part) if isinstance(part, ScoreRun) else iter(())
+        match part:
+            case ScoreRun():
+                return cuts[part.cell].parts(part)
+            case CellRows():
+                return cuts[part.cell].parts_of_rows(part)
+        return iter(())
 
     return group_by_key(map_objects(parts, cut), sum(cut.n_ranges for cut in cuts.values()), Range.of)
 
@@ -210,6 +230,37 @@ def of_users(parts: DataFrame, n_buckets: int, reading: RowReader) -> DataFrame:
     return group_by_key(map_objects(parts, divide), n_buckets, lambda _, rows: reading.totals_of_users(rows))
 
 
+def placed_in_ranges(ranges: DataFrame, standings: Mapping[int, RangeOffset]) -> DataFrame:
+    """Return the rows of all ranges with their placements."""
+    return map_objects(
+        ranges, lambda part: ((None, rows) for rows in placed_rows(part, standings[part.number]))
+    )
+
+
+def sums_of_users(rows: DataFrame, n_buckets: int, plan: PredictionPlan) -> DataFrame:
+    """Return the sums of each user in each cell: one shuffle by user; without users, the sums of each row."""
+
+    def divide(part: Part) -> Iterator[NumberedObject]:
+        return part.by_bucket(n_buckets) if isinstance(part, CellRows) else iter(())
+
+    def sums_of_rows(part: Part) -> Iterator[NumberedObject]:
+        for sums in add_rows_of_users([part], plan) if isinstance(part, CellRows) else ():
+            yield None, [sums]
+
+    if plan.intervals is Clusters.ROW:
+        return map_objects(rows, sums_of_rows)
+    return group_by_key(map_objects(rows, divide), n_buckets, lambda _, parts: add_rows_of_users(parts, plan))
+
+
+def shares_of_users(sums: DataFrame, slopes: CellSlopes) -> DataFrame:
+    """Return the sums of the users' shares in each value."""
+
+    def measure(parts: Sequence[UserSums]) -> Iterator[NumberedObject]:
+        return ((None, shares_of(users, slopes)) for users in parts)
+
+    return map_objects(sums, measure)
+
+
 def plain_predictions(
     frame: DataFrame, names: Mapping[str, str], model: str | None, plan: PredictionPlan
 ) -> PlainFiles | None:
@@ -219,7 +270,7 @@ def plain_predictions(
     """
     if plan.task is Task.MULTICLASS or plan.scores is Scores.CLASS:
         return None
-    ours = [LABEL, SCORE, *([MODEL] if model is None else []), *([USER] if plan.by_user else [])]
+    ours = [LABEL, SCORE, *([MODEL] if model is None else []), *([USER] if plan.reads_users else [])]
     as_text = {
         SEGMENT_COLUMN.format(place): names.get(name, name) for place, name in enumerate(plan.segments)
     }

@@ -15,6 +15,7 @@ from spark_eval.predictions.task import (
     DEFAULT_CURVE_POINTS,
     PREDICTION_PRESETS,
     Class,
+    Clusters,
     Goal,
     PredictionPlan,
     Scores,
@@ -89,6 +90,12 @@ class PredictionOptions(TypedDict, total=False):
         DEFAULT_CURVE_POINTS,
     ]
     conventions: Annotated[str, "preset: default or spark.", "default", known_preset]
+    intervals: Annotated[
+        str | None,
+        "unit of standard errors: user, row or none; None: user if there is a column of users.",
+        None,
+        Clusters,
+    ]
 
 
 def make_prediction_plan(task: str, **options: Unpack[PredictionOptions]) -> PredictionPlan:

@@ -4,11 +4,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from spark_eval.predictions.task import CORRECTED, PredictionPlan, Scores, Task, text
+from spark_eval.predictions.task import (
+    CORRECTED,
+    MOST_SUMS_OF_USERS,
+    PredictionPlan,
+    Scores,
+    Task,
+    text,
+)
 from spark_eval.schema import LABEL, SCORE, USER, WEIGHT, Direction
 from spark_eval.statistics.intervals import Summary
+from spark_eval.statistics.slopes import Number, Slopes
 
 
 @dataclass(frozen=True)
@@ -17,12 +25,26 @@ class Value:
 
     ``options`` distinguish it from other values of the metric: ``{"threshold": "0.5"}``. ``n_undefined``
     counts the rows, classes or users that it leaves out. ``summary`` is set for a mean over users.
+
+    ``slopes`` are the derivatives by the sums of each user: the standard error follows from them. Those of
+    positives and of negatives are apart in AUC, all are in one otherwise; empty without a standard error.
     """
 
     value: float | None
     options: Mapping[str, str] = field(default_factory=dict)
     n_undefined: int = 0
     summary: Summary | None = None
+    slopes: Sequence[Slopes] = ()
+
+    @classmethod
+    def of(
+        cls, number: Number | None, options: Mapping[str, str] | None = None, n_undefined: int = 0
+    ) -> Self:
+        """Return the value of a number, which is None if undefined, with its slopes."""
+        if number is None:
+            return cls(None, options or {}, n_undefined)
+        slopes = () if number.slopes is None else (number.slopes,)
+        return cls(float(number), options or {}, n_undefined, slopes=slopes)
 
     def name(self, metric: str) -> str:
         """Return the name in the table ``metrics``: ``precision(threshold=0.5)``."""
@@ -35,10 +57,10 @@ class Matrix:
     """Weights of true and false positives and negatives at one threshold, with the options that name it."""
 
     options: Mapping[str, str]
-    tp: Fraction
-    fp: Fraction
-    fn: Fraction
-    tn: Fraction
+    tp: Number
+    fp: Number
+    fn: Number
+    tn: Number
 
 
 @dataclass(frozen=True)
@@ -80,13 +102,16 @@ class Sums:
         name = kernel.__name__
         return {one.name(name): one.value and round(one.value, 6) for one in kernel(self)}
 
-    def of(self, name: str) -> Sequence[Fraction]:
-        """Return all sums of a name."""
-        return self.sums[name]
+    def of(self, name: str) -> Sequence[Number]:
+        """Return all sums of a name; each has the slope 1 by itself, unless they are too many for users."""
+        sums = self.sums[name]
+        if len(sums) > MOST_SUMS_OF_USERS:
+            return [Number(one, None) for one in sums]
+        return [Number(one, {(name, index): 1.0}) for index, one in enumerate(sums)]
 
-    def one(self, name: str) -> Fraction:
+    def one(self, name: str) -> Number:
         """Return the only sum of a name."""
-        [only] = self.sums[name]
+        [only] = self.of(name)
         return only
 
     @property
@@ -95,7 +120,7 @@ class Sums:
         return int(self.one("rows"))
 
     @property
-    def weight(self) -> Fraction:
+    def weight(self) -> Number:
         """Total weight of all rows."""
         return total(self.of("weight" if self.plan.task is Task.REGRESSION else "labels"))
 
@@ -107,7 +132,7 @@ class Sums:
     def means(self, name: str) -> Iterator[Value]:
         """Yield the mean over all rows of the summed value, for original and corrected scores."""
         for mark, options in self.variants():
-            yield Value(ratio(self.one(f"{name}{mark}"), self.weight), options)
+            yield Value.of(ratio(self.one(f"{name}{mark}"), self.weight), options)
 
     def matrices(self) -> Iterator[Matrix]:
         """Yield a matrix per threshold, for original and corrected scores; just one for predicted classes."""
@@ -184,11 +209,11 @@ def pointwise_metric(**known: Any) -> Callable[[PointwiseKernel], PointwiseKerne
 loss: Final = partial(pointwise_metric, bounds=(0.0, None), best=0.0)
 
 
-def total(numbers: Iterable[Fraction]) -> Fraction:
+def total(numbers: Iterable[Number]) -> Number:
     """Return the exact sum."""
-    return sum(numbers, Fraction(0))
+    return sum(numbers, Number(Fraction(0)))
 
 
-def ratio(one: Fraction, other: Fraction) -> float | None:
-    """Return ``one / other``, rounded once; None if ``other`` is 0."""
-    return float(one / other) if other else None
+def ratio(one: Number, other: Number) -> Number | None:
+    """Return ``one / other``; None if ``other`` is 0."""
+    return one / other if other else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -9,19 +10,20 @@ import numpy as np
 
 from spark_eval.predictions import POINTWISE
 from spark_eval.predictions.registry import Sums, Value
-from spark_eval.predictions.task import PredictionPlan, ThresholdRule
+from spark_eval.predictions.task import Clusters, PredictionPlan, ThresholdRule
+from spark_eval.predictions.worker.clusters import N_OF_LABEL, N_USERS, CellSlopes, share_name
 from spark_eval.predictions.worker.ordered import Candidate, RangeResult, best, cost, grid_of
 from spark_eval.predictions.worker.totals import Cell, Totals
 from spark_eval.results.rows import fold_rows
 from spark_eval.schema import ALL, CALIBRATION, ROC, ddl_of
-from spark_eval.statistics.intervals import Summary
+from spark_eval.statistics.intervals import Summary, normal_interval, square_root
 
 
 class PredictionRow(NamedTuple):
     """Row of PREDICTION_METRICS: the value of a metric of predictions in a segment.
 
-    ``n_users`` counts the users in a mean over users, ``n_undefined`` the users, or rows, without a value;
-    both are None for metrics without them. ``k`` is None.
+    ``n_users`` counts the users in a mean over users, or those whose rows the standard error is of; None
+    without users. ``n_undefined`` counts the users, or rows, without a value. ``k`` is None.
     """
 
     model: str | None
@@ -79,11 +81,15 @@ CURVES: Final = ddl_of(CurveRow)
 
 @dataclass(frozen=True)
 class MeasuredPredictions:
-    """Result of an evaluation of predictions: exact sums, and the results of the score ranges, by cell."""
+    """Result of an evaluation of predictions: exact sums, and the results of the score ranges, by cell.
+
+    ``shares`` are the sums of the users' shares in the errors of values; empty without standard errors.
+    """
 
     plan: PredictionPlan
     totals: Totals
     ranges: Mapping[Cell, Sequence[RangeResult]]
+    shares: Totals
 
     @property
     def models(self) -> list[str]:
@@ -96,14 +102,41 @@ class MeasuredPredictions:
             yield cell, Sums(self.totals.of(cell), self.plan)
 
     @cached_property
+    def values(self) -> dict[Cell, list[tuple[str, Value]]]:
+        """Values of each cell, with the names of their metrics, in the order of the rows of ``metrics``."""
+        return {
+            cell: [(name, value) for name in self.plan.metrics for value in POINTWISE[name].kernel(sums)]
+            for cell, sums in self.sums()
+        }
+
+    @property
+    def slopes(self) -> CellSlopes:
+        """Slopes of each value of each cell."""
+        return {cell: [value.slopes for _, value in values] for cell, values in self.values.items()}
+
+    @cached_property
     def metric_rows(self) -> list[PredictionRow]:
         """Rows of PREDICTION_METRICS: one per cell and value, and the means over folds."""
-        rows = [
-            metric_row(cell, name, value, sums)
-            for cell, sums in self.sums()
-            for name in self.plan.metrics
-            for value in POINTWISE[name].kernel(sums)
-        ]
+        rows = []
+        for cell, values in self.values.items():
+            n_rows = int(self.totals.of(cell)["rows"][0])
+            shares = self.shares.of(cell) if cell in self.shares.sums else {}
+            for index, (name, value) in enumerate(values):
+                mean = value.summary or summary_of(value, index, shares)
+                has_users = value.summary is not None or (shares and self.plan.intervals is Clusters.USER)
+                rows.append(
+                    PredictionRow(
+                        *(cell[0], value.name(name), None, *cell[1:]),
+                        value=value.value,
+                        std_error=mean.std_error,
+                        ci_low=mean.ci_low,
+                        ci_high=mean.ci_high,
+                        n_users=mean.n if has_users else None,
+                        n_undefined=value.n_undefined,
+                        conventions=self.plan.stamp,
+                        n_rows=n_rows,
+                    )
+                )
         return rows + fold_rows(rows, ("n_users", "n_undefined", "n_rows"))
 
     @cached_property
@@ -143,25 +176,39 @@ def six_digits(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
 
 
-def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> PredictionRow:
-    """Return the row of ``metrics`` for one value of a cell."""
-    model, segment, segment_value = cell
-    mean = value.summary or Summary()
-    return PredictionRow(
-        model=model,
-        metric=value.name(name),
-        k=None,
-        segment=segment,
-        segment_value=segment_value,
-        value=value.value,
-        std_error=mean.std_error,
-        ci_low=mean.ci_low,
-        ci_high=mean.ci_high,
-        n_users=mean.n if value.summary else None,
-        n_undefined=value.n_undefined,
-        conventions=sums.plan.stamp,
-        n_rows=sums.n_rows,
+def summary_of(value: Value, index: int, shares: Mapping[str, Sequence[Fraction]]) -> Summary:
+    """Return the standard error and interval of a value from the sums of the users' shares in it."""
+    if not shares:
+        return Summary()
+    n = int(shares[N_USERS][0])
+    if value.value is None or not value.slopes:
+        return Summary(n=n)
+    variance = variance_of(shares, index, len(value.slopes))
+    error = None if variance is None else square_root(variance)
+    return normal_interval(Fraction(value.value), error, n)
+
+
+def variance_of(shares: Mapping[str, Sequence[Fraction]], index: int, n_parts: int) -> Fraction | None:
+    """Return the variance of a value; None for a single user.
+
+    The shares of a value with two parts (AUC) are apart by label: each part varies over the users with rows
+    of its label.
+
+    Source: Deng, Knoblich, Lu, Applying the delta method in metric analytics, 2018; of AUC: Obuchowski,
+    Nonparametric analysis of clustered ROC curve data, Biometrics 1997.
+    """
+    n = int(shares[N_USERS][0])
+    if n_parts == 1:
+        [share], [square] = shares[share_name(index, 0)], shares[share_name(index, 0, 0)]
+        return (square - share * share / n) * n / (n - 1) if n > 1 else None
+    of_label = [int(shares[f"{N_OF_LABEL} {label}"][0]) for label in (0, 1)]
+    if min(of_label) < 2:
+        return None
+    squares = (
+        shares[share_name(index, label, label)][0] * n_label / (n_label - 1)
+        for label, n_label in enumerate(of_label)
     )
+    return sum(squares, shares[share_name(index, 0, 1)][0] * 2 * n / (n - 1))
 
 
 def threshold_row(

@@ -14,6 +14,10 @@ DEFAULT_BINS: Final = 10
 DEFAULT_CURVE_POINTS: Final = 100_000
 # Suffix of the names of sums over corrected probabilities.
 CORRECTED: Final = "'"
+# Sums of the placements of rows: the share of the rows of the other label that a row is on the right side of.
+PLACED: Final = "placed"
+# Maximum number of sums of one name that are kept for each user; metrics of more have no standard error.
+MOST_SUMS_OF_USERS: Final = 64
 # Maximum number of values of one segment; a column with more has ids or measurements.
 MOST_SEGMENT_VALUES: Final = 1_000
 
@@ -39,6 +43,14 @@ class Auprc(Choice):
 
     STEP = "step", "average precision: the sum of each step in recall times the precision there"
     TRAPEZOID = "trapezoid", "straight lines between the points, from (0, the first precision)"
+
+
+class Clusters(Choice):
+    """Independent units of standard errors and intervals."""
+
+    USER = "user", "users: rows of one user may resemble each other"
+    ROW = "row", "rows: too narrow if a user has several rows"
+    NONE = "none", "no standard errors"
 
 
 class Goal(StrEnum):
@@ -98,6 +110,8 @@ class ThresholdRule:
 class PredictionPlan:
     """Validated options of the section ``predictions`` of the config.
 
+    ``intervals`` is None until the table is read: by user if it has a column of users, else none.
+
     ``classes`` of a binary task are (negative, positive); ``probabilities`` name a column per class;
     ``thresholds`` are ascending; ``needs`` are the optional sums that some metric or curve uses.
     """
@@ -116,6 +130,7 @@ class PredictionPlan:
     curve_points: int = DEFAULT_CURVE_POINTS
     preset: str = "default"
     needs: frozenset[str] = frozenset()
+    intervals: Clusters | None = None
 
     @property
     def eps(self) -> float:
@@ -136,6 +151,16 @@ class PredictionPlan:
     def by_user(self) -> bool:
         """True if the rows of each user must be sorted by score."""
         return "users" in self.needs
+
+    @property
+    def has_errors(self) -> bool:
+        """True if standard errors are computed, by user or by row."""
+        return self.intervals in (Clusters.USER, Clusters.ROW)
+
+    @property
+    def reads_users(self) -> bool:
+        """True if the column of users is read."""
+        return self.by_user or self.intervals is Clusters.USER
 
     @property
     def variants(self) -> Sequence[float | None]:

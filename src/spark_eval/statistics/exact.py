@@ -93,6 +93,26 @@ def exact_sums(values: Floats, places: Ints | None = None, n_places: int = 1) ->
     return {0: np.zeros(n_places, dtype=np.int64)} | ExactSums.of(values, groups, has_squares=False).total
 
 
+def sums_by_group(values: Floats | None, groups: Ints, n_groups: int) -> Floats:
+    """Return the sum of the values of each of many groups, exact until it is rounded; None: 1 each.
+
+    >>> sums_by_group(np.array([1e16, 1.0, 1.0, -1e16]), np.array([0, 0, 1, 0]), 2).tolist()
+    [1.0, 1.0]
+    """
+    if values is None:
+        return np.bincount(groups, minlength=n_groups).astype(np.float64)
+    sums: ByPlace = {}
+    for first, digits in digit_runs(values):
+        for place, digit in enumerate(digits):
+            add(sums, first - place, np.bincount(groups, digit, minlength=n_groups).astype(np.int64))
+    # Digits depend on the values that are summed together; limbs depend on the sum alone.
+    limbs = normalize_limbs(sums)
+    total = np.zeros(n_groups)
+    for limb in sorted(limbs):
+        total += np.ldexp(limbs[limb].astype(np.float64), LIMB_BITS * limb - POINT_BITS)
+    return total
+
+
 def counts(places: Ints, n_places: int) -> ByPlace:
     """Return the number of values in each cell, as sums of ones."""
     return {0: np.bincount(places, minlength=n_places) << POINT_BITS}

@@ -13,7 +13,8 @@ from spark_eval.arrow.codes import Codes
 from spark_eval.arrow.hashes import bucket_of, decode_ids, hashes_of, run_starts, to_numpy
 from spark_eval.arrow.messages import coalesce_tables
 from spark_eval.errors import DataError
-from spark_eval.predictions.task import PredictionPlan
+from spark_eval.predictions.task import Clusters, PredictionPlan
+from spark_eval.predictions.worker.clusters import CellRows, cell_rows
 from spark_eval.predictions.worker.ordered import Range, ScoreRun, measured_range
 from spark_eval.predictions.worker.rows import Rows, addends, fault_codes
 from spark_eval.predictions.worker.score_ranges import RangeSize, Sample, range_offsets
@@ -41,6 +42,7 @@ class TaskCounts:
     rows: Counter[tuple[str | None, str | None]] = field(default_factory=Counter)
     samples: list[Sample] = field(default_factory=list)
     n_user_rows: int = 0
+    n_cell_rows: int = 0
 
     def merge(self, other: "TaskCounts") -> None:
         """Add the result of another task."""
@@ -48,9 +50,10 @@ class TaskCounts:
         self.rows.update(other.rows)
         self.samples += other.samples
         self.n_user_rows += other.n_user_rows
+        self.n_cell_rows += other.n_cell_rows
 
 
-Part: TypeAlias = "TaskCounts | ScoreRun | pa.Table"
+Part: TypeAlias = "TaskCounts | ScoreRun | CellRows | pa.Table"
 
 
 @dataclass(frozen=True)
@@ -64,15 +67,18 @@ class RowReader:
     model: str | None
 
     def parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
-        """Yield the score runs, the valid rows if metrics need users, and finally the counts."""
+        """Yield score runs, valid rows if users or errors are needed, and finally the counts."""
         counted = TaskCounts()
         tables = (pa.Table.from_batches([batch]) for batch in batches)
         for table in coalesce_tables(tables, ROWS_TOGETHER):
             for part in self.measured(table, counted):
-                if isinstance(part, ScoreRun):
-                    counted.samples.append(Sample.of(part))
-                else:
-                    counted.n_user_rows += len(part)
+                match part:
+                    case ScoreRun():
+                        counted.samples.append(Sample.of(part))
+                    case CellRows():
+                        counted.n_cell_rows += len(part.rows)
+                    case _:
+                        counted.n_user_rows += len(part)
                 yield part
         yield counted
 
@@ -81,8 +87,8 @@ class RowReader:
         codes = fault_codes(table, Rows.of(table, self.plan), self.plan)
         return pa.nulls(len(table), pa.string()) if codes is None else codes
 
-    def measured(self, table: pa.Table, counted: TaskCounts) -> Iterator[ScoreRun | pa.Table]:
-        """Count the rows of a table and sum the valid ones; yield score runs, and valid rows by user."""
+    def measured(self, table: pa.Table, counted: TaskCounts) -> Iterator[ScoreRun | CellRows | pa.Table]:
+        """Count the rows of a table and sum the valid ones; yield score runs, and valid rows."""
         rows = Rows.of(table, self.plan)
         codes = fault_codes(table, rows, self.plan)
         self.count(table, codes, counted)
@@ -96,6 +102,9 @@ class RowReader:
         counted.totals.add(groupings, addends(rows, self.plan))
         for grouping in groupings if self.plan.by_score else ():
             yield from runs(grouping, rows)
+        if self.plan.has_errors:
+            users = table[USER] if self.plan.intervals is Clusters.USER else None
+            yield from cell_rows(groupings, users, rows)
         if self.plan.by_user:
             yield table
 

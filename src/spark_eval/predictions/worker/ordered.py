@@ -6,16 +6,19 @@ positives do not depend on the partitioning of the rows. Values computed from th
 exactly.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_eval.predictions.task import Goal, ThresholdRule
+from spark_eval.arrow.hashes import to_numpy
+from spark_eval.predictions.task import PLACED, Goal, ThresholdRule
+from spark_eval.predictions.worker.clusters import CellRows
 from spark_eval.predictions.worker.totals import Cell, sum_by_score, to_doubles
-from spark_eval.schema import PR, ROC
+from spark_eval.schema import LABEL, PR, ROC
 from spark_eval.statistics.exact import ByPlace, Floats, Ints, exact_sums
 
 # Largest number of powers of two that the weight of flagged rows can span, plus one.
@@ -38,16 +41,22 @@ class ScoreRun:
 
 @dataclass(frozen=True)
 class Range:
-    """Distinct scores (n,) of one range of a cell, best first, with their amounts (n, 2, limbs)."""
+    """Distinct scores (n,) of one range of a cell, best first, with their amounts (n, 2, limbs).
+
+    ``rows`` are the rows of the range if errors are computed.
+    """
 
     cell: Cell
     number: int
     scores: Floats
     amounts: Ints
+    rows: Sequence[CellRows] = ()
 
     @classmethod
-    def of(cls, number: int, runs: Sequence[ScoreRun]) -> "Range":
-        """Merge all runs of a range."""
+    def of(cls, number: int, parts: Sequence[ScoreRun | CellRows]) -> "Range":
+        """Merge all runs of a range; keep its rows."""
+        runs = [part for part in parts if isinstance(part, ScoreRun)]
+        rows = [part for part in parts if isinstance(part, CellRows)]
         scores = np.concatenate([run.scores for run in runs])
         amounts = np.zeros((len(scores), 2, runs[0].amounts.shape[1]), dtype=np.int64)
         start = 0
@@ -56,7 +65,7 @@ class Range:
             amounts[start:end, run.label] = run.amounts
             start = end
         scores, amounts = sum_by_score(scores, amounts)
-        return cls(runs[0].cell, number, scores[::-1], amounts[::-1])
+        return cls(runs[0].cell, number, scores[::-1], amounts[::-1], rows)
 
 
 @dataclass(frozen=True)
@@ -136,6 +145,29 @@ def measured_range(
         [best_of(rule, part.scores, tp[1:], fp[1:], n_positives) for rule in rules],
         points,
     )
+
+
+def placed_rows(part: Range, standing: RangeOffset) -> Iterator[CellRows]:
+    """Yield the rows of a range with their placements: shares of the rows of the other label.
+
+    That of a positive is the share of negatives below it, that of a negative the share of positives above
+    it; equal scores count half. Both average to the AUC.
+
+    Source: DeLong, DeLong, Clarke-Pearson, Comparing the areas under correlated ROC curves, 1988.
+    """
+    flagged = standing.above[np.newaxis] + np.cumsum(part.amounts, axis=0)
+    here, total = to_doubles(part.amounts), to_doubles(standing.total)
+    below = to_doubles(standing.total[0] - flagged[:, 0])
+    above = to_doubles(flagged[:, 1] - part.amounts[:, 1])
+    numbers = np.stack([above + here[:, 1] / 2, below + here[:, 0] / 2])
+    shares = np.divide(
+        numbers, total[::-1, np.newaxis], out=np.zeros_like(numbers), where=total[::-1, np.newaxis] > 0
+    )
+    ascending = part.scores[::-1]
+    for rows in part.rows:
+        index = len(ascending) - 1 - np.searchsorted(ascending, rows.score)
+        label = to_numpy(rows.rows[LABEL]).astype(np.int64)
+        yield replace(rows, rows=rows.rows.append_column(PLACED, pa.array(shares[label, index])))
 
 
 def best(rule: ThresholdRule, candidates: Sequence[Candidate], positives: float) -> Candidate | None:

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from spark_eval.predictions.worker.clusters import CellRows
 from spark_eval.predictions.worker.ordered import Range, RangeOffset, ScoreRun, grid_of
 from spark_eval.predictions.worker.totals import Cell
 from spark_eval.statistics.exact import Floats, Ints
@@ -44,6 +45,12 @@ class ScoreRanges:
     def n_ranges(self) -> int:
         """Number of ranges."""
         return len(self.edges) + 1
+
+    def parts_of_rows(self, rows: CellRows) -> Iterator[tuple[int, CellRows]]:
+        """Split rows by range; yield the number of each range and its rows."""
+        above = self.n_ranges - 1 - np.searchsorted(self.edges, rows.score, side="right")
+        for index, part in rows.by_group(above, self.n_ranges):
+            yield self.first + index, part
 
     def parts(self, run: ScoreRun) -> Iterator[tuple[int, ScoreRun]]:
         """Split a run by range; yield the number of each range and the run's scores in it."""

@@ -1,0 +1,166 @@
+"""Sums of each user's rows in a cell, and the squares of users' shares in the error of each value.
+
+A value is a function of sums over all rows. By the delta method its error is the sum of the users' shares:
+slopes times the user's own sums. Squares of shares are added up exactly. Without users each row is a user.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_eval.arrow.hashes import bucket_of, decode_ids, hashes_of, to_numpy
+from spark_eval.predictions.task import MOST_SUMS_OF_USERS, PLACED, PredictionPlan
+from spark_eval.predictions.worker.rows import SCORE_COLUMN, Rows, addends
+from spark_eval.predictions.worker.totals import Addend, Cell, Grouping, Totals
+from spark_eval.schema import LABEL, USER, WEIGHT
+from spark_eval.statistics.exact import Floats, Ints, counts, exact_sums, sums_by_group
+from spark_eval.statistics.slopes import Slopes, SumKey
+
+# Names of counts among the sums of shares: of users, and of users with rows of a label.
+N_USERS: Final = "n_users"
+N_OF_LABEL: Final = "n_of_label"
+# Slopes of each value of a cell, in the order of the rows of ``metrics``.
+CellSlopes = Mapping[Cell, Sequence[Sequence[Slopes]]]
+
+
+@dataclass(frozen=True)
+class CellRows:
+    """Rows of one cell: label and scores as numbers, and if there are any, user, weight and ``placed``."""
+
+    cell: Cell
+    rows: pa.Table
+
+    @classmethod
+    def of(cls, cell: Cell, users: pa.ChunkedArray | None, rows: Rows) -> "CellRows":
+        """Return rows with their users."""
+        columns: dict[str, Any] = {} if users is None else {USER: decode_ids(users)}
+        columns |= {LABEL: rows.label}
+        columns |= {SCORE_COLUMN.format(index): score for index, score in enumerate(rows.scores)}
+        if rows.weight is not None:
+            columns[WEIGHT] = rows.weight
+        return cls(cell, pa.table(columns))
+
+    @property
+    def score(self) -> Floats:
+        """First score (n,) of each row."""
+        return to_numpy(self.rows[SCORE_COLUMN.format(0)])
+
+    def take(self, indices: Ints) -> "CellRows":
+        """Return the rows with these indices."""
+        return CellRows(self.cell, self.rows.take(pa.array(indices)))
+
+    def by_group(self, groups: Ints, n_groups: int) -> Iterator[tuple[int, "CellRows"]]:
+        """Split the rows; ``groups`` (n,) are numbers below ``n_groups``."""
+        order = np.argsort(groups.astype(np.min_scalar_type(n_groups)), kind="stable")
+        ends = np.cumsum(np.bincount(groups, minlength=n_groups)).tolist()
+        for group, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            if start < end:
+                yield group, self.take(order[start:end])
+
+    def by_bucket(self, n_buckets: int) -> Iterator[tuple[int, "CellRows"]]:
+        """Split the rows into buckets of users."""
+        users = self.rows[USER].combine_chunks()
+        yield from self.by_group(bucket_of(hashes_of(users), n_buckets), n_buckets)
+
+
+def cell_rows(groupings: Sequence[Grouping], users: pa.ChunkedArray | None, rows: Rows) -> Iterator[CellRows]:
+    """Yield the rows of each cell."""
+    for grouping in groupings:
+        whole = CellRows.of(grouping.cells[0], users, rows)
+        if len(grouping.cells) == 1:
+            yield whole
+        else:
+            for index, part in whole.by_group(grouping.codes, len(grouping.cells)):
+                yield replace(part, cell=grouping.cells[index])
+
+
+@dataclass(frozen=True)
+class UserSums:
+    """Sums of n users in a cell; ``users`` are their ids, None for rows; ``sums`` are arrays (n,)."""
+
+    cell: Cell
+    users: pa.Array | None
+    sums: Mapping[SumKey, Floats]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.sums.values())))
+
+    def add_shares(self, totals: Totals, values: Sequence[Sequence[Slopes]]) -> None:
+        """Add the sums of the users' shares in each value, and of their products, to those of the cell."""
+        totals.add_sums(self.cell, N_USERS, counts(np.zeros(len(self), dtype=np.int64), 1))
+        for label in (0, 1):
+            if ("labels", label) in self.sums:
+                is_there = np.flatnonzero(self.sums["labels", label] > 0)
+                totals.add_sums(self.cell, f"{N_OF_LABEL} {label}", counts(np.zeros_like(is_there), 1))
+        for index, slopes in enumerate(values):
+            shares = [self.share(part) for part in slopes]
+            for part, share in enumerate(shares):
+                totals.add_sums(self.cell, share_name(index, part), exact_sums(share))
+            for one, other in combinations_with_replacement(range(len(shares)), 2):
+                product = exact_sums(shares[one] * shares[other])
+                totals.add_sums(self.cell, share_name(index, one, other), product)
+
+    def share(self, slopes: Slopes) -> Floats:
+        """Return each user's share (n,) in the error of a value: the sum of slope times sum."""
+        share = np.zeros(len(self))
+        for key in sorted(slopes):
+            if slopes[key]:
+                share += slopes[key] * self.sums[key]
+        return share
+
+
+def share_name(*indices: int) -> str:
+    """Return the name of a sum of shares of a value, or of the products of two of its parts."""
+    return " ".join(map(str, ("share", *indices)))
+
+
+def add_rows_of_users(parts: Iterable[CellRows], plan: PredictionPlan) -> list[UserSums]:
+    """Sum the rows of each user; ``parts`` have all rows of their users."""
+    by_cell: dict[Cell, list[pa.Table]] = defaultdict(list)
+    for part in parts:
+        by_cell[part.cell].append(part.rows)
+    # Bins are too many to be kept for each user.
+    plan = replace(plan, needs=plan.needs - {"bins"})
+    return [sum_rows_of_users(cell, pa.concat_tables(tables), plan) for cell, tables in by_cell.items()]
+
+
+def sum_rows_of_users(cell: Cell, table: pa.Table, plan: PredictionPlan) -> UserSums:
+    """Sum the rows of each user of a cell: exact sums, rounded once."""
+    users, codes = None, np.arange(len(table))
+    if USER in table.column_names:
+        encoded = pc.dictionary_encode(table[USER].combine_chunks())
+        users, codes = encoded.dictionary, to_numpy(encoded.indices).astype(np.int64)
+    n_users = len(table) if users is None else len(users)
+    scores = [
+        to_numpy(table[name]) for name in table.column_names if name.startswith(SCORE_COLUMN.format(""))
+    ]
+    weight = to_numpy(table[WEIGHT]) if WEIGHT in table.column_names else None
+    rows = Rows(to_numpy(table[LABEL]), scores, weight)
+    sums: dict[SumKey, Floats] = {}
+    for addend in with_placements(table, rows, plan):
+        if addend.size <= MOST_SUMS_OF_USERS:
+            groups = codes if addend.places is None else codes * addend.size + addend.places
+            of_users = sums_by_group(addend.values, groups, n_users * addend.size)
+            for index, column in enumerate(of_users.reshape(n_users, addend.size).T):
+                sums[addend.name, index] = column
+    return UserSums(cell, users, sums)
+
+
+def with_placements(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
+    """Yield the contributions of the rows, and their placements by label."""
+    yield from addends(rows, plan)
+    if PLACED in table.column_names:
+        yield Addend(PLACED, rows.weighted(to_numpy(table[PLACED])), rows.label.astype(np.int64), 2)
+
+
+def shares_of(users: UserSums, slopes: CellSlopes) -> Totals:
+    """Return the sums of the shares of users in each value of their cell."""
+    totals = Totals()
+    users.add_shares(totals, slopes[users.cell])
+    return totals

@@ -1,0 +1,167 @@
+"""Standard errors of predictions: worked numbers, slow oracles, a bootstrap over users, exact bits."""
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from local import crowd, measure
+from slow import slow_auc_errors
+
+# User, label, score of model A and of model B.
+WORKED: Final = [
+    ("a", 1, 0.9, 0.7),
+    ("a", 0, 0.4, 0.5),
+    ("a", 1, 0.6, 0.8),
+    ("b", 0, 0.3, 0.2),
+    ("b", 0, 0.7, 0.6),
+    ("c", 1, 0.5, 0.9),
+    ("c", 0, 0.5, 0.1),
+    ("c", 0, 0.2, 0.4),
+    ("d", 1, 0.8, 0.6),
+    ("d", 0, 0.6, 0.3),
+    ("d", 1, 0.3, 0.5),
+]
+
+
+def worked(place: int) -> dict[str, Any]:
+    users, labels, *scores = zip(*WORKED, strict=True)
+    return {"user": list(users), "label": list(labels), "score": list(scores[place])}
+
+
+def row_of(rows: dict[str, Any], metric: str, **options: Any) -> dict[str, Any]:
+    name = metric.partition("(")[0]
+    answer = measure(rows, metrics=[name], **options)
+    return next(row for row in answer.metrics if (row["metric"], row["segment"]) == (metric, "all"))
+
+
+@pytest.mark.parametrize(
+    ("place", "auc", "by_user", "by_row"),
+    [(0, 0.7166666667, 0.1307827023, 0.1697219949), (1, 0.9333333333, 0.0695428932, 0.0693221145)],
+)
+def test_worked_errors_of_auc(place: int, auc: float, by_user: float, by_row: float) -> None:
+    of_users = row_of(worked(place), "auc")
+    assert (of_users["value"], of_users["std_error"]) == pytest.approx((auc, by_user), abs=5e-11)
+    assert of_users["n_users"] == 4
+    half = 1.959963984540054 * of_users["std_error"]
+    assert (of_users["ci_low"], of_users["ci_high"]) == pytest.approx((auc - half, auc + half), abs=1e-9)
+    of_rows = row_of(worked(place), "auc", intervals="row")
+    assert (of_rows["value"], of_rows["std_error"]) == pytest.approx((auc, by_row), abs=5e-11)
+    assert of_rows["n_users"] is None
+    assert row_of(worked(place), "auc", intervals="none")["std_error"] is None
+
+
+@pytest.mark.parametrize("by", ["user", "row"])
+@pytest.mark.parametrize("seed", range(5))
+def test_errors_of_auc_are_those_of_a_slow_second_computation(seed: int, by: str) -> None:
+    rows = crowd(seed, n=200)
+    users = rows["user"] if by == "user" else np.arange(200)
+    expected = slow_auc_errors(rows["label"], rows["score"], users, rows["weight"])
+    found = row_of(rows, "auc", intervals=by, scores_per_range=7, n_tasks=3)
+    assert found["std_error"] == pytest.approx(expected, rel=1e-12)
+
+
+def ratio_error(numerator: Any, denominator: Any, users: Any) -> float:
+    """The standard error of a ratio of sums over users, as an ordinary regression on a constant has it."""
+    of_users = np.unique(users, return_inverse=True)[1]
+    above, below = np.bincount(of_users, numerator), np.bincount(of_users, denominator)
+    rest = above - above.sum() / below.sum() * below
+    n = len(below)
+    return math.sqrt(n / (n - 1) * (rest**2).sum()) / float(below.sum())
+
+
+@pytest.mark.parametrize("by", ["user", "row"])
+@pytest.mark.parametrize("seed", range(3))
+def test_errors_of_ratios_are_those_of_sums_by_user(seed: int, by: str) -> None:
+    rows = crowd(seed)
+    label, weight = rows["label"], rows["weight"]
+    score = rows["score"] = rows["score"] * 0.9 + 0.05
+    users = rows["user"] if by == "user" else np.arange(len(label))
+    loss = -np.log(np.where(label == 1, score, 1 - score))
+    flagged = score >= 0.5
+    expected = {
+        "log_loss": ratio_error(loss * weight, weight, users),
+        "log_likelihood": ratio_error(loss * weight, weight, users),
+        "mae": ratio_error(abs(label - score) * weight, weight, users),
+        "mse": ratio_error((label - score) ** 2 * weight, weight, users),
+        "accuracy(threshold=0.5)": ratio_error((flagged == label) * weight, weight, users),
+        "precision(threshold=0.5)": ratio_error(flagged * label * weight, flagged * weight, users),
+        "recall(threshold=0.5)": ratio_error(flagged * label * weight, label * weight, users),
+        "f1(threshold=0.5)": ratio_error(
+            2 * flagged * label * weight, (flagged + label) * 1.0 * weight, users
+        ),
+    }
+    expected["rmse"] = expected["mse"] / (2 * math.sqrt(row_of(rows, "mse")["value"]))
+    for metric, error in expected.items():
+        assert row_of(rows, metric, intervals=by)["std_error"] == pytest.approx(error, rel=1e-11), metric
+
+
+def test_errors_of_a_regression() -> None:
+    random = np.random.default_rng(3)
+    users = random.integers(0, 40, 500)
+    label = random.standard_normal(40)[users] + random.standard_normal(500)
+    rows = {"label": label, "score": label + random.standard_normal(500) / 2, "user": users}
+    replicates = []
+    of_user = [np.flatnonzero(users == user) for user in range(40)]
+    for _ in range(2_000):
+        drawn = np.concatenate([of_user[user] for user in random.integers(0, 40, 40)])
+        y, error = label[drawn], rows["score"][drawn] - label[drawn]
+        replicates.append(1 - (error**2).sum() / ((y - y.mean()) ** 2).sum())
+    [found] = measure(rows, "regression", metrics=["r2"]).metrics
+    assert found["std_error"] == pytest.approx(np.std(replicates), rel=0.1)
+
+
+def test_errors_have_the_same_bits_whatever_the_order_and_the_division_of_rows() -> None:
+    rows = crowd(7)
+    options: dict[str, Any] = {"metrics": ["auc", "log_loss", "f1", "rmse"], "segments": ["country"]}
+    first = measure(rows, **options)
+    assert all(row["std_error"] > 0 for row in first.metrics)
+    order = np.random.default_rng(1).permutation(400)
+    other = measure(rows, order=order, rows_per_batch=37, n_tasks=4, scores_per_range=5, **options)
+    assert other.metrics == first.metrics
+
+
+def test_equal_rows_of_one_user_do_not_narrow_the_interval() -> None:
+    rows = crowd(2)
+    twice = {name: np.concatenate([column, column]) for name, column in rows.items()}
+    for metric in ("auc", "log_loss", "recall(threshold=0.5)"):
+        by_user = [row_of(given, metric)["std_error"] for given in (rows, twice)]
+        assert by_user[1] == pytest.approx(by_user[0], rel=1e-12)
+        by_row = [row_of(given, metric, intervals="row")["std_error"] for given in (rows, twice)]
+        assert by_row[1] == pytest.approx(by_row[0] / math.sqrt(2), rel=0.02)
+
+
+def test_one_user_and_one_label_have_no_error() -> None:
+    rows = {"label": [0, 1], "score": [0.1, 0.9], "user": [1, 1]}
+    assert row_of(rows, "auc")["std_error"] is None
+    assert row_of(rows, "log_loss")["std_error"] is None
+    rows = {"label": [1, 1], "score": [0.1, 0.9], "user": [1, 2]}
+    assert (row_of(rows, "auc")["value"], row_of(rows, "auc")["std_error"]) == (None, None)
+
+
+def test_metrics_of_more_thresholds_than_are_kept_by_user_have_no_error() -> None:
+    rows, thresholds = crowd(1), [n / 100 for n in range(1, 100)]
+    metrics = ["recall", "accuracy", "log_loss"]
+    found = measure(rows, metrics=metrics, thresholds=thresholds).metrics
+    assert {row["metric"]: row["std_error"] is None for row in found} == {
+        **{f"{name}(threshold={one!r})": True for name in metrics[:2] for one in thresholds},
+        "log_loss": False,
+    }
+
+
+def test_the_error_of_auc_is_that_of_a_bootstrap_over_users() -> None:
+    random = np.random.default_rng(5)
+    n_users, users = 300, np.repeat(np.arange(300), 8)
+    label = (random.random(2_400) < random.beta(0.3, 0.7, 300)[users]).astype(int)
+    score = 1 / (1 + np.exp(-(label + random.standard_normal(300)[users] + random.standard_normal(2_400))))
+    found = row_of({"label": label, "score": score, "user": users}, "auc")
+    order = np.argsort(score)
+    replicates = []
+    for _ in range(4_000):
+        weight = np.bincount(random.integers(0, n_users, n_users), minlength=n_users)[users][order]
+        positive, negative = weight * label[order], weight * (1 - label[order])
+        below = np.cumsum(negative) - negative
+        replicates.append((positive * below).sum() / positive.sum() / negative.sum())
+    assert found["std_error"] == pytest.approx(np.std(replicates), rel=0.02)
+    by_row = row_of({"label": label, "score": score, "user": users}, "auc", intervals="row")
+    assert by_row["std_error"] < 0.8 * found["std_error"]
