@@ -111,7 +111,7 @@ def slow_auc_errors(labels: Any, scores: Any, users: Any, weights: Any) -> float
     rows = list(zip(labels, scores, users, map(Fraction, weights), strict=True))
     positives = [row for row in rows if row[0] == 1]
     negatives = [row for row in rows if row[0] == 0]
-    m, n = (sum(row[3] for row in part) for part in (positives, negatives))
+    m, n = (sum((row[3] for row in part), Fraction()) for part in (positives, negatives))
 
     def wins(above: Any, below: Any) -> Fraction:
         return Fraction(int(above[1] > below[1])) + Fraction(int(above[1] == below[1]), 2)
