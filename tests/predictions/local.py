@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -74,8 +74,6 @@ def measure(
 ) -> Answer:
     """All tables of rows: label (place of a class), score or score_0, ..., user, weight, segment_0, model."""
     plan = make_prediction_plan(task, **options)
-    if plan.intervals is None:
-        plan = replace(plan, intervals=Clusters.USER if "user" in columns else Clusters.NONE)
     table = table_of(columns, plan)
     if order is not None:
         table = table.take(pa.array(order))

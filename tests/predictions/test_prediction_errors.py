@@ -31,7 +31,7 @@ def worked(place: int) -> dict[str, Any]:
 
 def row_of(rows: dict[str, Any], metric: str, **options: Any) -> dict[str, Any]:
     name = metric.partition("(")[0]
-    answer = measure(rows, metrics=[name], **options)
+    answer = measure(rows, metrics=[name], **{"intervals": "user"} | options)
     return next(row for row in answer.metrics if (row["metric"], row["segment"]) == (metric, "all"))
 
 
@@ -48,7 +48,8 @@ def test_worked_errors_of_auc(place: int, auc: float, by_user: float, by_row: fl
     of_rows = row_of(worked(place), "auc", intervals="row")
     assert (of_rows["value"], of_rows["std_error"]) == pytest.approx((auc, by_row), abs=5e-11)
     assert of_rows["n_users"] is None
-    assert row_of(worked(place), "auc", intervals="none")["std_error"] is None
+    [plain] = measure(worked(place), metrics=["auc"]).metrics
+    assert (plain["value"], plain["std_error"]) == (of_users["value"], None)
 
 
 @pytest.mark.parametrize("by", ["user", "row"])
@@ -107,13 +108,14 @@ def test_errors_of_a_regression() -> None:
         drawn = np.concatenate([of_user[user] for user in random.integers(0, 40, 40)])
         y, error = label[drawn], rows["score"][drawn] - label[drawn]
         replicates.append(1 - (error**2).sum() / ((y - y.mean()) ** 2).sum())
-    [found] = measure(rows, "regression", metrics=["r2"]).metrics
+    [found] = measure(rows, "regression", metrics=["r2"], intervals="user").metrics
     assert found["std_error"] == pytest.approx(np.std(replicates), rel=0.1)
 
 
 def test_errors_have_the_same_bits_whatever_the_order_and_the_division_of_rows() -> None:
     rows = crowd(7)
     options: dict[str, Any] = {"metrics": ["auc", "log_loss", "f1", "rmse"], "segments": ["country"]}
+    options["intervals"] = "user"
     first = measure(rows, **options)
     assert all(row["std_error"] > 0 for row in first.metrics)
     order = np.random.default_rng(1).permutation(400)
@@ -142,7 +144,7 @@ def test_one_user_and_one_label_have_no_error() -> None:
 def test_metrics_of_more_thresholds_than_are_kept_by_user_have_no_error() -> None:
     rows, thresholds = crowd(1), [n / 100 for n in range(1, 100)]
     metrics = ["recall", "accuracy", "log_loss"]
-    found = measure(rows, metrics=metrics, thresholds=thresholds).metrics
+    found = measure(rows, metrics=metrics, thresholds=thresholds, intervals="user").metrics
     assert {row["metric"]: row["std_error"] is None for row in found} == {
         **{f"{name}(threshold={one!r})": True for name in metrics[:2] for one in thresholds},
         "log_loss": False,

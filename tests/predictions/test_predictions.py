@@ -26,6 +26,7 @@ OPTIONS: dict[str, Any] = {
     "segments": ["country"],
     "curves": True,
     "choose": {"flags": [40], "recall": [0.9]},
+    "intervals": "user",
 }
 
 
@@ -201,6 +202,14 @@ def test_rows_are_given_whatever_columns_stand_beside_them(spark: SparkSession, 
     [row] = quarantined("predictions", given.withColumn("fault", F.lit("NULL_ID"))).collect()
     [theirs] = frame.select(F.to_json(F.struct("*", F.lit("NULL_ID").alias("fault")))).collect()
     assert row["row"] == theirs[0]
+
+
+def test_intervals_by_user_need_users(spark: SparkSession) -> None:
+    assert spark
+    with pytest.raises(DataError, match="MISSING_COLUMN.*user"):
+        evaluate_predictions(pd.DataFrame(LOGITS), "binary", model="m", scores="raw", intervals="user")
+    with pytest.raises(ConfigError, match=r"INVALID_CHOICE.*predictions\.intervals"):
+        evaluate_predictions(pd.DataFrame(LOGITS), "binary", model="m", scores="raw", intervals="users")
 
 
 def test_a_single_pass_over_the_rows(spark: SparkSession, persisted: list[Any]) -> None:

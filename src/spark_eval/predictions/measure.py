@@ -95,8 +95,6 @@ def conform_predictions(
     table = open_input(frame, PREDICTIONS, names)
     fold = fold_of(table)
     plan = replace(plan, segments=(*plan.segments, *fold))
-    if plan.intervals is None:
-        plan = replace(plan, intervals=Clusters.USER if table.has(USER) else Clusters.NONE)
     columns: dict[str, Column] = {}
     if model is None:
         if not table.has(MODEL):

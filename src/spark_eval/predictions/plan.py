@@ -90,12 +90,7 @@ class PredictionOptions(TypedDict, total=False):
         DEFAULT_CURVE_POINTS,
     ]
     conventions: Annotated[str, "preset: default or spark.", "default", known_preset]
-    intervals: Annotated[
-        str | None,
-        "unit of standard errors: user, row or none; None: user if there is a column of users.",
-        None,
-        Clusters,
-    ]
+    intervals: Annotated[str, "standard errors and intervals by user, by row, or none.", "none", Clusters]
 
 
 def make_prediction_plan(task: str, **options: Unpack[PredictionOptions]) -> PredictionPlan:

@@ -110,8 +110,6 @@ class ThresholdRule:
 class PredictionPlan:
     """Validated options of the section ``predictions`` of the config.
 
-    ``intervals`` is None until the table is read: by user if it has a column of users, else none.
-
     ``classes`` of a binary task are (negative, positive); ``probabilities`` name a column per class;
     ``thresholds`` are ascending; ``needs`` are the optional sums that some metric or curve uses.
     """
@@ -130,7 +128,7 @@ class PredictionPlan:
     curve_points: int = DEFAULT_CURVE_POINTS
     preset: str = "default"
     needs: frozenset[str] = frozenset()
-    intervals: Clusters | None = None
+    intervals: Clusters = Clusters.NONE
 
     @property
     def eps(self) -> float:
@@ -155,7 +153,7 @@ class PredictionPlan:
     @property
     def has_errors(self) -> bool:
         """True if standard errors are computed, by user or by row."""
-        return self.intervals in (Clusters.USER, Clusters.ROW)
+        return self.intervals is not Clusters.NONE
 
     @property
     def reads_users(self) -> bool:

@@ -60,7 +60,8 @@ def marks_of(
     populations: dict[tuple[str, int | None], set[Any]] = {}
     for row in rows:
         if row["segment"] == ALL and row["value"] is not None:
-            mean = Summary(row["value"], row.get("std_error"), n=row["n_users"])
+            n = row["n_users"] or row.get("n_rows") or 0
+            mean = Summary(row["value"], row.get("std_error"), n=n)
             groups.setdefault((row["metric"], row["k"]), {})[row["model"]] = mean
             populations.setdefault((row["metric"], row["k"]), set()).add((row["n_users"], row.get("n_rows")))
     marks = {}
