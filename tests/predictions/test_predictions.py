@@ -206,7 +206,7 @@ def test_rows_are_given_whatever_columns_stand_beside_them(spark: SparkSession, 
 
 def test_intervals_by_user_need_users(spark: SparkSession) -> None:
     assert spark
-    with pytest.raises(DataError, match="MISSING_COLUMN.*user"):
+    with pytest.raises(DataError, match=r"MISSING_COLUMN.*user"):
         evaluate_predictions(pd.DataFrame(LOGITS), "binary", model="m", scores="raw", intervals="user")
     with pytest.raises(ConfigError, match=r"INVALID_CHOICE.*predictions\.intervals"):
         evaluate_predictions(pd.DataFrame(LOGITS), "binary", model="m", scores="raw", intervals="users")
