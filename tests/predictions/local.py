@@ -131,7 +131,7 @@ def add_errors(answer: Answer, rows: Sequence[CellRows]) -> None:
         answer.users += add_rows_of_users(parts, answer.plan)
     slopes = answer.measured.slopes
     for users in answer.users:
-        answer.shares.merge(shares_of(users, slopes))
+        answer.shares.merge(shares_of(users, slopes).totals)
 
 
 def add_order(

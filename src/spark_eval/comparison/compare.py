@@ -40,7 +40,14 @@ from spark_eval.comparison.matching import (
     users_of,
 )
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
-from spark_eval.comparison.results import ComparedCell, cells_of_pairs, comparison_rows
+from spark_eval.comparison.predictions import compare_predictions
+from spark_eval.comparison.results import (
+    ComparedCell,
+    ComparedCells,
+    cells_of_pairs,
+    cells_of_rows,
+    comparison_rows,
+)
 from spark_eval.comparison.rows import COMPARISONS, GATES, ComparisonRow, GateRow
 from spark_eval.comparison.sides import (
     BaselineName,
@@ -51,6 +58,7 @@ from spark_eval.comparison.sides import (
     side_of,
     user_tables,
 )
+from spark_eval.comparison.values import compared_direction
 from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, merge_slices
 from spark_eval.comparison.worker.sums import BucketTotals, sum_bucket
 from spark_eval.conventions.comparison import Interval, PairTest
@@ -58,6 +66,7 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.options import documented
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.predictions.evaluate import Predictions
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.sentences import (
     COMPARED,
@@ -73,7 +82,7 @@ from spark_eval.runners.objects import NumberedObject, collect_or_raise, group_b
 from spark_eval.runners.user_buckets import Buckets, buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import persist, tasks_at_once
-from spark_eval.schema import ALL, FOLD, FOLDS, Table
+from spark_eval.schema import FOLD, FOLDS, Table
 from spark_eval.statistics.differences import ComparedSums
 from spark_eval.tables.frames import Frame
 
@@ -117,7 +126,7 @@ class Comparison(Writable):
     def shown(self) -> list[TextTable]:
         """Return the differences with a sentence for each pair and metric, and the decisions of the gates."""
         rows, gates = ([row._asdict() for row in of] for of in (self.rows, self.gate_rows))
-        notes = shortened(sentences(rows), MOST_SENTENCES)
+        notes = shortened(sentences(rows, compared_direction), MOST_SENTENCES)
         tables = [
             TextTable("Comparison", COMPARED, compared_lines(rows), notes),
             TextTable("Gates", GATED, gated_lines(gates)),
@@ -148,8 +157,8 @@ class Comparison(Writable):
 @events.timed_call("compare")
 @documented(CompareOptions)
 def compare(
-    candidate: Evaluation | Frame,
-    baseline: Evaluation | Frame | None = None,
+    candidate: Evaluation | Predictions | Frame,
+    baseline: Evaluation | Predictions | Frame | None = None,
     *,
     model: str | None = None,
     baseline_model: str | None = None,
@@ -169,8 +178,9 @@ def compare(
     The options under *Keyword args* are also keys of the config's section ``compare``.
 
     Args:
-        candidate: The result of ``evaluate``, or a table like its ``per_user``: one row per model and user,
-            with columns such as ``ndcg_at_10``. A Spark, pandas or polars frame, an Arrow table, or the path
+        candidate: The result of ``evaluate``, or of ``evaluate_predictions`` with ``intervals: user``, or a
+            table like the ``per_user`` of ``evaluate``: one row per model and user, with columns such as
+            ``ndcg_at_10``. A Spark, pandas or polars frame, an Arrow table, or the path
             of Parquet files.
         baseline: The results to compare with, in the same forms.
         model: Name of the only model of ``candidate``, if it has no column ``model``.
@@ -208,12 +218,12 @@ def compare(
     return compare_sides(sides, plan, BaselineName(run, baseline_model))
 
 
-def table_of(measured: Evaluation | Frame) -> Frame:
-    """Return the ``per_user`` table of an evaluation, or the frame itself."""
+def table_of(measured: Evaluation | Predictions | Frame) -> Predictions | Frame:
+    """Return the ``per_user`` table of an evaluation; predictions and frames themselves."""
     return measured.per_user if isinstance(measured, Evaluation) else measured
 
 
-def is_same(table: Frame, other: Frame) -> bool:
+def is_same(table: Predictions | Frame, other: Predictions | Frame) -> bool:
     """Return True if two tables are the same object or the same path."""
     return table is other or (isinstance(table, str | Path) and table == other)
 
@@ -308,32 +318,17 @@ def compare_pairs(
         )
     requested = shown.with_gates(gated, metrics, candidate.metrics)
     check_comparable(baseline, candidate, requested.metrics)
-    by_fold = candidate.users.by_fold
-    if by_fold:
-        check_over_folds(plan)
-    passes = ExtraPasses.of(plan, by_fold=by_fold)
-    task = comparison_task(baseline, candidate, requested, needs_largest=bool(passes.needs))
-    pairs = requested.pairs
-    with ExitStack() as stack:
-        buckets = buckets_of_users(user_tables(baseline, candidate), task)
-        if passes.needs and buckets.is_sent:
-            buckets = replace(buckets, frame=persist(buckets.frame, stack))
-        totals = sum_pairs(buckets)
-        check_counts(pairs, totals.counts)
-        cells = cells_of_pairs(totals, pairs, requested.metrics, task)
-        shown_pairs, segments = set(shown.pairs), {ALL, FOLD, *shown.segments}
-        names = set(map(str, shown.metrics))
-        of_rows = [
-            cell
-            for cell in cells.values()
-            if cell.models in shown_pairs and cell.segment in segments and str(cell.value) in names
-        ]
-        of_rows = run_extra_passes(passes, of_rows, task, buckets, totals)
-    entries = [*model_entries(shown), *pair_entries(pairs, totals.counts, task.moved)]
+    found = (
+        compare_lists(baseline, candidate, plan, shown, requested)
+        if candidate.scored is None
+        else compare_predictions(baseline, candidate, shown, requested)
+    )
+    cells, counts, pairs = found.cells, found.counts, requested.pairs
+    entries = [*model_entries(shown), *pair_entries(pairs, counts, found.moved)]
     check_closed(entries)
     run = None if baseline is candidate else baseline.run
-    rows = comparison_rows(of_rows, plan, run, candidate.conventions)
-    if by_fold and PairTest.T in plan.tests and not any(row.segment == FOLDS for row in rows):
+    rows = comparison_rows(found.of_rows, plan, run, candidate.conventions)
+    if candidate.users.by_fold and PairTest.T in plan.tests and not any(row.segment == FOLDS for row in rows):
         n_folds = len({cell.segment_value for cell in cells.values() if cell.segment == FOLD})
         events.say("row_left_out", NO_RATIO.format(1 / (n_folds - 1)), logging.WARNING)
     return Comparison(
@@ -342,9 +337,30 @@ def compare_pairs(
         entries=entries,
         pairs=shown.pairs,
         sums={key: cell.of_users for key, cell in cells.items()},
-        common=users_of(pairs, totals.counts),
+        common=users_of(pairs, counts),
         spark=candidate.users.frame.sparkSession,
     )
+
+
+def compare_lists(
+    baseline: Side, candidate: Side, plan: ComparePlan, shown: Requested, requested: Requested
+) -> ComparedCells:
+    """Return the cells of lists: sums of their users' values, and the extra passes of tests."""
+    by_fold, pairs = candidate.users.by_fold, requested.pairs
+    if by_fold:
+        check_over_folds(plan)
+    passes = ExtraPasses.of(plan, by_fold=by_fold)
+    task = comparison_task(baseline, candidate, requested, needs_largest=bool(passes.needs))
+    with ExitStack() as stack:
+        buckets = buckets_of_users(user_tables(baseline, candidate), task)
+        if passes.needs and buckets.is_sent:
+            buckets = replace(buckets, frame=persist(buckets.frame, stack))
+        totals = sum_pairs(buckets)
+        check_counts(pairs, totals.counts)
+        cells = cells_of_pairs(totals, pairs, requested.list_metrics, task)
+        of_rows = cells_of_rows(cells, shown)
+        of_rows = run_extra_passes(passes, of_rows, task, buckets, totals)
+    return ComparedCells(cells, of_rows, totals.counts, task.moved)
 
 
 def run_extra_passes(

@@ -13,6 +13,7 @@ from spark_eval.comparison.gates import GATES_KEY, Gate, IfMissing
 from spark_eval.comparison.rows import GateRow
 from spark_eval.conventions.comparison import Decision, Drop, Mode
 from spark_eval.errors import ConfigError, DataError, GateFailure, nearest
+from spark_eval.results.leaderboard import measure_of
 from spark_eval.schema import ALL
 from spark_eval.statistics.differences import DUST, ComparedSums, Estimate, PairSums, signed_root, unpaired
 from spark_eval.statistics.intervals import Summary, square_root
@@ -319,10 +320,9 @@ def failure_of(rows: Sequence[GateRow]) -> GateFailure | None:
 
 def row_in_words(row: GateRow) -> str:
     """Return the comparison of a gate as text: ``ndcg@10 of 'als' against 'als' of run 'a'``."""
-    k = "all" if row.k is None else row.k
     run = "" if row.against_run is None else f" of run {row.against_run!r}"
     of = "" if row.segment == ALL else f" ({row.segment} {row.segment_value!r})"
-    return f"{row.metric}@{k}{of} of {row.model!r} against {row.against_model!r}{run}"
+    return f"{measure_of(row._asdict())}{of} of {row.model!r} against {row.against_model!r}{run}"
 
 
 def scale_mean(summary: Summary, factor: Fraction) -> tuple[float | None, float | None]:

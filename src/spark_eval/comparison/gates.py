@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, Final, TypedDict
 
+from spark_eval.comparison.values import ComparedValue, is_of_predictions
 from spark_eval.conventions.choice import Choice
 from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import ConfigError
-from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import weighted_means
 from spark_eval.metrics.values import has_cutoff, parse_k, parse_metric, published_name, split_metric_text
 from spark_eval.options import (
@@ -20,6 +20,7 @@ from spark_eval.options import (
     checked,
     declared,
 )
+from spark_eval.predictions.values import PredictionValue
 from spark_eval.schema import ALL, Direction
 
 GATES_KEY: Final = "gates"
@@ -74,7 +75,7 @@ class Gate:
 
     metric: str
     k: int | None
-    value: MetricValue
+    value: ComparedValue
     max_drop: float
     model: str | None
     against_run: str | None
@@ -116,9 +117,8 @@ class Gate:
         return self.max_drop if self.drop is Drop.ABSOLUTE else 0.0
 
     def __str__(self) -> str:
-        k = "all" if self.k is None else self.k
         of = "" if self.segment == ALL else f" of {self.segment}"
-        return f"gate {self.metric}@{k}{of}"
+        return f"gate {self.value}{of}"
 
 
 def make_gates(given: Iterable[Mapping[str, Any]]) -> tuple[Gate, ...]:
@@ -155,8 +155,14 @@ def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
     return gate
 
 
-def value_of(text: str, k: int | str | None, key: str) -> MetricValue:
-    """Return the metric at its cutoff; raise ConfigError INVALID_GATE unless ``text`` or ``k`` has it."""
+def value_of(text: str, k: int | str | None, key: str) -> ComparedValue:
+    """Return the metric at its cutoff; raise ConfigError INVALID_GATE unless ``text`` or ``k`` has it.
+
+    Metrics of predictions have no cutoff.
+    """
+    scored = PredictionValue.of(text) if k is None and is_of_predictions(text) else None
+    if scored is not None:
+        return scored
     if has_cutoff(split_metric_text(text, key)) == (k is not None):
         raise ConfigError("INVALID_GATE", f"{key}: {text!r} needs one k: k: 10 beside it, or {text}@10")
     [value] = parse_metric(text, [] if k is None else [parse_k(k)], key)
@@ -164,7 +170,7 @@ def value_of(text: str, k: int | str | None, key: str) -> MetricValue:
     return next((mean for mean in weighted_means([value]) if mean.name == name), value)
 
 
-def direction_of(value: MetricValue, given: str | None, key: str) -> Direction:
+def direction_of(value: ComparedValue, given: str | None, key: str) -> Direction:
     """Return the direction of the metric; raise ConfigError NO_DIRECTION if there is none."""
     chosen = value.metric.direction.value if given is None else given
     if chosen not in (Direction.HIGHER, Direction.LOWER):

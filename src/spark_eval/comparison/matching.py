@@ -1,20 +1,22 @@
 """Match models and metrics for comparison, validate them, and account for users."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from spark_eval.accounting import Entry
 from spark_eval.comparison.decisions import GatedPair, ModelPair, UserCounts
-from spark_eval.comparison.plan import COMPARE, OF_WEIGHTED_MEANS, OVER_FOLDS, ComparePlan
+from spark_eval.comparison.plan import COMPARE, OF_VALUES, OF_WEIGHTED_MEANS, OVER_FOLDS, ComparePlan
+from spark_eval.comparison.values import ComparedValue
 from spark_eval.conventions import POPULATION
 from spark_eval.conventions.presets import parse_stamp
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import WeightedMean
-from spark_eval.metrics.values import ranking_names, split_metric_text
+from spark_eval.metrics.values import published_name, ranking_names, split_metric_text
 from spark_eval.per_user.population import BASELINE, CANDIDATE, PairCounts
 from spark_eval.per_user.products import Match, model_indices
+from spark_eval.predictions.values import PredictionValue, ScoredModel
 from spark_eval.schema import ALL, Outcome, Reason
 
 # Maximum number of pairs that an error names.
@@ -34,8 +36,13 @@ class Requested:
     models: Sequence[tuple[str, str]] = ()
     matches: Sequence[Match] = ()
     unpaired: Sequence[tuple[str, str]] = ()
-    metrics: Sequence[MetricValue] = ()
+    metrics: Sequence[ComparedValue] = ()
     segments: Sequence[str] = ()
+
+    @property
+    def list_metrics(self) -> list[MetricValue]:
+        """Metrics of lists."""
+        return [value for value in self.metrics if isinstance(value, MetricValue)]
 
     @property
     def pairs(self) -> list[ModelPair]:
@@ -47,8 +54,8 @@ class Requested:
     def with_gates(
         self,
         gated: Sequence[GatedPair],
-        baseline: Sequence[MetricValue] | None,
-        candidate: Sequence[MetricValue],
+        baseline: Sequence[ComparedValue] | None,
+        candidate: Sequence[ComparedValue],
     ) -> "Requested":
         """Return the request with what only gates need appended.
 
@@ -129,13 +136,14 @@ def match_names(baselines: Sequence[str], candidates: Sequence[str]) -> Requeste
 
 
 def match_metrics(
-    baseline: Sequence[MetricValue] | None, candidate: Sequence[MetricValue], plan: ComparePlan
-) -> list[MetricValue]:
+    baseline: Sequence[ComparedValue] | None, candidate: Sequence[ComparedValue], plan: ComparePlan
+) -> list[ComparedValue]:
     """Return the metrics to compare; ``baseline`` is None within one table.
 
     Raises:
         ConfigError: METRIC_NOT_MEASURED if baseline or candidate lacks one; NOT_PER_USER for a metric without
-            per-user values; NOT_OF_WEIGHTED_MEANS for tests that are not defined for a weighted mean.
+            per-user values; NOT_OF_WEIGHTED_MEANS or NOT_OF_PREDICTIONS for tests that are not defined for a
+        weighted mean, or for predictions.
     """
     chosen = measured_metrics(baseline, candidate, plan.metrics)
     undefined = [test for test in (*plan.tests, plan.interval) if test not in OF_WEIGHTED_MEANS]
@@ -144,12 +152,17 @@ def match_metrics(
         message = f"{', '.join(dict.fromkeys(undefined))} is not defined for the weighted mean {weighted[0]}"
         hint = f"take {' or '.join(OF_WEIGHTED_MEANS)}, or leave it out by {COMPARE}.metrics"
         raise ConfigError("NOT_OF_WEIGHTED_MEANS", f"{message}; {hint}")
+    refused = [test for test in (*plan.tests, plan.interval) if test not in OF_VALUES]
+    scored = [str(value) for value in chosen if isinstance(value, PredictionValue)]
+    if refused and scored:
+        message = f"{', '.join(dict.fromkeys(refused))} is not defined for predictions ({scored[0]})"
+        raise ConfigError("NOT_OF_PREDICTIONS", f"{message}; take {' or '.join(OF_VALUES)}")
     return chosen
 
 
 def measured_metrics(
-    baseline: Sequence[MetricValue] | None, candidate: Sequence[MetricValue], names: Sequence[str] | None
-) -> list[MetricValue]:
+    baseline: Sequence[ComparedValue] | None, candidate: Sequence[ComparedValue], names: Sequence[str] | None
+) -> list[ComparedValue]:
     """Return the metrics of these names, with or without a cutoff; None: all that are measured.
 
     Raises:
@@ -163,6 +176,8 @@ def measured_metrics(
         chosen = []
         for name in names:
             named = [value for text, value in measured.items() if name in (text, value.name)]
+            if not named and name in ranking_names():  # the AUC of lists is published as gauc
+                named = [value for value in measured.values() if published_name(name) == value.name]
             if not named:
                 check_per_user(name)
                 known = {name for text, value in measured.items() for name in (text, value.name)}
@@ -199,7 +214,7 @@ def check_per_user(text: str) -> None:
         raise ConfigError("NOT_PER_USER", f"{message}; a gate of mode observed has it")
 
 
-def check_conventions(baseline: str, candidate: str, values: Sequence[MetricValue]) -> None:
+def check_conventions(baseline: str, candidate: str, values: Sequence[ComparedValue]) -> None:
     """Raise DataError CONVENTIONS_DIFFER unless both stamps define the metrics and their population alike."""
     if candidate == baseline:
         return
@@ -209,7 +224,7 @@ def check_conventions(baseline: str, candidate: str, values: Sequence[MetricValu
         message = f"conventions are {candidate!r} of the candidate, {baseline!r} of the baseline"
         raise DataError("CONVENTIONS_DIFFER", f"{message}; evaluate both alike") from None
     differing = dict[str, list[str]]()
-    for value in values:
+    for value in (value for value in values if isinstance(value, MetricValue)):
         conventions = [value.conventions(stamp) for stamp in stamps]
         for name in dict.fromkeys((*OF_ALL, *value.metric.conventions)):
             of_baseline, of_candidate = (getattr(choices, name) for choices in conventions)
@@ -241,6 +256,18 @@ def check_digests(baseline: str | None, candidate: str | None) -> None:
     if candidate is not None and baseline is not None and candidate != baseline:
         message = f"truth_digest is {candidate} of the candidate, {baseline} of the baseline"
         raise DataError("TRUTH_DIFFERS", f"{message}; measure both against one truth")
+
+
+def check_rows(
+    pairs: Sequence[ModelPair], baseline: Mapping[str, ScoredModel], candidate: Mapping[str, ScoredModel]
+) -> None:
+    """Raise DataError ROWS_DIFFER for pairs of models of predictions that scored other rows."""
+    differing = [
+        pair_text(pair) for pair in pairs if baseline[pair[0]].rows_digest != candidate[pair[1]].rows_digest
+    ]
+    if differing:
+        message = f"{', '.join(differing[:MOST_PAIRS_NAMED])} have other rows: users, labels or weights"
+        raise DataError("ROWS_DIFFER", f"{message}; let both models score the same rows")
 
 
 def pair_entries(pairs: Sequence[ModelPair], counts: PairCounts, segments: Sequence[str]) -> Iterator[Entry]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.comparison.gates import Gate, make_gates
+from spark_eval.comparison.values import is_of_predictions
 from spark_eval.conventions.comparison import Alternative, Correction, Interval, PairTest, Zeros
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.parsers import RESAMPLES, Seed, as_tuple
@@ -19,6 +20,8 @@ MOST_PAIRS: Final = 1_000
 
 # Tests and intervals for weighted means; these are not means of users' differences.
 OF_WEIGHTED_MEANS: Final = (PairTest.T, PairTest.BOOTSTRAP)
+# Tests and intervals for metrics of predictions, which are functions of sums.
+OF_VALUES: Final = (PairTest.T, PairTest.SIGN)
 # Tests that treat a user's rows of several folds as one cluster.
 OVER_FOLDS: Final = (PairTest.T, PairTest.RANDOMIZATION, PairTest.BOOTSTRAP, PairTest.BCA)
 
@@ -43,6 +46,8 @@ def parse_tests(given: Any, where: str) -> tuple[str, ...]:
 def as_published(text: str) -> str:
     """Return the published name of a metric, with the cutoff of the text: ``map@5`` for ``AP@5``."""
     key = f"{COMPARE}.metrics"
+    if is_of_predictions(text):
+        return text
     name, form = published_name(text, key), split_metric_text(text, key)
     if not has_cutoff(form):
         return name

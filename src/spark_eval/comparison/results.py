@@ -9,14 +9,17 @@ from statistics import mean
 from typing import Any, Final
 
 from spark_eval.comparison.decisions import ModelPair, PairCell
+from spark_eval.comparison.matching import Requested
 from spark_eval.comparison.plan import ComparePlan
 from spark_eval.comparison.rows import ComparisonRow
+from spark_eval.comparison.values import ComparedValue
 from spark_eval.comparison.worker.sums import N_COMMON, BucketTotals, cluster_sums, pair_sums, ratio_sums
 from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import WeightedMean
 from spark_eval.per_user.cells import EVERYBODY, SegmentValue
-from spark_eval.per_user.population import ComparisonTask
+from spark_eval.per_user.population import ComparisonTask, PairCounts
+from spark_eval.predictions.values import PredictionValue
 from spark_eval.schema import ALL, FOLD, FOLDS, Direction
 from spark_eval.statistics.differences import (
     UNTESTED,
@@ -54,7 +57,7 @@ class ComparedCell:
     """
 
     models: ModelPair
-    value: MetricValue
+    value: ComparedValue
     segment: str
     segment_value: str
     sums: PairSums
@@ -76,6 +79,11 @@ class ComparedCell:
     def estimate(self) -> Estimate:
         """Mean difference, with its standard error by user."""
         return self.of_users.estimate
+
+    @property
+    def has_effect_size(self) -> bool:
+        """True if the value is a mean of users' values."""
+        return not isinstance(self.value, WeightedMean | PredictionValue)
 
     @property
     def means(self) -> tuple[float, float] | None:
@@ -143,9 +151,29 @@ class ComparedCell:
             losses=losses,
             relative=relative,
             relative_std_error=relative_error,
-            effect_size=None if isinstance(self.value, WeightedMean) else effect_size(sums),
+            effect_size=effect_size(sums) if self.has_effect_size else None,
             mde=minimal_detectable_effect(estimate, plan.confidence),
         )
+
+
+@dataclass(frozen=True)
+class ComparedCells:
+    """Cells of all pairs, those of the rows of ``comparisons``, users of each pair, and moved segments."""
+
+    cells: dict[PairCell, ComparedCell]
+    of_rows: list[ComparedCell]
+    counts: PairCounts
+    moved: Sequence[str] = ()
+
+
+def cells_of_rows(cells: dict[PairCell, ComparedCell], shown: Requested) -> list[ComparedCell]:
+    """Return the cells that have rows of ``comparisons``; others are of gates alone."""
+    pairs, segments, names = set(shown.pairs), {ALL, FOLD, *shown.segments}, set(map(str, shown.metrics))
+    return [
+        cell
+        for cell in cells.values()
+        if cell.models in pairs and cell.segment in segments and str(cell.value) in names
+    ]
 
 
 def cells_of_pairs(

@@ -14,12 +14,15 @@ from pyspark.sql import types as T
 from spark_eval.comparison.decisions import MeanCell
 from spark_eval.comparison.matching import Requested, check_conventions, check_digests, check_known
 from spark_eval.comparison.plan import COMPARE
+from spark_eval.comparison.values import ComparedValue
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.metrics import RANKING, MetricValue
 from spark_eval.metrics.columns import looks_like_metric, value_of_foreign_column
 from spark_eval.metrics.means import WeightedMean, means_of_users
 from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
+from spark_eval.predictions.evaluate import Predictions
+from spark_eval.predictions.values import ScoredModel, compared_values
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, USER
@@ -36,16 +39,18 @@ class Side:
 
     ``metrics`` are the means over users. ``conventions`` is the stamp of the run; empty if unknown.
     ``read_users`` and ``read_means`` read the per-user table and the means of models when they are needed;
-    ``read_means`` is None if there are no means.
+    ``read_means`` is None if there are no means. ``scored`` are the models by name if they are of
+    predictions.
     """
 
     models: Sequence[str]
-    metrics: Sequence[MetricValue]
+    metrics: Sequence[ComparedValue]
     read_users: Callable[[], UserTable]
     read_means: Callable[[], Means] | None = None
     conventions: str = ""
     truth_digest: str | None = None
     run: str | None = None
+    scored: Mapping[str, ScoredModel] | None = None
 
     @cached_property
     def users(self) -> UserTable:
@@ -87,7 +92,7 @@ class Sides:
 
 
 def check_comparable(
-    baseline: Side, candidate: Side, values: Sequence[MetricValue], *, by_truth: bool = True
+    baseline: Side, candidate: Side, values: Sequence[ComparedValue], *, by_truth: bool = True
 ) -> None:
     """Raise DataError TRUTH_DIFFERS or CONVENTIONS_DIFFER for metrics that are not measured alike.
 
@@ -98,17 +103,18 @@ def check_comparable(
     check_conventions(baseline.conventions, candidate.conventions, values)
 
 
-def side_of(measured: Evaluation | Frame, model: str | None, role: str) -> Side:
-    """Return the baseline or candidate from an evaluation, or from a frame with a row per model and user.
+def side_of(measured: Evaluation | Predictions | Frame, model: str | None, role: str) -> Side:
+    """Return the baseline or candidate from a result, or from a frame with a row per model and user.
 
     ``model`` is the name of a frame's only model, if it has no column of model names. Raises DataError
     MISSING_COLUMN or NULL_MODEL, and the errors of ``to_spark_frames``.
     """
-    return (
-        side_of_evaluation(measured)
-        if isinstance(measured, Evaluation)
-        else side_of_frame(measured, model, role)
-    )
+    match measured:
+        case Evaluation():
+            return side_of_evaluation(measured)
+        case Predictions():
+            return side_of_predictions(measured)
+    return side_of_frame(measured, model, role)
 
 
 def side_of_evaluation(evaluation: Evaluation) -> Side:
@@ -121,6 +127,19 @@ def side_of_evaluation(evaluation: Evaluation) -> Side:
         read_means=lambda: means_of_rows(row._asdict() for row in evaluation.metric_rows),
         conventions=plan.stamp,
         truth_digest=evaluation.truth_digest,
+    )
+
+
+def side_of_predictions(predictions: Predictions) -> Side:
+    """Return predictions as baseline or candidate."""
+    users = UserTable(predictions.per_user)
+    return Side(
+        models=predictions.models,
+        metrics=compared_values(predictions.scored.values()),
+        read_users=lambda: users,
+        read_means=lambda: means_of_rows(row._asdict() for row in predictions.metric_rows),
+        conventions=predictions.plan.stamp,
+        scored=predictions.scored,
     )
 
 
@@ -233,7 +252,7 @@ def comparison_task(
     return ComparisonTask(
         models=requested.models,
         matches=requested.matches,
-        columns=list(dict.fromkeys(value.column for value in requested.metrics)),
+        columns=list(dict.fromkeys(value.column for value in requested.list_metrics)),
         weighted=[
             (value.column, value.weight) for value in requested.metrics if isinstance(value, WeightedMean)
         ],

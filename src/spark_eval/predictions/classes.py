@@ -205,6 +205,7 @@ def auc(sums: Sums) -> Iterator[Value]:
     formula="sum of (step in recall) * precision; trapezoids under preset spark",
     tasks=BINARY,
     needs=["order"],
+    is_of_users=False,
 )
 def auprc(sums: Sums) -> Iterator[Value]:
     """Area under the P-R curve, with one step per distinct score; undefined without positives.
@@ -223,7 +224,7 @@ def auprc(sums: Sums) -> Iterator[Value]:
     yield Value(None if area is None else float(area))
 
 
-@pointwise_metric(formula="mean over users of their AUC", tasks=BINARY, needs=["users"])
+@pointwise_metric(formula="mean over users of their AUC", tasks=BINARY, needs=["users"], is_of_users=False)
 def gauc(sums: Sums) -> Iterator[Value]:
     """Mean of the AUC of each user's rows; users with one class are left out and counted as undefined.
 
@@ -240,7 +241,12 @@ def gauc(sums: Sums) -> Iterator[Value]:
     yield Value(mean.value, {}, n_users - n_defined, mean)
 
 
-@pointwise_metric(formula="mean of the users' AUC, weighted by their rows", tasks=BINARY, needs=["users"])
+@pointwise_metric(
+    formula="mean of the users' AUC, weighted by their rows",
+    tasks=BINARY,
+    needs=["users"],
+    is_of_users=False,
+)
 def gauc_by_impressions(sums: Sums) -> Iterator[Value]:
     """Mean of the users' AUC, each weighted by the total weight of the user's rows.
 
@@ -256,7 +262,10 @@ def gauc_by_impressions(sums: Sums) -> Iterator[Value]:
 
 
 @pointwise_metric(
-    formula="mean of the users' AUC, weighted by their positives", tasks=BINARY, needs=["users"]
+    formula="mean of the users' AUC, weighted by their positives",
+    tasks=BINARY,
+    needs=["users"],
+    is_of_users=False,
 )
 def gauc_by_positives(sums: Sums) -> Iterator[Value]:
     """Mean of the users' AUC, each weighted by the total weight of the user's positives.

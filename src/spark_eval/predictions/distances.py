@@ -19,6 +19,7 @@ NUMBERS: Final = (Task.BINARY, Task.REGRESSION)
     tasks=(Task.BINARY,),
     needs=["bins"],
     best=0.0,
+    is_of_users=False,
 )
 def ece(sums: Sums) -> Iterator[Value]:
     """Expected calibration error: mean difference of predicted and observed rates, in bins of equal width.

@@ -3,12 +3,13 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import ClassVar, Final, Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
 from spark_eval.errors import ConfigError, DataError
@@ -27,6 +28,7 @@ from spark_eval.predictions.measure import (
     parts_of_predictions,
     placed_in_ranges,
     plain_predictions,
+    rows_of_users,
     shares_of_users,
     sums_of_users,
 )
@@ -38,8 +40,10 @@ from spark_eval.predictions.tables import (
     MeasuredPredictions,
     metrics_by_model,
 )
-from spark_eval.predictions.task import PredictionPlan
+from spark_eval.predictions.task import Clusters, PredictionPlan
+from spark_eval.predictions.values import ScoredModel, SlopedValue
 from spark_eval.predictions.worker.batches import TaskCounts
+from spark_eval.predictions.worker.clusters import N_USERS, ShareSums
 from spark_eval.predictions.worker.ordered import RangeOffset, RangeResult
 from spark_eval.predictions.worker.score_ranges import range_offsets, score_ranges
 from spark_eval.predictions.worker.totals import Cell, Totals, segment_faults
@@ -47,8 +51,8 @@ from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.runners.objects import collect_objects
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import persist
-from spark_eval.schema import MODEL, Outcome, Table
+from spark_eval.runtime.any_session import persist, release_with
+from spark_eval.schema import ALL, MODEL, Outcome, Table
 from spark_eval.tables.frames import Frame, to_spark_frames
 from spark_eval.tables.quarantine import HINTS, share_faults
 
@@ -152,12 +156,22 @@ def measure_predictions(
             rows = placed_in_ranges(of_ranges, standing)
         for part in chain.from_iterable(ranges.values()):
             counted.totals.add_all(part.cell, part.sums)
-        result = Predictions(plan, counted.totals, ranges, Totals(), spark, entries)
+        result = Predictions(plan, counted.totals, ranges, Totals(), spark, entries, predictions.user_type)
         if plan.has_errors:
             n_buckets = 1 + counted.n_cell_rows // USER_ROWS_PER_BUCKET
-            sums = sums_of_users(rows, n_buckets, plan)
-            for totals in collect_objects(shares_of_users(sums, result.slopes)):
-                result.shares.merge(totals)
+            with ExitStack() as kept:
+                sums = persist(sums_of_users(rows, n_buckets, plan), kept)
+                found = ShareSums()
+                for one in collect_objects(shares_of_users(sums, result.slopes)):
+                    found.merge(one)
+                result = replace(
+                    result,
+                    shares=found.totals,
+                    digests={str(model): str(one % 2**64) for model, one in found.digests.items()},
+                    user_sums=sums if plan.intervals is Clusters.USER else None,
+                    held=kept.pop_all(),
+                )
+            release_with(result, result.held)
     return result
 
 
@@ -225,9 +239,14 @@ class Predictions(MeasuredPredictions, Writable):
 
     spark: SparkSession
     entries: Sequence[Entry]
+    user_type: T.DataType | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+    user_sums: DataFrame | None = None
+    held: ExitStack = field(default_factory=ExitStack)
     verb: ClassVar[str] = PREDICTIONS
     prediction_metrics = POINTWISE
     tables: ClassVar[tuple[str, ...]] = ("metrics", "thresholds", "curves", "accounting")
+    offers: ClassVar[tuple[str, ...]] = ("per_user",)
 
     def shown(self) -> list[TextTable]:
         """Return a line per metric over all rows, with a column per model."""
@@ -255,6 +274,46 @@ class Predictions(MeasuredPredictions, Writable):
             Table.THRESHOLDS: (self.threshold_rows, THRESHOLDS),
             Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
+
+    @property
+    def per_user(self) -> DataFrame:
+        """The table ``per_user``: exact sums of the rows of each user, and nothing else of them.
+
+        Raises:
+            ConfigError: NO_USERS without ``intervals: user``.
+
+        Examples:
+            ``clicks`` as in the example of ``evaluate_predictions``, with a column ``user``:
+
+            >>> by_user = evaluate_predictions(
+            ...     clicks.assign(user=[1, 1, 2, 2]), "binary", model="ctr", metrics=["mae"], intervals="user"
+            ... )
+            >>> [round(row.error, 6) for row in by_user.per_user.orderBy("user").collect()]
+            [0.2, 1.1]
+        """
+        if self.user_sums is None or self.user_type is None:
+            raise ConfigError("NO_USERS", "there are no sums of users; set intervals: user")
+        return rows_of_users(self.user_sums, self.user_type, self.plan)
+
+    @property
+    def n_per_user(self) -> int:
+        """Number of rows of ``per_user``."""
+        whole = [cell for cell in self.shares.sums if cell[1] == ALL]
+        return sum(int(self.shares.of(cell)[N_USERS][0]) for cell in whole)
+
+    @property
+    def scored(self) -> dict[str, ScoredModel]:
+        """Values of all rows that can be compared, by model; empty without sums of users."""
+        values = {
+            str(cell[0]): {
+                value.name(name): SlopedValue(value.value, value.slopes)
+                for name, value in of_cell
+                if value.value is not None and value.slopes and POINTWISE[name].is_of_users
+            }
+            for cell, of_cell in self.values.items()
+            if cell[1] == ALL
+        }
+        return {model: ScoredModel(values[model], digest) for model, digest in self.digests.items()}
 
     metrics = SmallFrame(Table.METRICS, "a value per model, segment and metric.")
     thresholds = SmallFrame(Table.THRESHOLDS, "what was chosen by each rule, and what it gives.")

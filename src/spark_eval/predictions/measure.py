@@ -22,6 +22,7 @@ from spark_eval.predictions.worker.clusters import (
     CellSlopes,
     UserSums,
     add_rows_of_users,
+    empty_sums,
     shares_of,
 )
 from spark_eval.predictions.worker.ordered import (
@@ -34,7 +35,14 @@ from spark_eval.predictions.worker.ordered import (
 from spark_eval.predictions.worker.rows import INEXACT, SCORE_COLUMN, SIZE
 from spark_eval.predictions.worker.score_ranges import RangeSize, ScoreRanges
 from spark_eval.predictions.worker.totals import Cell
-from spark_eval.runners.objects import NumberedObject, group_by_key, map_batches, map_files, map_objects
+from spark_eval.runners.objects import (
+    NumberedObject,
+    group_by_key,
+    map_batches,
+    map_files,
+    map_objects,
+    unpickle_objects,
+)
 from spark_eval.schema import (
     ALL,
     FAULT,
@@ -67,6 +75,11 @@ class PredictionTable:
     with_given: DataFrame
     reading: RowReader
     files: PlainFiles | None = None
+
+    @property
+    def user_type(self) -> T.DataType | None:
+        """Type of the ids of users; None if they are not read."""
+        return self.rows.schema[USER].dataType if USER in self.rows.columns else None
 
     @property
     def plan(self) -> PredictionPlan:
@@ -257,6 +270,26 @@ def shares_of_users(sums: DataFrame, slopes: CellSlopes) -> DataFrame:
         return ((None, shares_of(users, slopes)) for users in parts)
 
     return map_objects(sums, measure)
+
+
+def rows_of_users(sums: DataFrame, user_type: T.DataType, plan: PredictionPlan) -> DataFrame:
+    """Return the rows of ``per_user`` from the sums of users: those of all rows of a model."""
+    is_text = isinstance(user_type, T.StringType)
+    known = empty_sums(pa.string() if is_text else pa.int64(), plan).rows().column_names[1:]
+    numbers = [T.StructField(name, T.DoubleType()) for name in known]
+    ids = T.StructField(USER, T.StringType() if is_text else T.LongType())
+    schema = T.StructType([T.StructField(MODEL, T.StringType()), ids, *numbers])
+
+    def rows(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for _, parts in unpickle_objects(batches):
+            for users in parts:
+                model, segment, _ = users.cell
+                if segment == ALL:
+                    table = users.rows().select([USER, *known])
+                    named = table.add_column(0, MODEL, pa.repeat(model, len(table)))
+                    yield from named.combine_chunks().to_batches()
+
+    return sums.mapInArrow(rows, schema).withColumn(USER, F.col(USER).cast(user_type))
 
 
 def plain_predictions(

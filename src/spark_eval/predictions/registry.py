@@ -155,6 +155,7 @@ class PointwiseMetric:
 
     ``needs`` are the optional sums that it uses. ``bounds`` are minimum and maximum, None if unbounded.
     ``best`` is the value of perfect predictions, one of the bounds; None if no value is better than another.
+    ``is_of_users`` is true if standard errors and comparisons follow from the sums of users.
     """
 
     name: str
@@ -164,6 +165,7 @@ class PointwiseMetric:
     needs: Sequence[str] = ()
     bounds: tuple[float | None, float | None] = (0.0, 1.0)
     best: float | None = 1.0
+    is_of_users: bool = True
 
     @property
     def direction(self) -> Direction:

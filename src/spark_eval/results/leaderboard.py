@@ -1,5 +1,6 @@
 """Leaderboard: a line per model and cutoff, a column per metric, marks of the best and the close models."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -33,6 +34,8 @@ WITHOUT_LIST: Final[Mapping[str, str]] = {
     NoRecommendations.DROP: "they are left out",
 }
 MOST_MODELS: Final = 5
+# Options of metrics of predictions.
+OF_PREDICTIONS: Final = re.compile("(threshold|class|label|sampling_rate)=")
 WHERE: Final = "leaderboard"
 Columns = Mapping[str, Sequence[str]]
 # Model and cutoff; None is no cutoff.
@@ -212,8 +215,17 @@ def cutoff_text(k: int | None) -> str:
     return UNCUT if k is None else str(k)
 
 
+def is_list_metric(metric: str) -> bool:
+    """Return True for a metric of lists, False for one of predictions, such as ``f1(threshold=0.5)``."""
+    name, _, options = metric.partition("(")
+    is_published = any(name in one.names for one in ranking_names().values())
+    return is_published and not OF_PREDICTIONS.search(options)
+
+
 def measure_of(row: Mapping[str, Any]) -> str:
-    """Return metric and cutoff of a row: ``ndcg@10``."""
+    """Return metric and cutoff of a row: ``ndcg@10``; metrics of predictions have no cutoff."""
+    if row["k"] is None and not is_list_metric(row["metric"]):
+        return str(row["metric"])
     return f"{row['metric']}@{cutoff_text(row['k'])}"
 
 

@@ -1,7 +1,7 @@
 """Text of comparisons and gates: lines of tables, and sentences on the better model."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from spark_eval.conventions.comparison import Correction, PairTest
@@ -52,17 +52,20 @@ def shortened(texts: Sequence[str], most: int) -> list[str]:
     return [*texts[:most], *([f"and {more:,} more in the table comparisons"] if more > 0 else [])]
 
 
-def sentences(rows: Iterable[Row]) -> list[str]:
-    """Return a sentence per pair and metric over all users, from the first available test."""
+def sentences(rows: Iterable[Row], better: Callable[[str], Direction] = list_direction) -> list[str]:
+    """Return a sentence per pair and metric over all users, from the first available test.
+
+    ``better`` returns the direction of a metric, by default of a list metric.
+    """
     of_pairs: dict[tuple[str, ...], str] = {}
     for row in rows:
         key = (row["candidate"], row["baseline"], where(row))
         if row["segment"] == ALL and row["test"] in set(PairTest):
-            of_pairs.setdefault(key, sentence(row))
+            of_pairs.setdefault(key, sentence(row, better))
     return list(of_pairs.values())
 
 
-def sentence(row: Row) -> str:
+def sentence(row: Row, better: Callable[[str], Direction] = list_direction) -> str:
     """Return a row as a sentence: the better model, the difference, and the adjusted p-value.
 
     >>> row = dict(candidate="als", baseline="popular", baseline_run=None, metric="ndcg", k=10, segment="all")
@@ -87,7 +90,7 @@ def sentence(row: Row) -> str:
         why = "" if low is None or has_zero else f" ({why_not(row)})"
         return f"{pair}: {short(difference, decimals)}{spread}{chance}{why}"
     amount = f"{short(abs(difference), decimals)}{spread}{chance}"
-    return f"{candidate} {verb_of(row)} {baseline} in {metric} by {amount}"
+    return f"{candidate} {verb_of(row, better)} {baseline} in {metric} by {amount}"
 
 
 def p_text(row: Row) -> str:
@@ -107,10 +110,10 @@ def why_not(row: Row) -> str:
     return "the interval leaves out 0; its confidence, or what it assumes, is another"
 
 
-def verb_of(row: Row) -> str:
+def verb_of(row: Row, better: Callable[[str], Direction]) -> str:
     """Return the verb for the candidate: ``beats``, ``falls behind``, ``is above`` or ``is below``."""
     is_higher = row["difference"] > 0
-    match list_direction(row["metric"]):
+    match better(row["metric"]):
         case Direction.NONE:
             return "is above" if is_higher else "is below"
         case direction:

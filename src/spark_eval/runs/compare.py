@@ -11,11 +11,11 @@ from spark_eval.comparison.sides import BaselineName
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.publishing.places import store_of
 from spark_eval.runs.job import Job, Run, digest_of, fingerprints_of, settings_of
-from spark_eval.runs.measured import MeasuredRun, known_runs
+from spark_eval.runs.measured import known_runs, measured_run
 from spark_eval.runs.run import needed
 from spark_eval.runs.sections import Baseline, Config
 from spark_eval.runs.verb import Verb
-from spark_eval.runs.verbs import evaluate
+from spark_eval.runs.verbs import evaluate, predictions
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
 
@@ -39,7 +39,7 @@ def check_baselines(session: OpenSession, config: Config) -> list[str]:
     refusing = {gate.against_run for gate in plan.gates if gate.if_missing is IfMissing.REFUSE}
     runs, there = {*gated, config.compare.baseline.run} - {None}, []
     for run in sorted(map(str, runs)):
-        if (measured := MeasuredRun.of(store, run)) is not None:
+        if (measured := measured_run(store, run)) is not None:
             sees_users = {gate.sees_users for gate in plan.gates if gate.against_run == run}
             is_by_means = sees_users == {False} and run != config.compare.baseline.run
             measured.open(Table.METRICS if is_by_means else Table.PER_USER)
@@ -92,13 +92,16 @@ class CompareRequest:
 
 
 def job_of_runs(verb: Verb, config: Config, run_id: str | None, session: OpenSession) -> Job:
-    """Return the job of a comparison; by default of the run that ``evaluate`` makes of this config.
+    """Return the job of a comparison; by default of the run that this config makes.
 
-    It has the id of the candidate's run, and reads published runs instead of sources.
+    That is a run of ``evaluate``, or of ``predictions`` without recommendations. The job has the id of the
+    candidate's run, and reads published runs instead of sources.
     """
     if run_id is None:
-        needed(config.recommendations, "recommendations")
-        run_id = Job.of(evaluate.VERB, config, None, session).run_id
+        is_scored = config.recommendations is None and config.predictions is not None
+        if not is_scored:
+            needed(config.recommendations, "recommendations")
+        run_id = Job.of(predictions.VERB if is_scored else evaluate.VERB, config, None, session).run_id
     store = store_of(config.output, session)
     runs = fingerprints_of(store, [run_id, *CompareRequest.of(config, run_id).other_runs])
     settings, timezone = settings_of(verb, config), config.split.rule().timezone

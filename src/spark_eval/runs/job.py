@@ -29,6 +29,8 @@ from spark_eval.schema import Table
 from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.read import read_source
 
+# Verbs whose runs are compared; a run is of one of them.
+MEASURING: Final = ("evaluate", "predictions")
 # Keys that decide whether values are published but do not change them.
 NEUTRAL_KEYS: Final = ("max_quarantined",)
 
@@ -186,9 +188,12 @@ def settings_of(verb: Verb, config: Config) -> dict[str, Any]:
 
 
 def fingerprints_of(store: Store, runs: Sequence[str]) -> dict[str, str | None]:
-    """Return the fingerprint of each run's published evaluation; None if there is none."""
-    records = {run: records_of(store.files, run).get("evaluate") for run in runs}
-    return {run: None if one is None else one.job["fingerprint"] for run, one in records.items()}
+    """Return the fingerprint of each run's published evaluation, or predictions; None if there is none."""
+    found = dict[str, str | None]()
+    for run in runs:
+        records = records_of(store.files, run)
+        found[run] = next((records[verb].job["fingerprint"] for verb in MEASURING if verb in records), None)
+    return found
 
 
 def sources_in(config: Config, sections: Iterable[str], splits: str) -> dict[str, Source]:

@@ -1,4 +1,4 @@
-"""Published runs of ``evaluate`` as baseline and candidate of a comparison."""
+"""Published runs of ``evaluate`` and ``predictions`` as baseline and candidate of a comparison."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,20 +14,88 @@ from spark_eval.comparison.sides import BaselineName, Means, Side, Sides, means_
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.evaluation.plan import Plan
 from spark_eval.metrics.means import means_of_users
+from spark_eval.predictions.values import ScoredModel, compared_values
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published, records_of, usual_place
 from spark_eval.publishing.published import PublishedTable, incomplete, open_table
 from spark_eval.runners.user_buckets import UserTable
+from spark_eval.runs.job import MEASURING
 from spark_eval.runs.sections import EvaluateSection
 from spark_eval.runtime.versions import release
 from spark_eval.schema import FOLD, FOLDS, VERSION, Subset, Table
 
 EVALUATE: Final = "evaluate"
+PREDICTIONS: Final = "predictions"
+# Key of the commit record of predictions: values with slopes, and the digest of rows, by model.
+SCORED: Final = "scored"
 SPLIT: Final = "split"
 # Keys of the commit record that a comparison requires.
 JOB_KEYS: Final = ("config", "conventions", "models", "versions")
 # Methods that test each row in one fold and train on it in all others.
 K_FOLDS: Final = ("k_fold", "stratified_k_fold")
+
+
+def usable_record(store: Store, run_id: str, verb: str) -> Record | None:
+    """Return the commit record of a run, None if nothing of it exists; see ``MeasuredRun.of`` for errors."""
+    record = records_of(store.files, run_id).get(verb)
+    usual = usual_place(store.files.root, run_id, verb, Table.PER_USER)
+    place = usual if record is None else record.place(Table.PER_USER)
+    is_there = store.files.is_there(place)
+    if record is None and is_there:
+        raise incomplete(run_id, f"{place!r} is there, and no commit record")
+    if record is None:
+        return None
+    lacking = [name for name in JOB_KEYS if name not in record.job]
+    if lacking:
+        raise incomplete(run_id, f"its commit record of {verb} has no {', '.join(lacking)}")
+    version = record.job["versions"].get("spark_eval", "unknown")
+    if release(version) != release(VERSION):
+        message = f"run {run_id!r} was measured by version {version}, this is {VERSION}; {verb} it again"
+        raise DataError("VERSIONS_DIFFER", message)
+    return record
+
+
+def measured_run(store: Store, run_id: str) -> "MeasuredRun | ScoredRun | None":
+    """Return the run of ``evaluate`` or of ``predictions``; None if nothing of it exists."""
+    if PREDICTIONS in records_of(store.files, run_id):
+        return ScoredRun.of(store, run_id)
+    return MeasuredRun.of(store, run_id)
+
+
+@dataclass(frozen=True)
+class ScoredRun:
+    """Published run of ``predictions``, read from its commit record."""
+
+    store: Store
+    record: Record
+
+    @classmethod
+    def of(cls, store: Store, run_id: str) -> "ScoredRun | None":
+        """Return the run, as ``MeasuredRun.of``; raise ConfigError NO_USERS without sums of users."""
+        record = usable_record(store, run_id, PREDICTIONS)
+        if record is None:
+            return None
+        if not record.job.get(SCORED):
+            message = f"run {run_id!r} of predictions has no sums of users; run it with intervals: user"
+            raise ConfigError("NO_USERS", message)
+        return cls(store, record)
+
+    def open(self, table: Table) -> PublishedTable:
+        """Return a published table; raises DataError as ``open_table`` does."""
+        return open_table(self.store.files, self.record, table)
+
+    def side(self, spark: SparkSession) -> Side:
+        """Return the run as baseline or candidate; its tables are read when they are needed."""
+        scored = {model: ScoredModel.of_record(one) for model, one in self.record.job[SCORED].items()}
+        return Side(
+            models=list(scored),
+            metrics=compared_values(scored.values()),
+            read_users=lambda: UserTable(self.open(Table.PER_USER).frame(spark)),
+            read_means=lambda: means_of_rows(self.open(Table.METRICS).rows()),
+            conventions=str(self.record.job["conventions"]),
+            run=self.record.run_id,
+            scored=scored,
+        )
 
 
 @dataclass(frozen=True)
@@ -44,23 +112,9 @@ class MeasuredRun:
         Its tables are checked when they are read. Raises DataError INCOMPLETE_RUN or CORRUPT_FILE for a
         missing or damaged record, VERSIONS_DIFFER if it was computed by another version of the metrics.
         """
-        record = records_of(store.files, run_id).get(EVALUATE)
-        usual = usual_place(store.files.root, run_id, EVALUATE, Table.PER_USER)
-        place = usual if record is None else record.place(Table.PER_USER)
-        is_there = store.files.is_there(place)
-        if record is None and is_there:
-            raise incomplete(run_id, f"{place!r} is there, and no commit record")
+        record = usable_record(store, run_id, EVALUATE)
         if record is None:
             return None
-        lacking = [name for name in JOB_KEYS if name not in record.job]
-        if lacking:
-            raise incomplete(run_id, f"its commit record of {EVALUATE} has no {', '.join(lacking)}")
-        version = record.job["versions"].get("spark_eval", "unknown")
-        if release(version) != release(VERSION):
-            message = (
-                f"run {run_id!r} was measured by version {version}, this is {VERSION}; evaluate it again"
-            )
-            raise DataError("VERSIONS_DIFFER", message)
         measured = cls(store, record)
         try:
             _ = measured.plan
@@ -149,7 +203,7 @@ def compare_published(
             and no gate names it.
     """
     run_id, *others = runs
-    published_runs = {run: measured for run in runs if (measured := MeasuredRun.of(store, run)) is not None}
+    published_runs = {run: measured for run in runs if (measured := measured_run(store, run)) is not None}
     gated = {gate.against_run for gate in plan.gates}
     for run in runs:
         if run not in published_runs and (run == run_id or run not in gated):
@@ -172,5 +226,5 @@ def train_of(part: str) -> str | None:
 
 def known_runs(store: Store, run_id: str, but: str = "") -> str:
     """Return a hint: the run of the nearest name, or all published runs of ``evaluate`` except ``but``."""
-    runs = {record.run_id for record in published(store.files) if record.verb == EVALUATE} - {but}
+    runs = {record.run_id for record in published(store.files) if record.verb in MEASURING} - {but}
     return nearest(run_id, runs) if runs else f"no {'other ' if but else ''}run of evaluate is published here"

@@ -277,3 +277,38 @@ class RatioSums(ComparedSums):
         sizes = Fraction(sum(gradient[i] ** 2 * self.products[i][i] for i in places))
         # Each user's share times n: the mean of these is the sum of ratios.
         return estimate_of(value, spread * self.n**2, self.n, sizes * self.n**2)
+
+
+@dataclass(frozen=True)
+class PairEstimate(ComparedSums):
+    """Values of the baseline and the candidate, their variances and covariance; None with too few users.
+
+    The statistic is t with n - 1 degrees of freedom, or normal.
+
+    >>> pair = PairEstimate(5, (Fraction(1), Fraction(3)), (Fraction(4), Fraction(4), Fraction(3)), False)
+    >>> pair.estimate.value, pair.estimate.std_error, pair.estimate.freedom
+    (Fraction(2, 1), 1.4142135623730951, 4)
+    """
+
+    values: tuple[Fraction, Fraction]
+    variances: tuple[Fraction, Fraction, Fraction] | None
+    is_normal: bool
+
+    @property
+    def means(self) -> Means:
+        """The two values."""
+        return self.values if self.n else None
+
+    def combination(self, baseline: Fraction, candidate: Fraction, *, amount: float = 0) -> Estimate:
+        """Return the estimate of baseline * its value + candidate * its value + amount.
+
+        A variance of the size of rounding errors is 0.
+        """
+        value = baseline * self.values[0] + candidate * self.values[1] + Fraction(amount)
+        freedom = math.inf if self.is_normal else self.n - 1
+        if self.variances is None:
+            return Estimate(value, None, freedom)
+        of_baseline, of_candidate, both = self.variances
+        sizes = baseline**2 * of_baseline + candidate**2 * of_candidate
+        variance = sizes + 2 * baseline * candidate * both
+        return Estimate(value, variance if variance > DUST * sizes else Fraction(0), freedom)

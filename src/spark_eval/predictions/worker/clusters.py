@@ -4,9 +4,9 @@ A value is a function of sums over all rows. By the delta method its error is th
 slopes times the user's own sums. Squares of shares are added up exactly. Without users each row is a user.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Any, Final
 
@@ -14,19 +14,38 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.hashes import bucket_of, decode_ids, hashes_of, to_numpy
-from spark_eval.predictions.task import MOST_SUMS_OF_USERS, PLACED, PredictionPlan
+from spark_eval.arrow.hashes import bucket_of, decode_ids, hashes_of, scramble, to_numpy
+from spark_eval.predictions.task import MOST_SUMS_OF_USERS, PLACED, PredictionPlan, Scores, Task
 from spark_eval.predictions.worker.rows import SCORE_COLUMN, Rows, addends
 from spark_eval.predictions.worker.totals import Addend, Cell, Grouping, Totals
-from spark_eval.schema import LABEL, USER, WEIGHT
+from spark_eval.schema import ALL, LABEL, USER, WEIGHT
+from spark_eval.statistics.draws import GOLDEN
 from spark_eval.statistics.exact import Floats, Ints, counts, exact_sums, sums_by_group
 from spark_eval.statistics.slopes import Slopes, SumKey
 
 # Names of counts among the sums of shares: of users, and of users with rows of a label.
 N_USERS: Final = "n_users"
 N_OF_LABEL: Final = "n_of_label"
+# Sums that depend on the rows alone, not on the scores.
+ROW_SUMS: Final = frozenset({"rows", "labels", "weight", "label", "label_squares"})
 # Slopes of each value of a cell, in the order of the rows of ``metrics``.
 CellSlopes = Mapping[Cell, Sequence[Sequence[Slopes]]]
+
+
+# Sums of several indices: of labels, of labels and thresholds, of classes.
+INDEXED: Final = frozenset({"labels", "flags", PLACED, "predicted", "right", "confusion"})
+
+
+def column_of(key: SumKey) -> str:
+    """Return the column of a sum in ``per_user``.
+
+    >>> column_of(("labels", 1)), column_of(("loss'", 0)), column_of(("label+", 0))
+    ('labels_1', 'loss_corrected', 'label_rest')
+    """
+    name, index = key
+    mark = name.rstrip("'+")
+    words = [mark, *(["corrected"] if "'" in name else []), *(["rest"] if "+" in name else [])]
+    return "_".join([*words, *([str(index)] if mark in INDEXED else [])])
 
 
 @dataclass(frozen=True)
@@ -91,6 +110,22 @@ class UserSums:
     def __len__(self) -> int:
         return len(next(iter(self.sums.values())))
 
+    def rows(self) -> pa.Table:
+        """Return the rows of ``per_user``, without the model."""
+        return pa.table({USER: self.users} | {column_of(key): values for key, values in self.sums.items()})
+
+    def digest(self) -> int:
+        """Return the sum modulo 2^64 of hashes of users with their numbers of rows and weights of labels.
+
+        Equal digests mean the same rows: those of other users, or with other labels, change it.
+        """
+        hashes = hashes_of(self.users)
+        for key in sorted(self.sums):
+            if key[0] in ROW_SUMS:
+                bits = (self.sums[key] + 0.0).view(np.uint64)
+                hashes = scramble(hashes * np.uint64(GOLDEN) + bits)
+        return int(hashes.sum(dtype=np.uint64))
+
     def add_shares(self, totals: Totals, values: Sequence[Sequence[Slopes]]) -> None:
         """Add the sums of the users' shares in each value, and of their products, to those of the cell."""
         totals.add_sums(self.cell, N_USERS, counts(np.zeros(len(self), dtype=np.int64), 1))
@@ -125,13 +160,12 @@ def add_rows_of_users(parts: Iterable[CellRows], plan: PredictionPlan) -> list[U
     by_cell: dict[Cell, list[pa.Table]] = defaultdict(list)
     for part in parts:
         by_cell[part.cell].append(part.rows)
-    # Bins are too many to be kept for each user.
-    plan = replace(plan, needs=plan.needs - {"bins"})
     return [sum_rows_of_users(cell, pa.concat_tables(tables), plan) for cell, tables in by_cell.items()]
 
 
 def sum_rows_of_users(cell: Cell, table: pa.Table, plan: PredictionPlan) -> UserSums:
-    """Sum the rows of each user of a cell: exact sums, rounded once."""
+    """Sum the rows of each user of a cell: exact sums, rounded once; bins would be too many."""
+    plan = replace(plan, needs=plan.needs - {"bins"})
     users, codes = None, np.arange(len(table))
     if USER in table.column_names:
         encoded = pc.dictionary_encode(table[USER].combine_chunks())
@@ -159,8 +193,32 @@ def with_placements(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterat
         yield Addend(PLACED, rows.weighted(to_numpy(table[PLACED])), rows.label.astype(np.int64), 2)
 
 
-def shares_of(users: UserSums, slopes: CellSlopes) -> Totals:
-    """Return the sums of the shares of users in each value of their cell."""
-    totals = Totals()
-    users.add_shares(totals, slopes[users.cell])
-    return totals
+@dataclass
+class ShareSums:
+    """Sums of the shares of users, and digests of their rows by model."""
+
+    totals: Totals = field(default_factory=Totals)
+    digests: Counter[str | None] = field(default_factory=Counter)
+
+    def merge(self, other: "ShareSums") -> None:
+        """Add the sums of other users."""
+        self.totals.merge(other.totals)
+        self.digests.update(other.digests)
+
+
+def shares_of(users: UserSums, slopes: CellSlopes) -> ShareSums:
+    """Return the sums of the shares of users in each value of their cell, and the digest of all rows."""
+    sums = ShareSums()
+    users.add_shares(sums.totals, slopes[users.cell])
+    model, segment, _ = users.cell
+    if segment == ALL and users.users is not None:
+        sums.digests[model] += users.digest()
+    return sums
+
+
+def empty_sums(users: pa.DataType, plan: PredictionPlan) -> UserSums:
+    """Return sums without users, in the columns of a plan."""
+    n_scores = len(plan.classes) if plan.task is Task.MULTICLASS and plan.scores is not Scores.CLASS else 1
+    numbers = [LABEL, *map(SCORE_COLUMN.format, range(n_scores)), *([PLACED] if plan.by_score else [])]
+    columns = dict.fromkeys(numbers, np.zeros(0))
+    return sum_rows_of_users((None, ALL, ALL), pa.table({USER: pa.array([], users)} | columns), plan)

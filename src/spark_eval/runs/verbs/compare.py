@@ -35,6 +35,7 @@ def compute(work: Work) -> Computed:
 
 def show(run: "Run", screen: Screen) -> None:
     """Print differences with intervals, a sentence for each pair and metric, and the decisions of gates."""
+    from spark_eval.comparison.values import compared_direction
     from spark_eval.results.sentences import (
         COMPARED,
         GATED,
@@ -50,7 +51,7 @@ def show(run: "Run", screen: Screen) -> None:
     if compared:
         lines = compared_lines(compared)
         screen.grid(COMPARED, lines, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
-        for text in shortened(sentences(compared), MOST_SENTENCES):
+        for text in shortened(sentences(compared, compared_direction), MOST_SENTENCES):
             screen.say(text)
     if Table.GATES in run.tables:
         gates = run.rows(Table.GATES)
@@ -95,3 +96,16 @@ VERB = Verb(
     check=check,
     judge=judge,
 )
+
+
+def comparison_of_gates(config: "Config") -> Verb | None:
+    """Return the verb that decides the gates; warn if a gate has no baseline yet."""
+    if not config.gates:
+        return None
+    from spark_eval.runs.compare import baseline_fault
+    from spark_eval.runtime import endings
+
+    if (fault := baseline_fault(config)) is None:
+        return VERB
+    endings.warn(f"its gates are not decided: {fault.message}; compare then decides them")
+    return None

@@ -67,19 +67,6 @@ def has_stages(config: "Config") -> bool:
     return bool(config.stages)
 
 
-def comparison_of_gates(config: "Config") -> Verb | None:
-    """Return the verb that decides the gates; warn if a gate has no baseline yet."""
-    if not config.gates:
-        return None
-    from spark_eval.runs.compare import baseline_fault
-    from spark_eval.runtime import endings
-
-    if (fault := baseline_fault(config)) is None:
-        return compare.VERB
-    endings.warn(f"its gates are not decided: {fault.message}; compare then decides them")
-    return None
-
-
 VERB = Verb(
     name="evaluate",
     order=2,
@@ -101,5 +88,5 @@ VERB = Verb(
     compute=compute,
     show=show,
     sources=truth_of_split,
-    then=comparison_of_gates,
+    then=compare.comparison_of_gates,
 )

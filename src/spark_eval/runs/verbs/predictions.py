@@ -1,8 +1,10 @@
 """The verb ``predictions``: measure predictions against their labels."""
 
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, Published, Screen, Verb, Work
+from spark_eval.runs.verbs import compare
 from spark_eval.schema import ALL, MODEL, Table
 
 if TYPE_CHECKING:
@@ -32,19 +34,40 @@ def has_rules(config: "Config") -> bool:
 def compute(work: Work) -> Computed:
     """Measure all predictions in one pass, and in score order if a metric needs it."""
     from spark_eval.predictions.evaluate import measure_predictions, read_predictions
+    from spark_eval.predictions.task import Clusters
+    from spark_eval.runs.run import stage_frame
 
     source = section_of(work.config)
     plan = source.checked()
     frame = work.job.read(work.spark, PREDICTIONS, plan.segments)
-    scored = read_predictions(frame, source.columns, source.model, plan)
-    measured = measure_predictions(scored, work.job.most_quarantined)
+    table = read_predictions(frame, source.columns, source.model, plan)
+    measured = measure_predictions(table, work.job.most_quarantined)
+    work.held.enter_context(closing(measured.held))
+    written, facts = dict[str, int](), dict[str, Any]()
+    if plan.intervals is Clusters.USER:
+        stage_frame(measured.per_user, work.attempt, Table.PER_USER, MODEL)
+        written[Table.PER_USER] = measured.n_per_user
+        facts["scored"] = {model: scored.to_record() for model, scored in measured.scored.items()}
     return Computed(
         rows=measured.small_tables,
         entries=measured.entries,
-        judged={PREDICTIONS: scored.given},
-        facts={"conventions": plan.stamp, "models": measured.models},
+        written=written,
+        judged={PREDICTIONS: table.given},
+        facts={"conventions": plan.stamp, "models": measured.models} | facts,
         n_rows=len(measured.metric_rows),
     )
+
+
+def has_users(config: "Config") -> bool:
+    """Return True if the config asks for intervals by user: then the sums of users are published."""
+    from spark_eval.predictions.task import Clusters
+
+    return section_of(config).checked().intervals is Clusters.USER
+
+
+def comparison_of_gates(config: "Config") -> Verb | None:
+    """Return the verb that decides the gates; gates of a config with recommendations are of ``evaluate``."""
+    return None if config.recommendations is not None else compare.comparison_of_gates(config)
 
 
 def show(run: "Run", screen: Screen) -> None:
@@ -65,15 +88,21 @@ def show(run: "Run", screen: Screen) -> None:
 VERB = Verb(
     name=PREDICTIONS,
     order=3,
-    about="Measure predictions against their labels; publish metrics, curves, thresholds and accounting.",
+    about="""Measure predictions against their labels; publish metrics, curves, thresholds and accounting.
+
+    With intervals by user, per_user has the sums of each user. If the config has gates and no
+    recommendations, the comparison follows: exit code 5 if one fails.
+    """,
     sections=(PREDICTIONS,),
     tables=(
         METRICS,
         ACCOUNTING,
+        Published(Table.PER_USER, by=(MODEL,), is_reported=False, is_asked=has_users),
         Published(Table.CURVES, by=(MODEL,), is_asked=has_curves),
         Published(Table.THRESHOLDS, by=(MODEL,), is_asked=has_rules),
     ),
     phases=("metrics",),
     compute=compute,
     show=show,
+    then=comparison_of_gates,
 )

@@ -1,0 +1,116 @@
+"""Sums of users' shares in the values of two models of predictions, over buckets of users."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import product
+from typing import Final, Self
+
+import numpy as np
+
+from spark_eval.per_user.population import AlignedUsers, PairCounts
+from spark_eval.predictions.values import SlopedValue
+from spark_eval.predictions.worker.clusters import column_of
+from spark_eval.statistics.exact import ByPlace, Floats, add, exact_sums, integers_of_sums
+from spark_eval.statistics.slopes import Slopes, SumKey
+
+# Contributions that differ by less than this share of their size are equal.
+EQUAL: Final = 2.0**-40
+# Counts of users: with a better, with a lower contribution of the candidate, and with rows of either label.
+COUNTS: Final = ("greater", "less", "of_label_0", "of_label_1")
+# Names of sums: (pair, value, name).
+ShareKey = tuple[int, int, str]
+
+
+@dataclass
+class ShareTotals:
+    """Sums over some buckets: ``counts`` and exact ``sums`` by pair, value and name; users of each pair."""
+
+    users: PairCounts
+    counts: dict[ShareKey, int] = field(default_factory=dict)
+    sums: dict[ShareKey, ByPlace] = field(default_factory=dict)
+
+    def __iadd__(self, other: Self) -> Self:
+        """Add the sums of other buckets."""
+        self.users = self.users + other.users
+        for key, count in other.counts.items():
+            self.counts[key] = self.counts.get(key, 0) + count
+        for key, sums in other.sums.items():
+            mine = self.sums.setdefault(key, {})
+            for place, amounts in sums.items():
+                add(mine, place, amounts)
+        return self
+
+    def number(self, pair: int, value: int, name: str) -> Fraction:
+        """Return an exact sum."""
+        return integers_of_sums(self.sums[pair, value, name])[0]
+
+
+@dataclass(frozen=True)
+class ShareAdder:
+    """Adds up the shares of users; ``models`` are the values of each model of the task, in one order."""
+
+    models: Sequence[Sequence[SlopedValue]]
+
+    def sums(self, population: AlignedUsers) -> ShareTotals:
+        """Return the sums of all pairs and values over a bucket."""
+        task = population.task
+        columns = dict(zip(task.columns, range(len(task.columns)), strict=True))
+        totals = ShareTotals(population.counts())
+        numbers = population.values(task.columns)
+        for pair, ((baseline, candidate), both) in enumerate(
+            zip(task.pairs, population.common(), strict=True)
+        ):
+            sides = [numbers[model][:, both] for model in (baseline, candidate)]
+            of_models = [self.models[model] for model in (baseline, candidate)]
+            for index, values in enumerate(zip(*of_models, strict=True)):
+                parts = [
+                    [share(part, side, columns) for part in value.slopes]
+                    for value, side in zip(values, sides, strict=True)
+                ]
+                slopes = mean_slopes(*values)
+                merits = [share(slopes, side, columns) for side in sides]
+                add_pair(totals, (pair, index), parts, merits)
+                for label in (0, 1):
+                    if (column := column_of(("labels", label))) in columns:
+                        n_there = int((sides[0][columns[column]] > 0).sum())
+                        totals.counts[pair, index, f"of_label_{label}"] = n_there
+        return totals
+
+
+def add_pair(
+    totals: ShareTotals, key: tuple[int, int], parts: Sequence[Sequence[Floats]], merits: Sequence[Floats]
+) -> None:
+    """Add the sums of products of all parts of both models, and the counts of better and worse users."""
+    below, above = merits
+    is_other = abs(above - below) > EQUAL * np.maximum(abs(above), abs(below))
+    totals.counts[*key, "greater"] = int(((above > below) & is_other).sum())
+    totals.counts[*key, "less"] = int(((above < below) & is_other).sum())
+    shares = {
+        f"{side}{part}": one
+        for side, of_side in zip("ab", parts, strict=True)
+        for part, one in enumerate(of_side)
+    }
+    for name, one in shares.items():
+        totals.sums[*key, name] = exact_sums(one)
+    for (name, one), (other_name, other) in product(shares.items(), repeat=2):
+        if name <= other_name:
+            totals.sums[*key, name + other_name] = exact_sums(one * other)
+
+
+def share(slopes: Slopes, sums: Floats, columns: Mapping[str, int]) -> Floats:
+    """Return each user's share (n,) in the error of a value; ``sums`` has shape (columns, n)."""
+    total = np.zeros(sums.shape[1])
+    for key in sorted(slopes):
+        if slopes[key]:
+            total += slopes[key] * sums[columns[column_of(key)]]
+    return total
+
+
+def mean_slopes(baseline: SlopedValue, candidate: SlopedValue) -> Slopes:
+    """Return the mean slopes of two models: by them users' contributions to both are compared."""
+    total: dict[SumKey, float] = {}
+    for part in (*baseline.slopes, *candidate.slopes):
+        for key, slope in part.items():
+            total[key] = total.get(key, 0.0) + slope / 2
+    return total

@@ -1,0 +1,80 @@
+"""Values of predictions that are compared: metric and name, and the slopes by the sums of each user."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_eval.predictions import POINTWISE
+from spark_eval.predictions.registry import PointwiseMetric
+from spark_eval.statistics.slopes import Slopes
+
+
+@dataclass(frozen=True)
+class PredictionValue:
+    """Value of a metric of predictions; ``name`` is that in the table ``metrics``. It has no cutoff."""
+
+    metric: PointwiseMetric
+    name: str
+    k: int | None = None
+
+    @classmethod
+    def of(cls, name: str) -> "PredictionValue | None":
+        """Return the value of a name like ``precision(threshold=0.5)``; None for other names.
+
+        >>> str(PredictionValue.of("log_loss")), PredictionValue.of("ndcg@10")
+        ('log_loss', None)
+        """
+        metric = POINTWISE.get(name.partition("(")[0])
+        return None if metric is None else cls(metric, name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class SlopedValue:
+    """Value of one model, and its slopes by the sums of each user; see ``registry.Value``."""
+
+    value: float
+    slopes: Sequence[Slopes]
+
+    def to_record(self) -> list[Any]:
+        """Return the value as it is in the commit record: ``[value, [[[sum, index, slope], ...], ...]]``."""
+        parts = [[[*key, slope] for key, slope in sorted(part.items())] for part in self.slopes]
+        return [self.value, parts]
+
+    @classmethod
+    def of_record(cls, record: Sequence[Any]) -> "SlopedValue":
+        """Return the value of a commit record.
+
+        >>> SlopedValue.of_record([0.5, [[["loss", 0, 0.25]]]])
+        SlopedValue(value=0.5, slopes=[{('loss', 0): 0.25}])
+        """
+        value, parts = record
+        return cls(value, [{(name, index): slope for name, index, slope in part} for part in parts])
+
+
+@dataclass(frozen=True)
+class ScoredModel:
+    """Model of predictions on one side of a comparison: its values by name, and the digest of its rows."""
+
+    values: Mapping[str, SlopedValue]
+    rows_digest: str
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the model as it is in the commit record."""
+        values = {name: value.to_record() for name, value in self.values.items()}
+        return {"rows_digest": self.rows_digest, "values": values}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> "ScoredModel":
+        """Return the model of a commit record."""
+        values = {name: SlopedValue.of_record(one) for name, one in record["values"].items()}
+        return cls(values, record["rows_digest"])
+
+
+def compared_values(models: Iterable[ScoredModel]) -> list[PredictionValue]:
+    """Return the values that all models have, in the order of the first one."""
+    first, *others = models
+    names = [name for name in first.values if all(name in other.values for other in others)]
+    return [value for name in names if (value := PredictionValue.of(name)) is not None]
