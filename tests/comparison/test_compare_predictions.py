@@ -1,5 +1,6 @@
 """Comparison of predictions: worked numbers, a second computation, gates, and what is refused."""
 
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -43,6 +44,14 @@ def test_worked_difference_of_auc(spark: SparkSession) -> None:
     assert (row.difference, row.std_error) == pytest.approx((0.2166666667, 0.0878714924), abs=5e-11)
     assert (row.statistic, row.p_value) == pytest.approx((2.46572194, 0.0136737436), rel=1e-8)
     assert row.wins + row.ties + row.losses == 4
+
+
+def test_results_are_shown_and_drawn(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark
+    found = compare(scored(worked()), metrics=["auc"])
+    assert "B beats A in auc by .217 ± .172; p = .014" in repr(found.summary())
+    found.plot().write(tmp_path / "page.html")
+    assert "auc" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def crowd(seed: int, n_users: int = 120) -> pd.DataFrame:
@@ -94,7 +103,6 @@ def test_one_result_against_another_and_gates(spark: SparkSession) -> None:
         ("auc", None, "not_worse", True),
         ("log_loss", None, "not_worse", True),
     ]
-    assert row_of(found, "auc").baseline_run == "baseline"
     back = compare(old, new, gates=gates)
     assert [row.decision for row in back.gate_rows] == ["worse", "worse"]
     assert row_of(back, "auc").difference == -row_of(found, "auc").difference

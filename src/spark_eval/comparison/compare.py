@@ -66,6 +66,7 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.options import documented
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.predictions import POINTWISE
 from spark_eval.predictions.evaluate import Predictions
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.sentences import (
@@ -121,6 +122,7 @@ class Comparison(Writable):
     common: Mapping[ModelPair, UserCounts]
     spark: SparkSession
     verb: ClassVar[str] = "compare"
+    prediction_metrics = POINTWISE
     tables: ClassVar[tuple[str, ...]] = ("comparisons", "gates", "accounting")
 
     def shown(self) -> list[TextTable]:

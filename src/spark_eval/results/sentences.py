@@ -18,6 +18,8 @@ RARE: Final = 0.05
 LEAST_DECIMALS: Final = 3
 LEAST_P: Final = 0.001
 MOST_DECIMALS: Final = 6
+# Of intervals: more decimals than any difference of doubles needs.
+MOST_SHOWN: Final = 12
 
 
 def compared_lines(rows: Iterable[Row]) -> TextLines:
@@ -38,7 +40,7 @@ def gated_lines(rows: Iterable[Row]) -> TextLines:
     """Return a line per row of ``gates``."""
     lines = []
     for row in rows:
-        bounds = interval_text(row["bound_low"], row["bound_high"])
+        bounds = interval_text(row["bound_low"], row["bound_high"], bound_decimals(row))
         against = in_run(row["against_model"], row["against_run"])
         passed = "yes" if row["passed"] else "NO"
         difference = short(row["difference"])
@@ -136,7 +138,20 @@ def decimals_for(row: Row) -> int:
     low, high = row["ci_low"], row["ci_high"]
     half = abs(row["difference"] or 0) if low is None or low == high else (high - low) / 2
     digits = -math.floor(math.log10(half)) if half > 0 else LEAST_DECIMALS
-    return min(max(digits, LEAST_DECIMALS), MOST_DECIMALS)
+    return min(max(digits, LEAST_DECIMALS), MOST_SHOWN)
+
+
+def bound_decimals(row: Row) -> int:
+    """Return the number of decimals that tell the bounds of a gate apart.
+
+    >>> bound_decimals({"bound_low": 0.00102, "bound_high": 0.00104})
+    6
+    """
+    low, high = row["bound_low"], row["bound_high"]
+    least = MOST_DECIMALS - 2
+    if low is None or not low < high:
+        return least
+    return max(least, 1 - math.floor(math.log10(high - low)))
 
 
 def interval_text(low: float | None, high: float | None, decimals: int = MOST_DECIMALS - 2) -> str:

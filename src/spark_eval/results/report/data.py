@@ -13,6 +13,7 @@ from spark_eval.metrics.registry import RANKING, RankingMetric
 from spark_eval.metrics.values import UNCUT, ranking_names, split_metric_text
 from spark_eval.results.leaderboard import (
     cutoff_text,
+    is_list_metric,
     list_direction,
     marks_of,
     measure_of,
@@ -164,9 +165,13 @@ class RunFacts:
         """Rows of ``metrics`` on groups of items."""
         return [row for row in self.rows(Table.METRICS) if is_of_group(row)]
 
+    def is_of_predictions(self, metric: str) -> bool:
+        """Return True for a metric of predictions."""
+        return self.is_scored or not is_list_metric(metric)
+
     def direction(self, metric: str) -> Direction:
         """Return the direction of a metric: higher, lower or none."""
-        if not self.is_scored:
+        if not self.is_of_predictions(metric):
             return list_direction(metric)
         known = self.prediction_metrics.get(split_metric_text(metric)["name"])
         return Direction.NONE if known is None else known.direction
@@ -192,7 +197,7 @@ class RunFacts:
     def definition(self, metric: str) -> str:
         """Return the meaning and direction of a metric; empty if the metric is unknown."""
         of_predictions = self.prediction_metrics.get(metric.partition("(")[0])
-        known = of_predictions if self.is_scored else metric_called(metric)
+        known = of_predictions if self.is_of_predictions(metric) else metric_called(metric)
         if known is None:
             return ""
         better = {Direction.HIGHER: " Higher is better.", Direction.LOWER: " Lower is better."}

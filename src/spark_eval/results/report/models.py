@@ -259,7 +259,7 @@ def differences(facts: RunFacts) -> Chapter | None:
             values=counts,
         ),
     ]
-    said = [Statement(text) for text in sentences(rows)[:MOST_SENTENCES_SHOWN]]
+    said = [Statement(text) for text in sentences(rows, facts.direction)[:MOST_SENTENCES_SHOWN]]
     said.append(Statement("A dot is full where its interval leaves 0 out."))
     if len(rows) > MOST_COMPARISONS:
         more = f"{len(rows) - MOST_COMPARISONS:,} more rows, of segments, stand in the table comparisons."
