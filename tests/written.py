@@ -42,7 +42,8 @@ COLUMNS: Final[Mapping[str, str]] = {
 # Columns of the tables that have some of the user's own.
 WITH_OTHERS: Final[Mapping[str, str]] = {
     Table.SPLITS: "user, item, timestamp, relevance, fold, the log's other columns",
-    Table.PER_USER: "user, n_relevant, n_recommended, segments, one double per metric and k (`ap_at_10`)",
+    Table.PER_USER: "user, n_relevant, n_recommended, segments, one double per metric and k (`ap_at_10`); "
+    "of predictions user and [exact sums](predictions.md#compare-and-gate-models)",
     Table.QUARANTINE: "source, code, the row as JSON",
 }
 JOB: Final = '''\

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -23,8 +23,8 @@ class Task:
         return other
 
 
-class Timetable:
-    """A schedule."""
+class Ignored:
+    """A schedule or a parameter."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -33,7 +33,7 @@ class Timetable:
 class Dag:
     """A DAG, to be entered."""
 
-    entered: "list[Dag]" = []
+    entered: ClassVar["list[Dag]"] = []
 
     def __init__(self, name: str, **_: Any) -> None:
         self.name = name
@@ -57,7 +57,7 @@ def task(function: Callable[[str], None] | None = None, trigger_rule: str = "all
 def dag(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     """The names of the DAG's file."""
     sdk, operator = ModuleType("airflow.sdk"), ModuleType("spark_eval_operator")
-    vars(sdk).update(DAG=Dag, task=task, Param=Task, CronDataIntervalTimetable=Timetable)
+    vars(sdk).update(DAG=Dag, task=task, Param=Ignored, CronDataIntervalTimetable=Ignored)
     vars(operator).update(SparkEvalOperator=Task)
     for module in (ModuleType("airflow"), sdk, operator):
         monkeypatch.setitem(sys.modules, module.__name__, module)
