@@ -109,6 +109,19 @@ def test_one_result_against_another_and_gates(spark: SparkSession) -> None:
     assert row_of(back, "auc").std_error == row_of(found, "auc").std_error
 
 
+def test_gates_of_values_without_errors_are_observed(spark: SparkSession) -> None:
+    assert spark
+    rows = crowd(6)
+    old, new = (
+        scored(rows[rows["model"] == name].assign(model="ctr"), metrics=["ece", "auc"]) for name in ("A", "B")
+    )
+    gate = {"metric": "ece", "max_drop": 1.0, "mode": "observed"}
+    [row] = compare(new, old, gates=[gate]).gate_rows
+    assert (row.metric, row.decision, row.bound_low) == ("ece", "not_worse", None)
+    assert row.difference == pytest.approx((row.candidate_value or 0) - (row.baseline_value or 0))
+    assert [row.metric for row in compare(new, old).rows] == ["auc"]
+
+
 def test_a_model_equals_itself(spark: SparkSession) -> None:
     assert spark
     rows = crowd(3)
