@@ -14,11 +14,12 @@ from spark_eval.predictions.task import Clusters, PredictionPlan, Scores
 from spark_eval.predictions.worker.batches import RowReader, TaskCounts, in_buckets
 from spark_eval.predictions.worker.clusters import CellRows, UserSums, add_rows_of_users, shares_of
 from spark_eval.predictions.worker.ordered import (
-    Range,
     RangeResult,
+    RowRange,
     ScoreRun,
     measured_range,
     placed_rows,
+    range_of,
 )
 from spark_eval.predictions.worker.score_ranges import RangeSize, Sample, range_offsets, score_ranges
 from spark_eval.predictions.worker.totals import Cell, Totals
@@ -139,7 +140,10 @@ def add_order(
 ) -> list[CellRows]:
     """What follows from order, range by range; return the rows with their placements."""
     plan = answer.plan
-    cuts = score_ranges(map(Sample.of, runs), scores_per_range)
+    samples = [Sample.of(run.cell, run.scores) for run in runs] + [
+        Sample.of(of_cell.cell, of_cell.score) for of_cell in rows
+    ]
+    cuts = score_ranges(samples, scores_per_range)
     by_number: dict[int, list[ScoreRun | CellRows]] = defaultdict(list)
     for run in runs:
         for number, part in cuts[run.cell].parts(run):
@@ -147,14 +151,14 @@ def add_order(
     for of_cell in rows:
         for number, mine in cuts[of_cell.cell].parts_of_rows(of_cell):
             by_number[number].append(mine)
-    ranges = [Range.of(number, found) for number, found in sorted(by_number.items())]
-    standing = range_offsets(map(RangeSize.of, ranges), plan.curve_points)
-    for one in ranges:
+    ranges = [range_of(number, found) for number, found in sorted(by_number.items())]
+    standing = range_offsets([RangeSize.of(one.scored) for one in ranges], plan.curve_points)
+    for one in (one.scored for one in ranges):
         with_curves = plan.curves and one.cell[1] == ALL
         found = measured_range(one, standing[one.number], plan.rules, with_curves)
         answer.totals.add_all(one.cell, found.sums)
         answer.ranges[one.cell].append(found)
-    return [placed for one in ranges for placed in placed_rows(one, standing[one.number])]
+    return [placed_rows(one, standing[one.number]) for one in ranges if isinstance(one, RowRange)]
 
 
 def crowd(seed: int, n: int = 400, n_scores: int = 40) -> dict[str, Any]:

@@ -123,6 +123,16 @@ def test_errors_have_the_same_bits_whatever_the_order_and_the_division_of_rows()
     assert other.metrics == first.metrics
 
 
+def test_ids_of_64_bits_are_as_good_as_small_ones() -> None:
+    rows = crowd(4)
+    options: dict[str, Any] = {"metrics": ["auc", "log_loss"], "intervals": "user"}
+    large = rows | {"user": np.where(rows["user"] > 20, rows["user"] + 2**40, rows["user"])}
+    expected = measure(rows, **options).metrics
+    assert measure(large, rows_per_batch=5, **options).metrics == expected
+    as_text = rows | {"user": [f"user {user}" for user in rows["user"]]}
+    assert measure(as_text, rows_per_batch=50, **options).metrics == expected
+
+
 def test_equal_rows_of_one_user_do_not_narrow_the_interval() -> None:
     rows = crowd(2)
     twice = {name: np.concatenate([column, column]) for name, column in rows.items()}

@@ -28,14 +28,17 @@ from spark_eval.predictions.worker.clusters import (
 from spark_eval.predictions.worker.ordered import (
     Range,
     RangeOffset,
+    RowRange,
     ScoreRun,
     measured_range,
     placed_rows,
+    range_of,
 )
 from spark_eval.predictions.worker.rows import INEXACT, SCORE_COLUMN, SIZE
 from spark_eval.predictions.worker.score_ranges import RangeSize, ScoreRanges
 from spark_eval.predictions.worker.totals import Cell
 from spark_eval.runners.objects import (
+    NUMBER,
     NumberedObject,
     group_by_key,
     map_batches,
@@ -59,6 +62,8 @@ from spark_eval.tables.inputs import NO_MODEL, Input, fold_of, open_input
 from spark_eval.tables.plain_files import PlainFiles, plain_files, source_columns
 
 PREDICTIONS: Final = "predictions"
+# Number of the counts among the parts of tasks.
+COUNTS: Final = -1
 GIVEN: Final = "given"
 
 
@@ -191,14 +196,14 @@ def parts_of_predictions(predictions: PredictionTable) -> DataFrame:
     rows, files, reading = predictions.rows, predictions.files, predictions.reading
 
     def parts(batches: Batches) -> Iterator[NumberedObject]:
-        return ((None, part) for part in reading.parts(batches))
+        return ((COUNTS if isinstance(part, TaskCounts) else None, part) for part in reading.parts(batches))
 
     return map_batches(rows, parts) if files is None else map_files(rows.sparkSession, files, parts)
 
 
 def counted_parts(parts: DataFrame) -> DataFrame:
-    """Return the counts of the tasks."""
-    return map_objects(parts, lambda part: [(None, part)] if isinstance(part, TaskCounts) else [])
+    """Return the counts of the tasks; the other parts stay in the JVM."""
+    return parts.where(F.col(NUMBER) == COUNTS)
 
 
 def group_by_range(parts: DataFrame, cuts: Mapping[Cell, ScoreRanges]) -> DataFrame:
@@ -212,12 +217,12 @@ def group_by_range(parts: DataFrame, cuts: Mapping[Cell, ScoreRanges]) -> DataFr
                 return cuts[part.cell].parts_of_rows(part)
         return iter(())
 
-    return group_by_key(map_objects(parts, cut), sum(cut.n_ranges for cut in cuts.values()), Range.of)
+    return group_by_key(map_objects(parts, cut), sum(cut.n_ranges for cut in cuts.values()), range_of)
 
 
 def extents_of(ranges: DataFrame) -> DataFrame:
     """Return the number of rows in each range."""
-    return map_objects(ranges, lambda part: [(None, RangeSize.of(part))])
+    return map_objects(ranges, lambda part: [(None, RangeSize.of(part.scored))])
 
 
 def measure_ranges(
@@ -225,9 +230,10 @@ def measure_ranges(
 ) -> DataFrame:
     """Measure every range at its offset; curves are those of all rows of a model."""
 
-    def order(part: Range) -> Iterator[NumberedObject]:
-        is_drawn = with_curves and part.cell[1] == ALL
-        yield None, measured_range(part, standings[part.number], rules, is_drawn)
+    def order(part: Range | RowRange) -> Iterator[NumberedObject]:
+        scored = part.scored
+        is_drawn = with_curves and scored.cell[1] == ALL
+        yield None, measured_range(scored, standings[part.number], rules, is_drawn)
 
     return map_objects(ranges, order)
 
@@ -243,9 +249,7 @@ def of_users(parts: DataFrame, n_buckets: int, reading: RowReader) -> DataFrame:
 
 def placed_in_ranges(ranges: DataFrame, standings: Mapping[int, RangeOffset]) -> DataFrame:
     """Return the rows of all ranges with their placements."""
-    return map_objects(
-        ranges, lambda part: ((None, rows) for rows in placed_rows(part, standings[part.number]))
-    )
+    return map_objects(ranges, lambda part: [(None, placed_rows(part, standings[part.number]))])
 
 
 def sums_of_users(rows: DataFrame, n_buckets: int, plan: PredictionPlan) -> DataFrame:

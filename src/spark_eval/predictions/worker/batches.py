@@ -74,9 +74,11 @@ class RowReader:
             for part in self.measured(table, counted):
                 match part:
                     case ScoreRun():
-                        counted.samples.append(Sample.of(part))
+                        counted.samples.append(Sample.of(part.cell, part.scores))
                     case CellRows():
                         counted.n_cell_rows += len(part.rows)
+                        if self.plan.by_score:
+                            counted.samples.append(Sample.of(part.cell, part.score))
                     case _:
                         counted.n_user_rows += len(part)
                 yield part
@@ -100,11 +102,12 @@ class RowReader:
         table = with_coded_texts(table)
         groupings = self.groupings(table)
         counted.totals.add(groupings, addends(rows, self.plan))
-        for grouping in groupings if self.plan.by_score else ():
-            yield from runs(grouping, rows)
         if self.plan.has_errors:
             users = table[USER] if self.plan.intervals is Clusters.USER else None
-            yield from cell_rows(groupings, users, rows)
+            yield from cell_rows(groupings, users, rows, self.plan)
+        elif self.plan.by_score:
+            for grouping in groupings:
+                yield from runs(grouping, rows)
         if self.plan.by_user:
             yield table
 

@@ -56,10 +56,11 @@ class CellRows:
     rows: pa.Table
 
     @classmethod
-    def of(cls, cell: Cell, users: pa.ChunkedArray | None, rows: Rows) -> "CellRows":
+    def of(cls, cell: Cell, users: pa.ChunkedArray | None, rows: Rows, plan: PredictionPlan) -> "CellRows":
         """Return rows with their users."""
-        columns: dict[str, Any] = {} if users is None else {USER: decode_ids(users)}
-        columns |= {LABEL: rows.label}
+        columns: dict[str, Any] = {} if users is None else {USER: narrow(decode_ids(users))}
+        # Classes are fewer than 32,768; labels of a regression are numbers.
+        columns |= {LABEL: rows.label.astype(np.int16) if plan.classes else rows.label}
         columns |= {SCORE_COLUMN.format(index): score for index, score in enumerate(rows.scores)}
         if rows.weight is not None:
             columns[WEIGHT] = rows.weight
@@ -69,6 +70,20 @@ class CellRows:
     def score(self) -> Floats:
         """First score (n,) of each row."""
         return to_numpy(self.rows[SCORE_COLUMN.format(0)])
+
+    @property
+    def label(self) -> Ints:
+        """Class (n,) of each row."""
+        return to_numpy(self.rows[LABEL]).astype(np.int64)
+
+    @property
+    def weight(self) -> Floats | None:
+        """Weight (n,) of each row; None if every row counts once."""
+        return to_numpy(self.rows[WEIGHT]) if WEIGHT in self.rows.column_names else None
+
+    def placed(self, shares: Floats) -> "CellRows":
+        """Return the rows with their placements."""
+        return CellRows(self.cell, self.rows.append_column(PLACED, pa.array(shares)))
 
     def take(self, indices: Ints) -> "CellRows":
         """Return the rows with these indices."""
@@ -88,10 +103,28 @@ class CellRows:
         yield from self.by_group(bucket_of(hashes_of(users), n_buckets), n_buckets)
 
 
-def cell_rows(groupings: Sequence[Grouping], users: pa.ChunkedArray | None, rows: Rows) -> Iterator[CellRows]:
+def narrow(users: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return integers as 32 bits if they fit: rows are sent twice; text stays as it is."""
+    if not pa.types.is_integer(users.type) or not len(users):
+        return users
+    ends = pc.min_max(users).as_py()
+    fits = ends["min"] >= -(2**31) and ends["max"] < 2**31
+    return users.cast(pa.int32()) if fits else users
+
+
+def concat_rows(parts: Sequence[CellRows]) -> CellRows:
+    """Concatenate rows of one cell; users of 32 bits become 64 bits among others."""
+    tables = [part.rows for part in parts]
+    whole = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+    return CellRows(parts[0].cell, whole)
+
+
+def cell_rows(
+    groupings: Sequence[Grouping], users: pa.ChunkedArray | None, rows: Rows, plan: PredictionPlan
+) -> Iterator[CellRows]:
     """Yield the rows of each cell."""
     for grouping in groupings:
-        whole = CellRows.of(grouping.cells[0], users, rows)
+        whole = CellRows.of(grouping.cells[0], users, rows, plan)
         if len(grouping.cells) == 1:
             yield whole
         else:
@@ -157,10 +190,10 @@ def share_name(*indices: int) -> str:
 
 def add_rows_of_users(parts: Iterable[CellRows], plan: PredictionPlan) -> list[UserSums]:
     """Sum the rows of each user; ``parts`` have all rows of their users."""
-    by_cell: dict[Cell, list[pa.Table]] = defaultdict(list)
+    by_cell: dict[Cell, list[CellRows]] = defaultdict(list)
     for part in parts:
-        by_cell[part.cell].append(part.rows)
-    return [sum_rows_of_users(cell, pa.concat_tables(tables), plan) for cell, tables in by_cell.items()]
+        by_cell[part.cell].append(part)
+    return [sum_rows_of_users(cell, concat_rows(own).rows, plan) for cell, own in by_cell.items()]
 
 
 def sum_rows_of_users(cell: Cell, table: pa.Table, plan: PredictionPlan) -> UserSums:
@@ -169,13 +202,13 @@ def sum_rows_of_users(cell: Cell, table: pa.Table, plan: PredictionPlan) -> User
     users, codes = None, np.arange(len(table))
     if USER in table.column_names:
         encoded = pc.dictionary_encode(table[USER].combine_chunks())
-        users, codes = encoded.dictionary, to_numpy(encoded.indices).astype(np.int64)
+        users, codes = decode_ids(encoded.dictionary), to_numpy(encoded.indices).astype(np.int64)
     n_users = len(table) if users is None else len(users)
     scores = [
         to_numpy(table[name]) for name in table.column_names if name.startswith(SCORE_COLUMN.format(""))
     ]
     weight = to_numpy(table[WEIGHT]) if WEIGHT in table.column_names else None
-    rows = Rows(to_numpy(table[LABEL]), scores, weight)
+    rows = Rows(to_numpy(table[LABEL]).astype(np.float64), scores, weight)
     sums: dict[SumKey, Floats] = {}
     for addend in with_placements(table, rows, plan):
         if addend.size <= MOST_SUMS_OF_USERS:

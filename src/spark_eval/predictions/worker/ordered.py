@@ -6,19 +6,18 @@ positives do not depend on the partitioning of the rows. Values computed from th
 exactly.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import to_numpy
-from spark_eval.predictions.task import PLACED, Goal, ThresholdRule
-from spark_eval.predictions.worker.clusters import CellRows
-from spark_eval.predictions.worker.totals import Cell, sum_by_score, to_doubles
-from spark_eval.schema import LABEL, PR, ROC
+from spark_eval.arrow.hashes import run_starts
+from spark_eval.predictions.task import Goal, ThresholdRule
+from spark_eval.predictions.worker.clusters import CellRows, concat_rows
+from spark_eval.predictions.worker.totals import Cell, amounts_of, sum_by_score, to_doubles
+from spark_eval.schema import PR, ROC
 from spark_eval.statistics.exact import ByPlace, Floats, Ints, exact_sums
 
 # Largest number of powers of two that the weight of flagged rows can span, plus one.
@@ -41,22 +40,16 @@ class ScoreRun:
 
 @dataclass(frozen=True)
 class Range:
-    """Distinct scores (n,) of one range of a cell, best first, with their amounts (n, 2, limbs).
-
-    ``rows`` are the rows of the range if errors are computed.
-    """
+    """Distinct scores (n,) of one range of a cell, best first, with their amounts (n, 2, limbs)."""
 
     cell: Cell
     number: int
     scores: Floats
     amounts: Ints
-    rows: Sequence[CellRows] = ()
 
     @classmethod
-    def of(cls, number: int, parts: Sequence[ScoreRun | CellRows]) -> "Range":
-        """Merge all runs of a range; keep its rows."""
-        runs = [part for part in parts if isinstance(part, ScoreRun)]
-        rows = [part for part in parts if isinstance(part, CellRows)]
+    def of(cls, number: int, runs: Sequence[ScoreRun]) -> "Range":
+        """Merge all runs of a range."""
         scores = np.concatenate([run.scores for run in runs])
         amounts = np.zeros((len(scores), 2, runs[0].amounts.shape[1]), dtype=np.int64)
         start = 0
@@ -65,7 +58,45 @@ class Range:
             amounts[start:end, run.label] = run.amounts
             start = end
         scores, amounts = sum_by_score(scores, amounts)
-        return cls(runs[0].cell, number, scores[::-1], amounts[::-1], rows)
+        return cls(runs[0].cell, number, scores[::-1], amounts[::-1])
+
+    @property
+    def scored(self) -> "Range":
+        """The range itself."""
+        return self
+
+
+@dataclass(frozen=True)
+class RowRange:
+    """Rows of one range of a cell, worst first: in place of a ``Range`` if errors are computed."""
+
+    number: int
+    rows: CellRows
+
+    @classmethod
+    def of(cls, number: int, parts: Sequence[CellRows]) -> "RowRange":
+        """Sort all rows of a range by score."""
+        whole = concat_rows(parts)
+        return cls(number, whole.take(np.argsort(whole.score)))
+
+    @property
+    def scored(self) -> Range:
+        """Distinct scores of the rows, with their amounts."""
+        scores, label = self.rows.score, self.rows.label
+        weight = self.rows.weight
+        amounts = np.ones((len(scores), 1), dtype=np.int64) if weight is None else amounts_of(weight)
+        of_label = amounts[:, np.newaxis] * (label[:, np.newaxis] == [0, 1])[..., np.newaxis]
+        starts = np.flatnonzero(run_starts(scores))
+        return Range(
+            self.rows.cell, self.number, scores[starts][::-1], np.add.reduceat(of_label, starts, axis=0)[::-1]
+        )
+
+
+def range_of(number: int, parts: Sequence[ScoreRun | CellRows]) -> Range | RowRange:
+    """Merge the runs, or the rows, of a range."""
+    rows = [part for part in parts if isinstance(part, CellRows)]
+    runs = [part for part in parts if isinstance(part, ScoreRun)]
+    return RowRange.of(number, rows) if rows else Range.of(number, runs)
 
 
 @dataclass(frozen=True)
@@ -147,14 +178,15 @@ def measured_range(
     )
 
 
-def placed_rows(part: Range, standing: RangeOffset) -> Iterator[CellRows]:
-    """Yield the rows of a range with their placements: shares of the rows of the other label.
+def placed_rows(rows: RowRange, standing: RangeOffset) -> CellRows:
+    """Return the rows of a range with their placements: shares of the rows of the other label.
 
     That of a positive is the share of negatives below it, that of a negative the share of positives above
     it; equal scores count half. Both average to the AUC.
 
     Source: DeLong, DeLong, Clarke-Pearson, Comparing the areas under correlated ROC curves, 1988.
     """
+    part = rows.scored
     flagged = standing.above[np.newaxis] + np.cumsum(part.amounts, axis=0)
     here, total = to_doubles(part.amounts), to_doubles(standing.total)
     below = to_doubles(standing.total[0] - flagged[:, 0])
@@ -163,11 +195,8 @@ def placed_rows(part: Range, standing: RangeOffset) -> Iterator[CellRows]:
     shares = np.divide(
         numbers, total[::-1, np.newaxis], out=np.zeros_like(numbers), where=total[::-1, np.newaxis] > 0
     )
-    ascending = part.scores[::-1]
-    for rows in part.rows:
-        index = len(ascending) - 1 - np.searchsorted(ascending, rows.score)
-        label = to_numpy(rows.rows[LABEL]).astype(np.int64)
-        yield replace(rows, rows=rows.rows.append_column(PLACED, pa.array(shares[label, index])))
+    index = len(part.scores) - np.cumsum(run_starts(rows.rows.score))
+    return rows.rows.placed(shares[rows.rows.label, index])
 
 
 def best(rule: ThresholdRule, candidates: Sequence[Candidate], positives: float) -> Candidate | None:

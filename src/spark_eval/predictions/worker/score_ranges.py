@@ -18,17 +18,17 @@ STEP: Final = 1 << 12
 
 @dataclass(frozen=True)
 class Sample:
-    """Every STEP-th score of a run, ascending, and the number of its scores."""
+    """Every STEP-th score of a run or of rows, and the number of their scores."""
 
     cell: Cell
     scores: Floats
     n_scores: int
 
     @classmethod
-    def of(cls, run: ScoreRun) -> "Sample":
-        """Sample a run, starting in the middle of the first STEP scores."""
-        n_scores = len(run.scores)
-        return cls(run.cell, run.scores[min(STEP, n_scores) // 2 :: STEP].copy(), n_scores)
+    def of(cls, cell: Cell, scores: Floats) -> "Sample":
+        """Sample scores, starting in the middle of the first STEP."""
+        n_scores = len(scores)
+        return cls(cell, scores[min(STEP, n_scores) // 2 :: STEP].copy(), n_scores)
 
 
 @dataclass(frozen=True)
