@@ -118,7 +118,7 @@ def test_links_that_lead_nowhere(desk: "Desk") -> None:
         desk.change("output", path=str(no_folder / "out"))
         exit_code, name, line = desk.refused("split")
         assert (exit_code, name) == (2, "UNSUPPORTED_OUTPUT")
-        assert f"{str(no_folder)!r} is no folder" in line
+        assert f"{str(no_folder)!r} is not a folder" in line
 
 
 def test_uris_with_a_host(desk: "Desk") -> None:

@@ -61,7 +61,7 @@ def test_text_stays_text_unless_it_is_clearly_something_else(tmp_path: Path) -> 
         ("output: {path: !!binary b3V0}\n", "tags are not allowed"),
         ("output: {path: !include other.yaml}\n", "tags are not allowed"),
         ("output: {path: out\n", "expected"),
-        ("output: {1: out}\n", "key 1 is no text"),
+        ("output: {1: out}\n", "key 1 is not text"),
         (SMALLEST + "---\n" + SMALLEST, "single document"),
         ("[" * 20_000, "nested too deeply"),
         ("output: {path: 'a\0b'}\n", "special characters are not allowed"),

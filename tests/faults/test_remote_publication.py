@@ -217,7 +217,7 @@ def test_a_run_that_is_published_in_both_ways_is_read_once(spark: SparkSession, 
     by_manifest = HadoopStore(files, manifest=True)
     with Attempt(by_manifest, "a", "evaluate") as again:
         assert again.is_published("f", [Table.METRICS], replace=False)
-        assert again.place(Table.METRICS) == f"file://{tmp_path}/metrics/run_id=a"
+        assert again.path_of(Table.METRICS) == f"file://{tmp_path}/metrics/run_id=a"
     write(by_manifest, 3, "g")
     assert read_published(spark, str(tmp_path), "metrics").count() == 3
     with Attempt(LocalStore(tmp_path), "a", "evaluate") as again:

@@ -112,7 +112,7 @@ for one in VERBS.values():
 @click.option("--path", help="The output root, on this machine; needs no Spark and no config.")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="Config with the output instead.")
 @click.option("--run-id", required=True, help="The run that the report is on.")
-@click.option("--baseline", help="A run whose means stand beside those of this one.")
+@click.option("--baseline", help="A run to compare the means of this run with.")
 @click.option("--primary", help="The metric of its verdict: ndcg@10. Default: nDCG at its largest k.")
 @click.option("--to", help="File to write. Default: report/RUN_ID.html below the output.")
 def report(
@@ -132,14 +132,14 @@ def report(
         raise click.UsageError("give either --path, of an output on this machine, or --config")
     check_working_folder()
     if file is None:
-        place = write_report(store_at(str(path)), run_id, baseline, to, primary)
+        written = write_report(store_at(str(path)), run_id, baseline, to, primary)
     else:
         config = open_config(file, (), run_id)
         with working(config, "report") as session:
             store = store_of(config.output, session)
-            place = write_report(store, run_id, baseline, to, primary or config.primary)
+            written = write_report(store, run_id, baseline, to, primary or config.primary)
     if to is None or not is_stdout(Path(to)):
-        print(place)
+        print(written)
 
 
 @program.command()
@@ -207,7 +207,7 @@ def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
 @click.option("--predictions", metavar="PATH", help="Rows of a label and a score.")
 @click.option(
     "--column",
-    "told",
+    "given",
     multiple=True,
     metavar="[SECTION.]OURS=THEIRS",
     help="Tell a column instead of having it guessed; may be repeated.",
@@ -218,13 +218,13 @@ def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
 def init(
     file: Path,
     output: str,
-    told: Sequence[str],
+    given: Sequence[str],
     timestamp_unit: str | None,
     model: str | None,
     force: bool,
     **tables: str | None,
 ) -> None:
-    """Write a commented config for the tables it is shown: columns guessed, told, to be confirmed.
+    """Write a commented config for the tables it is shown: columns guessed, given, to be confirmed.
 
     It looks at some thousand rows of Parquet, ORC, CSV or JSON, without Spark.
     """
@@ -234,7 +234,7 @@ def init(
     paths = {name: path for name, path in tables.items() if path is not None}
     if not paths:
         raise click.UsageError("show it a table, such as --interactions or --recommendations with --truth")
-    write_first_config(file, output, paths, told, timestamp_unit, model, force)
+    write_first_config(file, output, paths, given, timestamp_unit, model, force)
 
 
 @program.command()

@@ -209,9 +209,9 @@ def whole_text(
 ) -> str:
     """Return formula, direction, other names, options and docstring of a metric below its title."""
     aliases = [alias for name in dict.fromkeys(names) for alias in ALIASES.get(name, ())]
-    known = [f"formula: {metric.formula}", f"better: {metric.direction}"]
+    lines = [f"formula: {metric.formula}", f"better: {metric.direction}"]
     called = [f"also called: {', '.join(aliases)}"] if aliases else []
-    return "\n".join([title, *known, *called, *options, "", noted(metric.kernel)])
+    return "\n".join([title, *lines, *called, *options, "", noted(metric.kernel)])
 
 
 def noted(kernel: Callable[..., Any]) -> str:

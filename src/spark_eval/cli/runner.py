@@ -60,10 +60,10 @@ def make_run(verb: Verb, file: Path, run_id: str | None, settings: Sequence[str]
     try:
         with working(config, verb.name) as session:
             done = run_verb(verb, session, config, run_id, replace)
-            place = made_report(config, session, done.run_id)
+            path = made_report(config, session, done.run_id)
         terminal.show_done(verb, done)
-        if place is not None:
-            terminal.show_report(place)
+        if path is not None:
+            terminal.show_report(path)
         verb.judge(done)
     except GateFailure:
         raise

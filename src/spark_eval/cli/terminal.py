@@ -70,9 +70,9 @@ def show_done(verb: Verb, run: Run) -> None:
         print(f"  {table:<11} {path}")
 
 
-def show_report(place: str) -> None:
+def show_report(path: str) -> None:
     """Print the path of the report."""
-    print(f"  {'report':<11} {place}")
+    print(f"  {'report':<11} {path}")
 
 
 def grid(
@@ -94,9 +94,9 @@ def show_metrics(name: str | None, preset: str | None, markdown: bool) -> None:
     elif preset is not None:
         conventions_of(preset)
         grid(*metric_tables.preset_choice_table(preset), f"preset {preset}")
-        about = PRESETS[preset]
-        print(f"numbers of: {about.source}\nwhy they differ: {about.differs}")
-        print(f"not reproduced: {about.leaves_out or 'nothing is left out'}")
+        details = PRESETS[preset]
+        print(f"numbers of: {details.source}\nwhy they differ: {details.differs}")
+        print(f"not reproduced: {details.leaves_out or 'nothing is left out'}")
     else:
         grid(*metric_tables.ranking_table())
         grid(*metric_tables.pointwise_table())
@@ -146,11 +146,11 @@ def show_status(config: Config, session: Callable[[], SparkSession], as_json: bo
 def summary(record: Record, damage: DataError | None) -> dict[str, Any]:
     """Return the attributes of a verb's commit record, and the damage to its tables."""
     rows = {table: size["rows"] for table, size in record.job["tables"].items()}
-    known = {"run_id": record.run_id, "verb": record.verb, "published_at": record.job["published_at"]}
+    columns = {"run_id": record.run_id, "verb": record.verb, "published_at": record.job["published_at"]}
     return {
         "seconds": None,
         **record.job.get("summary", {}),
-        **known,
+        **columns,
         "rows": rows,
         "damage": damage and damage.message,
     }

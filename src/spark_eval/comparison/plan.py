@@ -100,7 +100,7 @@ class CompareOptions(TypedDict, total=False):
     test_train_ratio: Annotated[
         float | None, "rows of test per row of train in a fold; None: as in the run's split.", None, ABOVE_0
     ]
-    max_pairs: Annotated[int, "so many pairs of models are compared at most.", MOST_PAIRS, AT_LEAST_1]
+    max_pairs: Annotated[int, "maximum number of pairs of models.", MOST_PAIRS, AT_LEAST_1]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ HOST: Final = re.compile(r"(?i)file://(?P<host>[^/]+)/?")
 TABLE: Final = re.compile(r"(\w[\w-]*|`[^`/:]+`)(\.(\w[\w-]*|`[^`/:]+`)){0,3}")
 
 
-def place(text: str) -> str:
+def local_uri(text: str) -> str:
     """Return a path without this machine's name; raise ValueError for other hosts and control characters."""
     if CONTROL_CHARACTER.search(text):
         raise ValueError("holds a control character")

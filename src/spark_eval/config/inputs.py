@@ -4,13 +4,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from spark_eval.config.input_policy import TABLE, check_reading, place
+from spark_eval.config.input_policy import TABLE, check_reading, local_uri
 from spark_eval.config.keys import Section
 from spark_eval.errors import nearest
 from spark_eval.schema import SUBSETS
 
 Scalar = bool | int | float | str
-Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
+InputPath = Annotated[str, Field(min_length=1), AfterValidator(local_uri)]
 
 
 class Filter(Section):
@@ -48,7 +48,7 @@ class Source(Section):
     A ``subset`` without path and table is that subset of this run's own split. ``fold`` selects one fold.
     """
 
-    path: Place | None = Field(default=None, description="a file, a folder or a pattern, local or a URI")
+    path: InputPath | None = Field(default=None, description="a file, a folder or a pattern, local or a URI")
     table: str | None = Field(default=None, description="or a table of the catalog: db.table")
     format: str = Field(default="parquet", description="of a path: csv, json, orc, or any source of Spark's")
     options: dict[str, Scalar] = Field(default={}, description="of Spark's reader, such as {header: true}")
@@ -77,7 +77,7 @@ class Source(Section):
             raise ValueError(f"table {self.table!r} is no name, such as table, db.table or catalog.db.table")
         check_reading(self.path, self.format, self.options)
         if {"path", "paths"} & {name.lower() for name in self.options}:
-            raise ValueError("options: the path stands beside the options, not among them")
+            raise ValueError("options: give the path as the key `path`, not as an option")
         return self
 
     @property
@@ -86,7 +86,7 @@ class Source(Section):
         return self._is_of_run
 
     @property
-    def place(self) -> str:
+    def path_or_empty(self) -> str:
         """Path of the files; empty if there is none."""
         return self.path or ""
 
@@ -119,7 +119,7 @@ class Recommendations(Source):
 class Output(Section):
     """Output folder; with ``manifest``, tables are published without renames."""
 
-    path: Place = Field(description="a folder, local, mounted or a URI")
+    path: InputPath = Field(description="a folder, local, mounted or a URI")
     manifest: bool = Field(
         default=False, description="for object stores: no renames; read with spark_eval.read_published"
     )

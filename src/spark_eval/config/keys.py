@@ -79,12 +79,12 @@ def section_of(kinds: Sequence[Any]) -> type[Section] | None:
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Section)), None)
 
 
-def describe(whole: type[Section], place: tuple[int | str, ...], kind: str, message: str) -> str:
+def describe(whole: type[Section], position: tuple[int | str, ...], kind: str, message: str) -> str:
     """Return one validation error in words; ``kind`` is its pydantic type."""
-    where = ".".join(map(str, place)) or "the config"
+    where = ".".join(map(str, position)) or "the config"
     if kind != EXTRA_KEY:
         return f"{where}: {message.removeprefix('Value error, ')}"
-    *path, key = place
+    *path, key = position
     section = whole
     for part in path:
         section = section_of(kinds_of(section, str(part))) or section

@@ -75,7 +75,7 @@ class StrictLoader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                raise refused(f"key {key!r} is no text", key_node)
+                raise refused(f"key {key!r} is not text", key_node)
             if key in seen:
                 raise refused(f"key {key!r} comes twice", key_node)
             seen.add(key)
@@ -113,9 +113,11 @@ def load_yaml(text: str, where: str) -> Any:
         return StrictLoader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+        position = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
         problem = ", ".join(part for part in (error.context, error.problem) if part)
-        raise ConfigError("INVALID_YAML", f"{where}: {problem}{place}") from None  # the trace shows the text
+        raise ConfigError(
+            "INVALID_YAML", f"{where}: {problem}{position}"
+        ) from None  # the trace shows the text
     except yaml.YAMLError as error:
         raise ConfigError("INVALID_YAML", f"{where}: {error}") from None
 
@@ -129,7 +131,7 @@ def overlay(tree: Any, keys: Sequence[str], value: Any) -> None:
             break
         tree = tree.setdefault(key, {})
     if not isinstance(tree, dict):
-        raise ConfigError("INVALID_SETTING", f"--set {'.'.join(keys)}: what it sets a key of is no mapping")
+        raise ConfigError("INVALID_SETTING", f"--set {'.'.join(keys)}: a value above {keys[-1]!r} is not a mapping")
     tree[keys[-1]] = value
 
 

@@ -73,9 +73,9 @@ class Attempt:
             return self.staged(table)
         return usual_place(self.store.files.root, self.staging.run_id, self.staging.verb, table)
 
-    def place(self, table: str) -> str:
+    def path_of(self, table: str) -> str:
         """Return the path to read a table from once it is published."""
-        return self.goal(table) if self.record is None else self.record.place(table)
+        return self.goal(table) if self.record is None else self.record.path_of(table)
 
     def recover(self) -> list[str]:
         """Carry out the intents of dead attempts and remove their other files; return their names."""

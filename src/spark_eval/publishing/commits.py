@@ -90,7 +90,7 @@ class Record:
     job: Mapping[str, Any]
     number: int = 0
 
-    def place(self, table: str) -> str:
+    def path_of(self, table: str) -> str:
         """Return the path to read a table from: the usual one, unless the record has another."""
         named = self.job["tables"].get(table, {})
         return str(named.get("path") or usual_place(self.root, self.run_id, self.verb, table))

@@ -54,7 +54,7 @@ class PublishedTable:
     @property
     def path(self) -> str:
         """Path of the table."""
-        return self.record.place(self.table)
+        return self.record.path_of(self.table)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Return its rows, with models as text."""
@@ -87,12 +87,12 @@ def open_table(files: Files, record: Record, table: str) -> PublishedTable:
             record in another way. Both name the file, or the table if no file exists.
     """
     check_is_there(files, record, table)
-    path = record.place(table)
+    path = record.path_of(table)
     folder = local_path(path)
     if folder is not None:
         check_files(record, table, folder)
     elif isinstance(files, HadoopFiles):
-        frame = with_named_errors(path, lambda: read_places(files.spark, [path]))
+        frame = with_named_errors(path, lambda: read_paths(files.spark, [path]))
         n_files = sum(one.endswith(".parquet") for one, *_ in files.files_below(path))
         check_sizes(record, table, n_files, with_named_errors(path, frame.count))
         check_columns(record, table, path, kinds_in_spark(frame.schema))
@@ -115,8 +115,8 @@ def check_is_there(files: Files, record: Record, table: str) -> None:
     """Raise DataError INCOMPLETE_RUN unless the record has the table and its path exists."""
     if table not in record.job["tables"]:
         raise incomplete(record.run_id, f"its commit record of {record.verb} has no table {table}")
-    if not files.is_there(record.place(table)):
-        raise incomplete(record.run_id, f"its table {table} is gone from {record.place(table)!r}")
+    if not files.is_there(record.path_of(table)):
+        raise incomplete(record.run_id, f"its table {table} is missing from {record.path_of(table)!r}")
 
 
 def check_files(record: Record, table: str, folder: Path) -> None:
@@ -127,7 +127,7 @@ def check_files(record: Record, table: str, folder: Path) -> None:
             footers[str(path.relative_to(folder))] = pq.read_metadata(path)
     manifest = manifest_of(folder).get("files")
     published_rows = manifest if isinstance(manifest, dict) else {}
-    faults = [f"{name!r} is gone" for name in published_rows if name not in footers]
+    faults = [f"{name!r} is missing" for name in published_rows if name not in footers]
     for name, footer in footers.items():
         if footer.num_rows != published_rows.get(name, footer.num_rows):
             faults.append(f"{name!r} has {footer.num_rows} rows, not {published_rows[name]}")
@@ -147,7 +147,7 @@ def check_sizes(record: Record, table: str, n_files: int, n_rows: int) -> None:
     for found, wanted, what in ((n_files, size["files"], "files"), (n_rows, size["rows"], "rows")):
         if found != wanted:
             message = (
-                f"its table {table} has {found} {what} in {record.place(table)!r}, {wanted} were published"
+                f"its table {table} has {found} {what} in {record.path_of(table)!r}, {wanted} were published"
             )
             raise incomplete(record.run_id, message)
 
@@ -181,7 +181,7 @@ def data_files(path: Path) -> list[Path]:
 
 def incomplete(run_id: str, what: str) -> DataError:
     """Return the error of an incomplete run."""
-    return DataError("INCOMPLETE_RUN", f"run {run_id!r} is not whole: {what}; make it again, with --replace")
+    return DataError("INCOMPLETE_RUN", f"run {run_id!r} is incomplete: {what}; run it again with --replace")
 
 
 def read_published(
@@ -274,17 +274,17 @@ def published_tables(
     return tables
 
 
-def base_of(place: str) -> str:
+def base_of(path: str) -> str:
     """Return the folder that has one subfolder per run."""
-    return place.partition(f"/{RUN_ID_COLUMN}=")[0]
+    return path.partition(f"/{RUN_ID_COLUMN}=")[0]
 
 
-def read_tables(spark: SparkSession, table: str, places: Sequence[str]) -> DataFrame:
+def read_tables(spark: SparkSession, table: str, paths: Sequence[str]) -> DataFrame:
     """Read folders and files of one table; NaN in a numeric column is an error."""
     by_base: dict[str, list[str]] = {}
-    for place in places:
-        by_base.setdefault(base_of(place), []).append(place)
-    frames = [read_places(spark, of_base) for of_base in by_base.values()]
+    for path in paths:
+        by_base.setdefault(base_of(path), []).append(path)
+    frames = [read_paths(spark, of_base) for of_base in by_base.values()]
     frame = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
     return frame if table in WITH_OTHER_COLUMNS else without_nan(frame, table)
 
@@ -301,10 +301,10 @@ def without_nan(frame: DataFrame, table: str) -> DataFrame:
     return frame.select(columns)
 
 
-def read_places(spark: SparkSession, places: Sequence[str]) -> DataFrame:
+def read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Read folders and files of one table, below one base folder, with run ids and models as text."""
-    names = [literal_path(place) for place in places]
-    reader = spark.read.options(basePath=base_of(places[0]), mergeSchema=True).option(CHECKSUMS, value=True)
+    names = [literal_path(path) for path in paths]
+    reader = spark.read.options(basePath=base_of(paths[0]), mergeSchema=True).option(CHECKSUMS, value=True)
     # Without a schema, Spark would read the models 1 and 01 as the same number.
     fields = [
         T.StructField(one.name, T.StringType() if one.name in (RUN_ID_COLUMN, MODEL) else one.dataType)

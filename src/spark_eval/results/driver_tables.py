@@ -44,6 +44,6 @@ def write_small(rows: Sequence[Sequence[Any]], schema: str, folder: Path, *, by_
             )
             for model in pc.unique(models).to_pylist()
         }
-    for place, part in parts.items():
-        place.mkdir(parents=True)
-        pq.write_table(part, place / "part-0.parquet", write_page_checksum=True)
+    for path, part in parts.items():
+        path.mkdir(parents=True)
+        pq.write_table(part, path / "part-0.parquet", write_page_checksum=True)

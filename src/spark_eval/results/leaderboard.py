@@ -166,7 +166,7 @@ def models_without_lists(
     """Return the models that lack lists for some users, by the convention that treats these users.
 
     ``entries`` are rows of ``accounting``. ``n_users`` is the number of users with truth of each model; it is
-    named if it is known. At most MOST_MODELS models are named: ``als for 62 of 81 users``.
+    named if there is one. At most MOST_MODELS models are named: ``als for 62 of 81 users``.
     """
     models: dict[str, list[str]] = {}
     for entry in entries:
@@ -197,8 +197,8 @@ def rows_of_metric(
         [value] = parse_metric(metric, key=where)
         chosen = [row for row in chosen if row["k"] == value.k]
     if not chosen:
-        known = {measure_of(row) for row in rows}
-        raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", metric, known, where)
+        measured = {measure_of(row) for row in rows}
+        raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", metric, measured, where)
     return chosen
 
 

@@ -96,8 +96,8 @@ def logged_name(row: Row, whose: str, is_scored: bool = False) -> str:
     """Return a name: ``als/country.DE/ndcg_gain_exp2_at_10``; metrics of predictions have no cutoff."""
     segment = "" if row[SEGMENT] == ALL else f"{row[SEGMENT]}.{row[SEGMENT_VALUE]}"
     metric = NO_WORD.sub("_", str(row["metric"])).strip("_")
-    places = [UNTAKEN.sub("_", place) for place in (whose, segment) if place]
-    return "/".join([*places, metric if is_scored else f"{metric}_at_{cutoff_text(row['k'])}"])
+    folders = [UNTAKEN.sub("_", folder) for folder in (whose, segment) if folder]
+    return "/".join([*folders, metric if is_scored else f"{metric}_at_{cutoff_text(row['k'])}"])
 
 
 def logged_params(facts: RunFacts) -> dict[str, str]:

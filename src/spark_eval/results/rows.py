@@ -65,5 +65,5 @@ def fold_rows(rows: Iterable[AnyRow], counts: Sequence[str] = ("n_users", "n_und
 
 def sum_or_none(counts: Sequence[int | None]) -> int | None:
     """Sum counts; None if any is None."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+    numbers = [count for count in counts if count is not None]
+    return sum(numbers) if len(numbers) == len(counts) else None

@@ -80,7 +80,7 @@ class Job:
             of_split = run_id or cls.of(split.VERB, config, None, session).run_id
             record = records_of(store.files, of_split).get(split.VERB.name)
             usual = usual_place(store.files.root, of_split, split.VERB.name, Table.SPLITS)
-            splits = usual if record is None else record.place(Table.SPLITS)
+            splits = usual if record is None else record.path_of(Table.SPLITS)
         settings = settings_of(verb, config)
         given = sources_in(config, verb.sections, splits)
         sources = given | {
@@ -177,7 +177,7 @@ class Job:
 
     def run(self, attempt: Attempt, tables: Iterable[str], is_new: bool) -> Run:
         """Return the run with the paths of its tables."""
-        places = {table: attempt.place(table) for table in tables}
+        places = {table: attempt.path_of(table) for table in tables}
         return Run(self.run_id, places, is_new, self.store.files, attempt.records[self.verb])
 
 

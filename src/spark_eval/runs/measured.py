@@ -39,7 +39,7 @@ def usable_record(store: Store, run_id: str, verb: str) -> Record | None:
     """Return the commit record of a run, None if nothing of it exists; see ``MeasuredRun.of`` for errors."""
     record = records_of(store.files, run_id).get(verb)
     usual = usual_place(store.files.root, run_id, verb, Table.PER_USER)
-    place = usual if record is None else record.place(Table.PER_USER)
+    place = usual if record is None else record.path_of(Table.PER_USER)
     is_there = store.files.is_there(place)
     if record is None and is_there:
         raise incomplete(run_id, f"{place!r} is there, and no commit record")
@@ -184,7 +184,7 @@ class MeasuredRun:
         return UserTable(
             frame=frame,
             segments=segments,
-            folder=self.record.place(Table.PER_USER) if self.store.is_local else None,
+            folder=self.record.path_of(Table.PER_USER) if self.store.is_local else None,
             test_train_ratio=self.test_train_ratio() if FOLD in segments else None,
         )
 

@@ -163,7 +163,7 @@ def report(
             raise ConfigError("INVALID_REPORT", "of an output path, say which run: run_id='...'")
         return write_report(store_at(str(result)), run_id, baseline, str(path), primary)
     if run_id is not None or baseline is not None:
-        message = "run_id and baseline are of published runs; give the output path in the place of a result"
+        message = "run_id and baseline are of published runs; give the output path instead of a result"
         raise ConfigError("INVALID_REPORT", message)
     results = [result] if isinstance(result, Displayable) else result
     facts = replace(facts_of_results(results), asked_primary=primary)

@@ -49,7 +49,7 @@ def list_plainly(source: Source) -> dict[str, str] | None:
 
     Those are patterns, options that select files, links, folders that are not partitions, and other formats.
     """
-    path = source.place
+    path = source.path_or_empty
     local = None if source.table is not None else local_path(path)
     options = {name.lower() for name in source.options}
     if local is None or source.format not in FILE_FORMATS or options & LISTING_OPTIONS:
@@ -59,8 +59,8 @@ def list_plainly(source: Source) -> dict[str, str] | None:
     if not local.is_dir():
         return {} if is_hidden(local.name) else {local.name: absolute(local)}
     top = absolute(local)
-    places = walk_folder(top)
-    return None if places is None else {name_below(place, top): place for place in sorted(places)}
+    paths = walk_folder(top)
+    return None if paths is None else {name_below(file, top): file for file in sorted(paths)}
 
 
 def walk_folder(folder: str) -> list[str] | None:
@@ -87,9 +87,9 @@ def walk_folder(folder: str) -> list[str] | None:
 def list_with_spark(spark: SparkSession, source: Source) -> dict[str, str]:
     """Return the data files that Spark lists for a source."""
     if source.table is not None:
-        places = spark.read.table(source.table).inputFiles()
-        return {place: decoded(place) for place in sorted(places)}
-    path = source.place
+        paths = spark.read.table(source.table).inputFiles()
+        return {file: decoded(file) for file in sorted(paths)}
+    path = source.path_or_empty
     reader = spark.read.format(source.format).options(**source.options)
     if source.format in FILE_FORMATS:
         reader = reader.schema("listed long")  # with a schema Spark does not open files
@@ -104,16 +104,16 @@ def list_with_spark(spark: SparkSession, source: Source) -> dict[str, str]:
 
 def all_below(spark: SparkSession, path: str) -> dict[str, str]:
     """Return all files below a path, for a format that does not list its files."""
-    uris = [place for place, *_ in HadoopFiles(spark, uri_of(path)).files_below(uri_of(path))]
-    places = [str(local_path(uri) or uri) for uri in uris]
-    return {name_below(place, static_part(path)): place for place in places}
+    uris = [file for file, *_ in HadoopFiles(spark, uri_of(path)).files_below(uri_of(path))]
+    paths = [str(local_path(uri) or uri) for uri in uris]
+    return {name_below(file, static_part(path)): file for file in paths}
 
 
 def data_files(uris: Collection[str], path: str) -> dict[str, str]:
     """Return the files that Spark lists by URI and does not skip, by name."""
     top = static_part(path)
-    places = sorted(map(decoded, uris))
-    return {name_below(place, top): place for place in places if not is_hidden(place.rpartition("/")[2])}
+    paths = sorted(map(decoded, uris))
+    return {name_below(file, top): file for file in paths if not is_hidden(file.rpartition("/")[2])}
 
 
 def static_part(path: str) -> str:
@@ -122,7 +122,7 @@ def static_part(path: str) -> str:
     if local is not None and local.exists():
         return absolute(local if local.is_dir() else local.parent)
     steps = (path if local is None else absolute(local)).rstrip("/").split("/")
-    count = next((place for place, step in enumerate(steps) if PATTERN.search(step)), len(steps))
+    count = next((index for index, step in enumerate(steps) if PATTERN.search(step)), len(steps))
     return "/".join(steps[:count])
 
 
@@ -131,21 +131,21 @@ def absolute(local: Path) -> str:
     return os.path.normpath(local.absolute())
 
 
-def name_below(place: str, top: str) -> str:
+def name_below(file: str, top: str) -> str:
     """Return a file's name below a folder; its whole path if it is elsewhere."""
-    return place.removeprefix(f"{top.rstrip('/')}/")
+    return file.removeprefix(f"{top.rstrip('/')}/")
 
 
-def partitions_of(source: Source, places: Collection[str]) -> set[str]:
+def partitions_of(source: Source, paths: Collection[str]) -> set[str]:
     """Return the partition columns: names of folders below the folders that a path or pattern names."""
-    folders = {folder for place in places for folder in place.split("/")[depth_of(source) : -1]}
+    folders = {folder for file in paths for folder in file.split("/")[depth_of(source) : -1]}
     return {unquote(folder.partition("=")[0]) for folder in folders if "=" in folder}
 
 
 def depth_of(source: Source) -> int:
     """Return the number of folders above those that can be partitions."""
-    local = local_path(source.place)
-    top = source.place.rstrip("/") if local is None else absolute(local)
+    local = local_path(source.path_or_empty)
+    top = source.path_or_empty.rstrip("/") if local is None else absolute(local)
     return 0 if "basepath" in map(str.lower, source.options) else len(top.split("/"))
 
 
@@ -176,30 +176,30 @@ def file_states(source: Source, files: Mapping[str, str], session: OpenSession) 
 
     A file that does not exist has no state.
     """
-    local = {name: Path(place) for name, place in files.items() if place.startswith("/")}
-    known: list[tuple[Any, ...]] = [state for name, place in local.items() for state in state_of(name, place)]
-    others = {place: name for name, place in files.items() if name not in local}
+    local = {name: Path(file) for name, file in files.items() if file.startswith("/")}
+    states: list[tuple[Any, ...]] = [state for name, file in local.items() for state in state_of(name, file)]
+    others = {file: name for name, file in files.items() if name not in local}
     if source.table is not None:
-        return known + [(name,) for name in others.values()]
+        return states + [(name,) for name in others.values()]
     if others:
-        store = HadoopFiles(session(), source.place)
-        known += [
-            (others[place], n_bytes, moment)
-            for top in store.matching(source.place)
-            for place, n_bytes, moment in sorted(store.files_below(top))
-            if place in others
+        store = HadoopFiles(session(), source.path_or_empty)
+        states += [
+            (others[file], n_bytes, moment)
+            for top in store.matching(source.path_or_empty)
+            for file, n_bytes, moment in sorted(store.files_below(top))
+            if file in others
         ]
-    return known
+    return states
 
 
-def state_of(name: str, place: Path) -> Iterator[tuple[Any, ...]]:
+def state_of(name: str, path: Path) -> Iterator[tuple[Any, ...]]:
     """Yield the state of a local file; for a folder, which is a Hive table, those of its files."""
-    if place.is_dir():
-        for file in sorted(place.rglob("*")):
+    if path.is_dir():
+        for file in sorted(path.rglob("*")):
             if file.is_file():
-                yield from state_of(f"{name}/{file.relative_to(place)}", file)
-    elif place.exists():
-        status = place.stat()
+                yield from state_of(f"{name}/{file.relative_to(path)}", file)
+    elif path.exists():
+        status = path.stat()
         yield name, status.st_size, status.st_mtime_ns
 
 
@@ -223,7 +223,7 @@ def check_listing(
     ``before`` are their names at the start of the run. Raises DataError MISSING_INPUT, EMPTY_INPUT,
     EMPTY_FILE, INPUT_CHANGED_DURING_RUN, NOT_A_FILE or UNREAD_FILES, and ConfigError TABLE_FORMAT.
     """
-    path = source.place
+    path = source.path_or_empty
     local = local_path(path)
     if local is not None and not local.exists() and not PATTERN.search(path):
         start = "" if Path(path).is_absolute() or ":" in path else " (relative to the working folder)"
@@ -235,7 +235,7 @@ def check_listing(
     files = files_of(source, lambda: spark)
     if source.format in FILE_FORMATS:
         check_no_table(spark, path, files.values(), name)
-    check_regular((place for place in files.values() if place.startswith("/")), name)
+    check_regular((file for file in files.values() if file.startswith("/")), name)
     if source.format in (*FILE_FORMATS, AVRO) and (every := every_file(source, lambda: spark)) is not None:
         check_all_read(files.values(), every, depth_of(source), name)
     if source.format in FILE_FORMATS and not files:
@@ -243,8 +243,8 @@ def check_listing(
     if before is not None and (others := sorted({*before} ^ {*files})):
         what = f"{name}: {len(others)} files came or went, such as {others[0]!r}"
         raise DataError("INPUT_CHANGED_DURING_RUN", f"{what}; start again once they rest")
-    local_files = [place for place in files.values() if place.startswith("/")]
-    empty = [place for place in local_files if Path(place).is_file() and not Path(place).stat().st_size]
+    local_files = [file for file in files.values() if file.startswith("/")]
+    empty = [file for file in local_files if Path(file).is_file() and not Path(file).stat().st_size]
     if empty:
         message = f"{name}: {len(empty)} files without a byte, such as {empty[0]!r}; write or remove them"
         raise DataError("EMPTY_FILE", message)
@@ -261,9 +261,9 @@ def dead_links(folder: Path) -> list[Path]:
     return sorted(dead)
 
 
-def check_no_table(spark: SparkSession, path: str, places: Collection[str], name: str) -> None:
+def check_no_table(spark: SparkSession, path: str, paths: Collection[str], name: str) -> None:
     """Raise ConfigError TABLE_FORMAT for files of a table with a log that lists its files."""
-    folders = {base_folder(place) for place in places}
+    folders = {base_folder(file) for file in paths}
     if local_path(path) is None or not PATTERN.search(path):
         folders.add(static_part(path))
     for folder in sorted(folders):
@@ -273,9 +273,9 @@ def check_no_table(spark: SparkSession, path: str, places: Collection[str], name
             raise ConfigError("TABLE_FORMAT", f"{what}; {mend}")
 
 
-def base_folder(place: str) -> str:
+def base_folder(file: str) -> str:
     """Return the folder of a file, above the folders of its partitions."""
-    folder = place.rpartition("/")[0]
+    folder = file.rpartition("/")[0]
     while "=" in folder.rpartition("/")[2]:
         folder = folder.rpartition("/")[0]
     return folder

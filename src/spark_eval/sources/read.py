@@ -87,10 +87,12 @@ def read_path(
     before: Collection[str] | None,
 ) -> DataFrame:
     """Return all rows of the files that Spark lists, or of this run's split; check footers first."""
-    if source.is_of_run and not (root := files_at(spark, source.place)).is_there(root.root):
-        raise DataError("MISSING_SPLIT", f"{name}: no split at {source.place}; run `spark-eval split` first")
+    if source.is_of_run and not (root := files_at(spark, source.path_or_empty)).is_there(root.root):
+        raise DataError(
+            "MISSING_SPLIT", f"{name}: no split at {source.path_or_empty}; run `spark-eval split` first"
+        )
     files = check_listing(spark, source, name, before)
-    local = [place for place in files.values() if place.startswith("/")]
+    local = [file for file in files.values() if file.startswith("/")]
     schemas = FileSchemas.of(local, source.format, name)
     wanted = columns_of(source, name, segments, schemas)
     options = {option.lower(): str(value).lower() for option, value in source.options.items()}
@@ -101,7 +103,7 @@ def read_path(
     except PySparkException as error:
         raise named_type(error, local if source.format == PARQUET else (), name) from error
     schemas.check_seen(wanted, frame.columns, name)
-    if source.format in FILE_FORMATS and data_files(frame.inputFiles(), source.place) != files:
+    if source.format in FILE_FORMATS and data_files(frame.inputFiles(), source.path_or_empty) != files:
         raise DataError("INPUT_CHANGED_DURING_RUN", f"{name}: files came or went; start again once they rest")
     frame = with_partitions(frame, files.values(), depth_of(source), name) if partitions else frame
     return in_microseconds(frame, schemas.nanoseconds, name)
@@ -118,7 +120,7 @@ def check_lossless(spark: SparkSession, source: Source, name: str) -> None:
         f"{key}: true" for key in LOSSY_SETTINGS if str(spark.conf.get(key, "false")).lower() == "true"
     ]
     if settings:
-        message = f"{', '.join(settings)}: what cannot be read would be left out without a word; remove it"
+        message = f"{', '.join(settings)}: unreadable records would be left out silently; remove it"
         raise ConfigError("LOSSY_OPTION", message)
 
 

@@ -30,26 +30,26 @@ class FileSchemas:
     moments: dict[str, Mapping[str, tuple[bool, bool]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, places: Iterable[str], file_format: str, name: str) -> "FileSchemas":
+    def of(cls, files: Iterable[str], file_format: str, name: str) -> "FileSchemas":
         """Read the footers of files; encrypted files are left to Spark.
 
         Raises DataError WRONG_FORMAT for files of another format, CORRUPT_FILE for a missing or inconsistent
         footer, and UNSUPPORTED_TYPE for a column with a type unknown to Arrow, such as 128-bit integers.
         """
         schemas, others, damaged, unknown = cls(), list[str](), list[str](), list[str]()
-        for place in places if file_format in FORMATS else ():
+        for file in files if file_format in FORMATS else ():
             try:
                 if file_format in (PARQUET, ORC):
-                    schemas.add(place, file_format)
-                elif (other := other_format(place, file_format)) is not None:
+                    schemas.add(file, file_format)
+                elif (other := other_format(file, file_format)) is not None:
                     others.append(other)
             except EncryptedFile:
                 continue
             except pa.ArrowNotImplementedError as error:
-                unknown.append(f"{place!r}: {error}")
+                unknown.append(f"{file!r}: {error}")
             except (OSError, ValueError, pa.ArrowException) as error:
-                other = other_format(place, file_format)
-                (damaged if other is None else others).append(other or f"{place!r}: {error}")
+                other = other_format(file, file_format)
+                (damaged if other is None else others).append(other or f"{file!r}: {error}")
         if others:
             raise DataError("WRONG_FORMAT", f"{name}: {others[0]}")
         if damaged:
@@ -59,26 +59,26 @@ class FileSchemas:
             raise unknown_type(name, unknown)
         return schemas
 
-    def add(self, place: str, file_format: str) -> None:
+    def add(self, file: str, file_format: str) -> None:
         """Read one footer."""
         fields: list[str] = []
         if file_format == ORC:
             import pyarrow.orc
 
-            self.columns[place] = list(pyarrow.orc.ORCFile(place).schema.names)
+            self.columns[file] = list(pyarrow.orc.ORCFile(file).schema.names)
         else:
-            footer = read_footer(place)
+            footer = read_footer(file)
             if not is_consistent(footer):
                 raise ValueError("its footer's numbers of rows do not agree")
-            self.columns[place] = list(footer.schema.to_arrow_schema().names)
-            self.moments[place] = timestamp_kinds(footer)
+            self.columns[file] = list(footer.schema.to_arrow_schema().names)
+            self.moments[file] = timestamp_kinds(footer)
             for number in range(len(footer.schema)):
                 fields += accumulate(footer.schema.column(number).path.split("."), "{}.{}".format)
-        self.paths[place] = frozenset(map(str.lower, (*self.columns[place], *fields)))
+        self.paths[file] = frozenset(map(str.lower, (*self.columns[file], *fields)))
 
-    def has(self, place: str, column: str) -> bool:
+    def has(self, file: str, column: str) -> bool:
         """Return True if a file has a column or field, ignoring case as Spark does."""
-        return column.lower() in self.paths[place]
+        return column.lower() in self.paths[file]
 
     @property
     def nanoseconds(self) -> dict[str, bool]:
@@ -96,13 +96,13 @@ class FileSchemas:
         """
         faults = []
         for column in wanted:
-            without = [place for place in self.columns if not self.has(place, column)]
+            without = [file for file in self.columns if not self.has(file, column)]
             if not may_lack and 0 < len(without) < len(self.columns):
                 message = f"{name}: {len(without)} of {len(self.columns)} files have no column {column!r}, "
                 message += f"such as {without[0]!r}; {HOW_TO_MEND}, or take nulls with options.mergeSchema"
                 faults.append(DataError("SCHEMA_DRIFT", message))
             faults += self.repeated(column, name)
-            kinds = {moments[column]: place for place, moments in self.moments.items() if column in moments}
+            kinds = {moments[column]: file for file, moments in self.moments.items() if column in moments}
             if len(kinds) > 1:
                 message = f"{name}: files count {column!r} in different ways (zone, nanoseconds), such as "
                 message += f"{' and '.join(map(repr, kinds.values()))}; {HOW_TO_MEND}"
@@ -111,10 +111,10 @@ class FileSchemas:
 
     def repeated(self, column: str, name: str) -> list[DataError]:
         """Return an error if a file has a column twice, ignoring case."""
-        for place, names in self.columns.items():
+        for file, names in self.columns.items():
             alike = [other for other in names if other.lower() == column.lower()]
             if len(alike) > 1:
-                message = f"{name}: columns {', '.join(alike)} of {place!r} differ by case only; rename one"
+                message = f"{name}: columns {', '.join(alike)} of {file!r} differ by case only; rename one"
                 return [DataError("AMBIGUOUS_COLUMN", message)]
         return []
 
@@ -122,7 +122,7 @@ class FileSchemas:
         """Raise DataError SCHEMA_DRIFT for columns of the files that Spark's schema lacks."""
         known = {column.lower() for column in columns}
         for column in wanted:
-            holder = next((place for place in self.columns if self.has(place, column)), None)
+            holder = next((file for file in self.columns if self.has(file, column)), None)
             if holder is not None and known.isdisjoint({column.lower(), column.lower().partition(".")[0]}):
                 message = f"{name}: Spark does not see column {column!r} of {holder!r}, which is not in a "
                 message += "_common_metadata or _metadata beside it, or not in a schema of Spark's that its "

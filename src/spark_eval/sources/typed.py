@@ -42,9 +42,9 @@ def read_typed(
     if is_text:
         options = {"inferSchema": True, "enforceSchema": False, "mode": "FAILFAST", "timeZone": timezone}
     reader = spark.read.format(source.format).options(**(options | source.options))
-    place = spark_path(source.place)
+    path = spark_path(source.path_or_empty)
     with setting(spark, NANOS_AS_LONG, "true") if nanoseconds else nullcontext():
-        frame = reader.load(place)
+        frame = reader.load(path)
     schema = frame.schema
     guessed = [column for column in schema if is_text or column.name.lower() in map(str.lower, partitions)]
     ids = matching_columns(guessed, source, (USER, ITEM))
@@ -53,7 +53,7 @@ def read_typed(
     if digits or nanoseconds or any(schema[name].dataType != T.StringType() for name in texts):
         changed = dict.fromkeys((*digits, *texts), T.StringType())
         fields = [T.StructField(f.name, changed.get(f.name, f.dataType)) for f in schema]
-        frame = reader.schema(T.StructType(fields)).load(place)
+        frame = reader.schema(T.StructType(fields)).load(path)
     if is_text:
         others = [name for name in ids if schema[name].dataType == T.StringType()]
         frame = with_columns(frame, {name: checked_text(name) for name in (*others, *texts)})

@@ -148,7 +148,7 @@ def bucket_containing(parent: TimeBucket, buckets: Iterable[TimeBucket], index: 
             if index < first + bucket.n_rows:
                 return replace(bucket, first=first)
             first += bucket.n_rows
-    message = f"interactions: row {index} by time was there, and is gone; fix the input first"
+    message = f"interactions: row {index} by time disappeared during the run; rerun when the input is stable"
     raise DataError("INPUT_CHANGED_DURING_RUN", message)
 
 

@@ -86,12 +86,12 @@ def ends_of(rows: DataFrame, facts: SplitCounts, n_folds: int) -> dict[str, list
     """
     whole = [check for check in facts.rule.checks.values() if check.early and not check.keys]
     others = {other.value for check in whole for several in check.others.values() for other in several}
-    found = facts.ends
-    if others and not found:
+    end_of = facts.ends
+    if others and not end_of:
         parts = rows.where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)
         ends = parts.agg(F.unix_micros(F.max(TIMESTAMP)).alias("end")).collect()
-        found = {(part[SUBSET], part[FOLD]): part["end"] for part in ends}
-    return {other: [found.get((other, fold), NEVER) for fold in range(n_folds)] for other in sorted(others)}
+        end_of = {(part[SUBSET], part[FOLD]): part["end"] for part in ends}
+    return {other: [end_of.get((other, fold), NEVER) for fold in range(n_folds)] for other in sorted(others)}
 
 
 def slice_for(slice_bits: int, bucket: int, hashes: Sequence[Ints]) -> tuple[int, bytes]:
@@ -122,20 +122,20 @@ def messages_of_subset(
     return sender(batch.append_column(SUBSET, pa.repeat(part, batch.num_rows)) for batch in batches)
 
 
-def leakage_rows(found: FoldCounts, rule: FoldRule) -> list[LeakageRow]:
+def leakage_rows(counts: FoldCounts, rule: FoldRule) -> list[LeakageRow]:
     """Return the leakage report: one row per fold and check of the rule."""
     return [
         LeakageRow(fold, name, n_rows, n_users, check.is_leak and n_rows > 0)
-        for fold in range(len(found[rule.subsets[0]]))
+        for fold in range(len(counts[rule.subsets[0]]))
         for name, check in rule.checks.items()
-        for n_rows, n_users in [found[name][fold]]
+        for n_rows, n_users in [counts[name][fold]]
     ]
 
 
-def check_parts(found: FoldCounts, rule: FoldRule) -> None:
+def check_parts(counts: FoldCounts, rule: FoldRule) -> None:
     """Raise DataError SPLIT_OUT_OF_RANGE if a subset is empty in a fold."""
-    folds = range(len(found[rule.subsets[0]]))
-    empty = [f"{part} of fold {fold}" for fold in folds for part in rule.subsets if not found[part][fold][0]]
+    folds = range(len(counts[rule.subsets[0]]))
+    empty = [f"{part} of fold {fold}" for fold in folds for part in rule.subsets if not counts[part][fold][0]]
     if empty:
         message = f"no row is left for {summarize_names(empty)}"
         hint = "take fewer folds, larger parts, exact, or a longer log"
@@ -158,17 +158,17 @@ def count_subsets(
     """
     if folder is not None:
         rows = rows.sparkSession.read.schema(rows.schema).parquet(literal_path(folder))
-    bits = [F.when(F.col(SUBSET) == part.value, 1 << place) for place, part in enumerate(rule.subsets)]
+    bits = [F.when(F.col(SUBSET) == part.value, 1 << index) for index, part in enumerate(rule.subsets)]
     rows = rows.select(USER, ITEM, FOLD, F.coalesce(*bits, F.lit(0)).alias(IN_SUBSETS))
     tables = {ROWS: rows}
     for key in (USER, ITEM):
         tables[key] = rows.groupBy(FOLD, key).agg(F.bit_or(IN_SUBSETS).alias(IN_SUBSETS))
-    counts = [
+    grouped = [
         table.groupBy(F.lit(kind).alias("kind"), FOLD, IN_SUBSETS).agg(F.count("*").alias("n"))
         for kind, table in tables.items()
     ]
-    found: dict[str, dict[int, list[tuple[frozenset[Subset], int]]]] = {kind: {} for kind in tables}
-    for kind, fold, in_subsets, n in reduce(DataFrame.unionAll, counts).collect():
-        subsets = frozenset(part for place, part in enumerate(rule.subsets) if in_subsets >> place & 1)
-        found[kind].setdefault(fold, []).append((subsets, n))
-    return subset_rows(rule, n_folds, *(found[kind] for kind in (ROWS, USER, ITEM)))
+    counts: dict[str, dict[int, list[tuple[frozenset[Subset], int]]]] = {kind: {} for kind in tables}
+    for kind, fold, in_subsets, n in reduce(DataFrame.unionAll, grouped).collect():
+        subsets = frozenset(part for index, part in enumerate(rule.subsets) if in_subsets >> index & 1)
+        counts[kind].setdefault(fold, []).append((subsets, n))
+    return subset_rows(rule, n_folds, *(counts[kind] for kind in (ROWS, USER, ITEM)))

@@ -337,8 +337,8 @@ def split(
     log = conform_interactions(frame, columns, timestamp_unit, rule.timezone, rule.timed)
     for name in rule.strata:
         if name not in log.columns or name == FAULT:
-            known = nearest(name, [column for column in log.columns if column != FAULT])
-            raise DataError("MISSING_COLUMN", f"interactions: no column {name!r} to stratify by; {known}")
+            hint = nearest(name, [column for column in log.columns if column != FAULT])
+            raise DataError("MISSING_COLUMN", f"interactions: no column {name!r} to stratify by; {hint}")
     plain = plain_log(frame, columns or {}, rule.timezone) if rule.timed else None
     timeline = rule.find(Times(log, timestamp_unit, plain))
     layout = rule.layout(timeline)

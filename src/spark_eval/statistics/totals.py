@@ -29,19 +29,19 @@ class CellTotals(Generic[CellName]):
 
     def of(self, key: SumKey) -> Ints:
         """Return the sums of one key, extended to the current number of cells."""
-        known = self.sums.get(key, np.zeros((0, *self.shape), dtype=np.int64))
-        if len(known) < len(self.cells):
-            more = np.zeros((len(self.cells) - len(known), *self.shape), dtype=np.int64)
-            known = self.sums[key] = np.concatenate([known, more])
-        return known
+        sums = self.sums.get(key, np.zeros((0, *self.shape), dtype=np.int64))
+        if len(sums) < len(self.cells):
+            more = np.zeros((len(self.cells) - len(sums), *self.shape), dtype=np.int64)
+            sums = self.sums[key] = np.concatenate([sums, more])
+        return sums
 
     def add(self, other: Self) -> None:
         """Add the sums of other users, by cell."""
-        place_of = {cell: place for place, cell in enumerate(self.cells)}
-        places = [place_of.setdefault(cell, len(place_of)) for cell in other.cells]
-        self.cells = list(place_of)
+        index_of = {cell: index for index, cell in enumerate(self.cells)}
+        indices = [index_of.setdefault(cell, len(index_of)) for cell in other.cells]
+        self.cells = list(index_of)
         for key in other.sums:
-            np.add.at(self.of(key), places, other.of(key))
+            np.add.at(self.of(key), indices, other.of(key))
 
     @classmethod
     def together(cls, parts: Iterable[Self], shape: tuple[int, ...]) -> Self:
@@ -57,16 +57,16 @@ class CellTotals(Generic[CellName]):
 
     def put_sums(self, name: str, where: Where, sums: ByPlace) -> None:
         """Add sums by position of the digit to the chosen cells."""
-        flat = {place: amounts.ravel() for place, amounts in sums.items()}
+        flat = {position: amounts.ravel() for position, amounts in sums.items()}
         for limb, amounts in normalize_limbs(flat).items():
             mine = self.of((name, limb))
             mine[where] += amounts.reshape(mine[where].shape)
 
-    def number(self, name: str, place: tuple[int, ...], bits: int = POINT_BITS) -> Fraction:
+    def number(self, name: str, cell: tuple[int, ...], bits: int = POINT_BITS) -> Fraction:
         """Return one sum as a fraction; squares have twice as many bits after the binary point."""
         own = [key for key in self.sums if key[0] == name]
-        return integer_of_limbs({key[1]: int(self.of(key)[place]) for key in own}, bits)
+        return integer_of_limbs({key[1]: int(self.of(key)[cell]) for key in own}, bits)
 
-    def count(self, name: str, place: tuple[int, ...]) -> int:
+    def count(self, name: str, cell: tuple[int, ...]) -> int:
         """Return one count."""
-        return int(self.of((name, 0))[place])
+        return int(self.of((name, 0))[cell])

@@ -101,7 +101,7 @@ def check_all_read(listed: Collection[str], every: Collection[str], depth: int, 
     if unread := sorted({*every} - {*(in_partitions or listed)}):
         shown = ", ".join(map(repr, unread[:MOST_SHOWN]))
         what = (
-            f"{name}: Spark would pass over {len(unread)} of {len({*every, *listed})} files, such as {shown}"
+            f"{name}: Spark would skip {len(unread)} of {len({*every, *listed})} files, such as {shown}"
         )
         mend = "move them, or read all with options: {recursiveFileLookup: true}, folders without names then"
         raise DataError("UNREAD_FILES", f"{what}; {mend}")

@@ -143,10 +143,10 @@ def test_groups_of_items_are_no_segment_of_users(facts: RunFacts, pages: dict[st
         if row["group"] == "Comedy" and row["measure"].endswith("@10")
     ]
     assert sorted(of_comedy, key=str) == [
-        ("popular", "places of lists", 0.4),
-        ("ruled", "places of lists", 0.7),
-        ("similar", "places of lists", 0.5),
-        ("taste", "places of lists", 0.6),
+        ("popular", "ranks of lists", 0.4),
+        ("ruled", "ranks of lists", 0.7),
+        ("similar", "ranks of lists", 0.5),
+        ("taste", "ranks of lists", 0.6),
         (None, "catalogue", 0.5),
     ]
 

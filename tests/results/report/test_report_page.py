@@ -242,7 +242,7 @@ def test_a_run_that_is_not_whole_has_no_report(
     lose(root)
     code, out, err = call(capsys, "--path", str(root), "--run-id", "lists")
     assert (code, out) == (3, "")
-    assert err.startswith("error[INCOMPLETE_RUN] run 'lists' is not whole: ")
+    assert err.startswith("error[INCOMPLETE_RUN] run 'lists' is incomplete: ")
     assert not (root / "report").exists()
 
 

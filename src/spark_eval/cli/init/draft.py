@@ -68,7 +68,7 @@ def draft(
         if model is not None:
             columns.pop(MODEL, None)
         if MODEL not in columns:
-            why = "told" if model else "no column names the model; from the path, confirm"
+            why = "given" if model else "no column names the model; from the path, confirm"
             keys.append(("model", model or model_of(sample.path), why))
     if name == "predictions":
         keys += task_keys(sample, columns)
@@ -81,7 +81,7 @@ def unit_keys(sample: TableSample, when: Guess, unit: str | None) -> list[KeyLin
     if kind_of(values.type) not in EPOCH_KINDS:
         return []
     if unit is not None:
-        return [("timestamp_unit", unit, "told")]
+        return [("timestamp_unit", unit, "given")]
     found = unit_of(values)
     if found is None:
         message = f"column {when.column!r} lies between 1990 and 2099 in none of s, ms and us"
@@ -96,7 +96,7 @@ def order_keys(sample: TableSample, columns: dict[str, Guess]) -> list[KeyLine]:
     """
     if kind_of(column_values(sample.rows, columns[ITEM].column).type) is ValueKind.LIST:
         for ours in (RANK, SCORE):
-            if ours in columns and not columns[ours].is_told:
+            if ours in columns and not columns[ours].is_given:
                 del columns[ours]
         return [("layout", "array", "a row per user; the order of the array is the rank")]
     rank, score = columns.get(RANK), columns.get(SCORE)
@@ -104,7 +104,7 @@ def order_keys(sample: TableSample, columns: dict[str, Guess]) -> list[KeyLine]:
         message = FirstRows("recommendations", sample.rows, {}).without(SCORE)
         raise DataError("MISSING_COLUMN", f"{message}, or --column recommendations.rank=NAME")
     from_one = rank is not None and pc.min(column_values(sample.rows, rank.column)).as_py() in (None, 1)
-    if rank and score and (score.is_told or not from_one):
+    if rank and score and (score.is_given or not from_one):
         del columns[RANK]
     elif rank and score:
         columns[RANK] = replace(rank, others=[*rank.others, score.column])
@@ -156,4 +156,4 @@ def comment_of(guess: Guess) -> str:
     """Return the reason for the choice of a column."""
     others = ", ".join(map(scalar, guess.others))
     also = f"; {others} would fit, too" if others else ""
-    return guess.reason if guess.is_told else f"guessed: {guess.reason}; confirm{also}"
+    return guess.reason if guess.is_given else f"guessed: {guess.reason}; confirm{also}"

@@ -25,7 +25,7 @@ def write_first_config(
     file: Path,
     output: str,
     paths: Mapping[str, str],
-    told: Sequence[str],
+    given: Sequence[str],
     unit: str | None,
     model: str | None,
     force: bool,
@@ -43,7 +43,7 @@ def write_first_config(
     samples = {name: sample_of(paths[name], name) for name in ORDER if name in paths}
     if [*samples] == ["recommendations"] and has_label(samples["recommendations"]):
         samples = {"predictions": samples["recommendations"]}
-    sections = drafts(samples, told_columns(told, samples), unit, model)
+    sections = drafts(samples, given_columns(given, samples), unit, model)
     verbs = verbs_of(samples)
     following = next_commands(file, verbs)
     text = "\n".join([*opening(following), *body(output, sections, verbs)]).rstrip() + "\n"
@@ -61,7 +61,7 @@ def has_label(sample: TableSample) -> bool:
     return True
 
 
-def told_columns(told: Sequence[str], samples: Mapping[str, TableSample]) -> dict[str, dict[str, str]]:
+def given_columns(given: Sequence[str], samples: Mapping[str, TableSample]) -> dict[str, dict[str, str]]:
     """Return the columns given as ``[section.]ours=theirs``, by section.
 
     Without a section, the column is set in all sections that have it. Raises ConfigError UNKNOWN_CONFIG_KEY
@@ -69,20 +69,20 @@ def told_columns(told: Sequence[str], samples: Mapping[str, TableSample]) -> dic
     has the column.
     """
     of_sections: dict[str, dict[str, str]] = {name: {} for name in samples}
-    for text in told:
+    for text in given:
         name, equals, theirs = text.partition("=")
         section, dot, ours = name.rpartition(".")
         if not (equals and ours and theirs):
             raise ConfigError("INVALID_SETTING", f"--column {text!r} is not [section.]ours=theirs")
         if dot and section not in samples:
             raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "section", section, samples, "--column")
-        asked = {one: (*COLUMNS[one][0], *COLUMNS[one][1]) for one in ([section] if dot else samples)}
-        if not any(ours in columns for columns in asked.values()):
-            known = sorted({column for columns in asked.values() for column in columns})
-            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "column", ours, known, "--column")
-        having = [one for one in asked if ours in asked[one] and has_column(samples[one], theirs)]
+        columns_of = {one: (*COLUMNS[one][0], *COLUMNS[one][1]) for one in ([section] if dot else samples)}
+        if not any(ours in columns for columns in columns_of.values()):
+            choices = sorted({column for columns in columns_of.values() for column in columns})
+            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "column", ours, choices, "--column")
+        having = [one for one in columns_of if ours in columns_of[one] and has_column(samples[one], theirs)]
         if not having:
-            names = [column for one in asked for column in samples[one].rows.column_names]
+            names = [column for one in columns_of for column in samples[one].rows.column_names]
             message = f"--column {text}: no column {theirs!r}; {nearest(theirs, names)}"
             raise DataError("MISSING_COLUMN", message)
         for one in having:
@@ -101,7 +101,7 @@ def has_column(sample: TableSample, name: str) -> bool:
 
 def drafts(
     samples: Mapping[str, TableSample],
-    told: Mapping[str, Mapping[str, str]],
+    given: Mapping[str, Mapping[str, str]],
     unit: str | None,
     model: str | None,
 ) -> list[DraftSection]:
@@ -109,14 +109,14 @@ def drafts(
     guesses, faults = {}, []
     for name, sample in samples.items():
         try:
-            guesses[name] = FirstRows(name, sample.rows, told[name], unit).guesses()
+            guesses[name] = FirstRows(name, sample.rows, given[name], unit).guesses()
         except DataError as fault:
             faults.append(fault)
     DataError.raise_all(faults)
     of_folds = [guesses[name] for name in ("recommendations", "truth", "train") if name in guesses]
     if not all(FOLD in columns for columns in of_folds):
         for columns in of_folds:
-            if FOLD in columns and not columns[FOLD].is_told:
+            if FOLD in columns and not columns[FOLD].is_given:
                 del columns[FOLD]
     return [draft(name, samples[name], guesses[name], unit, model) for name in samples]
 

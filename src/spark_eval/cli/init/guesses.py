@@ -113,25 +113,25 @@ ALLOWED_KINDS: Final[Mapping[str, Sequence[ValueKind]]] = {
 class Guess:
     """A guessed column, the reason for it, and the other columns that fit.
 
-    ``is_told`` is True if the user named the column.
+    ``is_given`` is True if the user named the column.
     """
 
     column: str
     reason: str
     others: Sequence[str] = ()
-    is_told: bool = False
+    is_given: bool = False
 
 
 @dataclass(frozen=True)
 class FirstRows:
     """First rows of a section's table, with the columns that the user named.
 
-    ``told`` maps our column names to those of the table. ``unit`` is the given unit of numeric timestamps.
+    ``given`` maps our column names to those of the table. ``unit`` is the given unit of numeric timestamps.
     """
 
     section: str
     rows: pa.Table
-    told: Mapping[str, str]
+    given: Mapping[str, str]
     unit: str | None = None
 
     def guesses(self) -> dict[str, Guess]:
@@ -141,7 +141,7 @@ class FirstRows:
             DataError: MISSING_COLUMN for all required columns without a match; AMBIGUOUS_COLUMN.
         """
         needed, optional = COLUMNS[self.section]
-        taken = {ours: Guess(theirs, "told", is_told=True) for ours, theirs in self.told.items()}
+        taken = {ours: Guess(theirs, "given", is_given=True) for ours, theirs in self.given.items()}
         faults = []
         for ours in (*needed, *optional):
             guess = taken.get(ours) or self.guess(ours, {one.column for one in taken.values()})
@@ -156,11 +156,11 @@ class FirstRows:
     def guess(self, ours: str, taken: set[str]) -> Guess | None:
         """Return the likeliest unused column for ``ours``, with the others that fit; None if none fits."""
         ranked = sorted(
-            (place, number, name, reason)
+            (order, number, name, reason)
             for number, name in enumerate(self.rows.column_names)
             if name not in taken and self.fits(ours, name)
-            for place, reason in [likeness(ours, name, self.kind(name))]
-            if place is not None
+            for order, reason in [likeness(ours, name, self.kind(name))]
+            if order is not None
         )
         if not ranked:
             return None

@@ -50,31 +50,31 @@ def sample_of(path: str, name: str) -> TableSample:
         source = Source(path=path)
     except ValidationError as error:
         raise ConfigError("INVALID_CONFIG", f"--{name} {path!r}: {error.errors()[0]['msg']}") from None
-    places = local_files_of(source, name)
-    check_regular(places, name)
-    place = next((place for place in places if Path(place).stat().st_size), None)
-    if place is None:
+    files = local_files_of(source, name)
+    check_regular(files, name)
+    file = next((file for file in files if Path(file).stat().st_size), None)
+    if file is None:
         raise DataError("EMPTY_INPUT", f"{name}: no data file with a byte at {path!r}; run what writes it")
     try:
-        kind, options, rows = first_rows(place, name)
+        kind, options, rows = first_rows(file, name)
     except EncryptedFile as error:
         raise needs_spark(name, path, "it is encrypted") from error
     except pa.ArrowNotImplementedError as error:
-        raise unknown_type(name, [f"{place!r}: {error}"]) from error
+        raise unknown_type(name, [f"{file!r}: {error}"]) from error
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise DataError("CORRUPT_FILE", f"{name}: cannot read {place!r}: {error}; write it again") from error
+        raise DataError("CORRUPT_FILE", f"{name}: cannot read {file!r}: {error}; write it again") from error
     if len({*rows.column_names}) < len(rows.column_names):
-        raise DataError("AMBIGUOUS_COLUMN", f"{name}: {place!r} has a column twice; rename one")
-    for column in sorted(partitions_of(source, places) - {*rows.column_names}):
-        rows = rows.append_column(column, folder_values(column, places, len(rows)))
+        raise DataError("AMBIGUOUS_COLUMN", f"{name}: {file!r} has a column twice; rename one")
+    for column in sorted(partitions_of(source, files) - {*rows.column_names}):
+        rows = rows.append_column(column, folder_values(column, files, len(rows)))
     return TableSample(path, kind, options, without_codes(rows))
 
 
 def without_codes(rows: pa.Table) -> pa.Table:
     """Return the rows with dictionary-encoded columns decoded."""
-    for place, field in enumerate(rows.schema):
+    for index, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):
-            rows = rows.set_column(place, field.name, rows.column(place).cast(field.type.value_type))
+            rows = rows.set_column(index, field.name, rows.column(index).cast(field.type.value_type))
     return rows
 
 
@@ -100,45 +100,45 @@ def needs_spark(name: str, path: str, why: str) -> ConfigError:
     return ConfigError("NEEDS_SPARK", f"{name}: init does not read {path!r}: {why}; {mend}")
 
 
-def first_rows(place: str, name: str) -> tuple[str, dict[str, Scalar], pa.Table]:
+def first_rows(file: str, name: str) -> tuple[str, dict[str, Scalar], pa.Table]:
     """Return the format of a file, the options that Spark needs for it, and its first rows."""
-    with Path(place).open("rb") as file:
-        start = file.read(4)
+    with Path(file).open("rb") as stream:
+        start = stream.read(4)
     if start in (b"PAR1", ENCRYPTED):
-        read_footer(place)
-        batches = pq.ParquetFile(place).iter_batches(SAMPLE_ROWS)
-        empty = pq.read_schema(place).empty_table()
+        read_footer(file)
+        batches = pq.ParquetFile(file).iter_batches(SAMPLE_ROWS)
+        empty = pq.read_schema(file).empty_table()
         return "parquet", {}, next((pa.Table.from_batches([batch]) for batch in batches), empty)
     if start[:3] == b"ORC":
         from pyarrow.orc import ORCFile
 
-        orc = ORCFile(place)
+        orc = ORCFile(file)
         rows = pa.Table.from_batches([orc.read_stripe(0)]) if orc.nstripes else orc.schema.empty_table()
         return "orc", {}, rows.slice(0, SAMPLE_ROWS)
-    lines = first_lines(place)
+    lines = first_lines(file)
     if not lines:
-        raise DataError("EMPTY_INPUT", f"{name}: no whole line at the start of {place!r}; write it again")
+        raise DataError("EMPTY_INPUT", f"{name}: no whole line at the start of {file!r}; write it again")
     is_json = lines[0].lstrip()[:1] == b"{"
     try:
         if is_json:
             block = pyarrow.json.ReadOptions(block_size=BLOCK_BYTES)
             return "json", {}, pyarrow.json.read_json(pa.BufferReader(b"".join(lines)), block)
-        return "csv", *read_separated(lines, place, name)
+        return "csv", *read_separated(lines, file, name)
     except ValueError as error:
         kind = "JSON of an object per line" if is_json else "CSV"
-        raise DataError("MALFORMED_RECORD", f"{name}: {place!r} is no {kind}: {error}") from error
+        raise DataError("MALFORMED_RECORD", f"{name}: {file!r} is not {kind}: {error}") from error
 
 
-def first_lines(place: str) -> list[bytes]:
+def first_lines(file: str) -> list[bytes]:
     """Return the first lines of a text file, which may be compressed."""
-    with pa.input_stream(place, compression="detect") as stream:
+    with pa.input_stream(file, compression="detect") as stream:
         text = stream.read(SAMPLE_BYTES)
     lines: list[bytes] = text.splitlines(keepends=True)
     is_cut = len(text) == SAMPLE_BYTES
     return (lines[:-1] if is_cut else lines)[:SAMPLE_ROWS]
 
 
-def read_separated(lines: list[bytes], place: str, name: str) -> tuple[dict[str, Scalar], pa.Table]:
+def read_separated(lines: list[bytes], file: str, name: str) -> tuple[dict[str, Scalar], pa.Table]:
     """Return rows of CSV with the most frequent separator of the first line, and the column names of Spark.
 
     The first line is the header unless one of its fields is a number, a timestamp or a boolean.
@@ -146,7 +146,7 @@ def read_separated(lines: list[bytes], place: str, name: str) -> tuple[dict[str,
     first = lines[0].decode("utf-8-sig", "replace")
     separator = max(SEPARATORS, key=first.count)
     if separator not in first and "::" in first:
-        raise needs_spark(name, place, "its columns are divided by '::'")
+        raise needs_spark(name, file, "its columns are divided by '::'")
     parse = pyarrow.csv.ParseOptions(delimiter=separator, invalid_row_handler=lambda _: "skip")
     bare = pyarrow.csv.ReadOptions(autogenerate_column_names=True)
     [fields] = pyarrow.csv.read_csv(pa.BufferReader(lines[0]), bare, parse).to_pylist()
@@ -162,14 +162,14 @@ def spark_names(header: list[str]) -> list[str]:
     """Return the column names that Spark gives to CSV: with their index if a name is empty or repeated."""
     count = Counter(map(str.lower, header))
     return [
-        f"{field or '_c'}{place}" if not field or count[field.lower()] > 1 else field
-        for place, field in enumerate(header)
+        f"{field or '_c'}{index}" if not field or count[field.lower()] > 1 else field
+        for index, field in enumerate(header)
     ]
 
 
-def folder_values(column: str, places: Collection[str], n_rows: int) -> pa.Array:
+def folder_values(column: str, files: Collection[str], n_rows: int) -> pa.Array:
     """Return the first value of a partition column, repeated for each row."""
-    parts = (folder.partition("=") for place in places for folder in place.split("/")[:-1])
+    parts = (folder.partition("=") for file in files for folder in file.split("/")[:-1])
     values = [unquote(value) for name, equals, value in parts if equals and unquote(name) == column]
     first: Any = int(values[0]) if all(map(INTEGER.fullmatch, values)) else values[0]
     return pa.array([first] * n_rows, pa.int64() if isinstance(first, int) else pa.string())

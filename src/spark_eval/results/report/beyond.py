@@ -12,7 +12,7 @@ from spark_eval.schema import MODEL, SEGMENT_VALUE, Direction
 
 # Maximum number of item groups on a page, the largest of the catalogue first.
 MOST_GROUPS: Final = 20
-OF_LISTS: Final = "places of lists"
+OF_LISTS: Final = "ranks of lists"
 OF_CATALOG: Final = "catalogue"
 
 
@@ -31,12 +31,12 @@ def trade_offs(facts: RunFacts) -> Chapter | None:
         x_title="beyond accuracy",
         y_title="accuracy",
     )
-    said = Statement(
+    explained = Statement(
         "A model is on the front (a full point) if no other is better in one of both and at least as good in "
         "the other, by the means alone. Where neither direction is better, there is no front."
     )
     sentences = [Statement(text) for text in front_sentences(rows)]
-    return Chapter("Accuracy and beyond", [*sentences, said], [view], ["beyond accuracy"])
+    return Chapter("Accuracy and beyond", [*sentences, explained], [view], ["beyond accuracy"])
 
 
 def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
@@ -50,7 +50,7 @@ def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
     if not accuracies:
         return
     largest = max(accuracies, key=as_number)
-    places = {model: place for place, model in enumerate(facts.models)}
+    order = {model: index for index, model in enumerate(facts.models)}
     beyond: dict[str, list[dict[str, Any]]] = {}
     for row in everybody:
         if is_beyond(row):
@@ -58,7 +58,7 @@ def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
     # Largest cutoff first: it is the first option that readers see.
     for measure, of_models in sorted(beyond.items(), key=lambda one: -as_number(one[1][0]["k"])):
         hits = accuracies.get(of_models[0]["k"], accuracies[largest])
-        of_models.sort(key=lambda row: places[row[MODEL]])
+        of_models.sort(key=lambda row: order[row[MODEL]])
         both = [(row, hits[row[MODEL]]) for row in of_models if row[MODEL] in hits]
         if len(both) < 2:
             continue
@@ -119,11 +119,11 @@ def front_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         if row["front"]:
             pair = f"{row['accuracy']} against {row['beyond accuracy']}"
             best.setdefault(row["metric"], {}).setdefault(row["k"], []).append((pair, row[MODEL]))
-    said = []
+    statements = []
     for of_metric in best.values():
-        found = of_metric[max(of_metric, key=as_number)]
-        said.append(f"{found[0][0]}: on the front {', '.join(model for _, model in found)}.")
-    return said[:MOST_SENTENCES_SHOWN]
+        front = of_metric[max(of_metric, key=as_number)]
+        statements.append(f"{front[0][0]}: on the front {', '.join(model for _, model in front)}.")
+    return statements[:MOST_SENTENCES_SHOWN]
 
 
 def exposure_of_groups(facts: RunFacts) -> Chapter | None:
@@ -139,7 +139,7 @@ def exposure_of_groups(facts: RunFacts) -> Chapter | None:
         Form.BARS,
         "Share of each group of items",
         Dataset.of("exposure", ordered, ("group", "of", MODEL, "measure", "share")),
-        "Each group's share of the places of lists, a bar for each model beside one of the catalogue",
+        "Each group's share of the ranks of lists, a bar for each model beside one of the catalogue",
         label="group",
         value="share",
         series=MODEL,

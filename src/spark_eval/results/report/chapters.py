@@ -171,12 +171,12 @@ def packed_column(values: Sequence[Any]) -> Any:
     """
     if not any(isinstance(value, str) for value in values):
         return [rounded(value) for value in values]
-    names = {name: place for place, name in enumerate(dict.fromkeys(values))}
+    names = {name: index for index, name in enumerate(dict.fromkeys(values))}
     runs = [(names[value], len(list(group))) for value, group in groupby(values)]
     if 2 * len(runs) < len(values):
         return {
             "names": list(names),
-            "places": [place for place, _ in runs],
+            "places": [index for index, _ in runs],
             "runs": [length for _, length in runs],
         }
     return {"names": list(names), "places": [names[value] for value in values]}

@@ -37,8 +37,8 @@ def pipeline(facts: RunFacts) -> Chapter | None:
         return None
     reached = list(reached_rows(stages))
     views = [*funnel_charts(funnel), *recall_charts(stages), *(reached_charts(reached) if reached else ())]
-    said = [*lost_items(funnel), *reached_sentences(reached)]
-    return Chapter("Where the pipeline loses", said, views, ["part", "measure"])
+    statements = [*lost_items(funnel), *reached_sentences(reached)]
+    return Chapter("Where the pipeline loses", statements, views, ["part", "measure"])
 
 
 def funnel_charts(funnel: Sequence[Row]) -> Iterator[View]:
@@ -166,11 +166,11 @@ def lost_items(funnel: Sequence[Row]) -> list[Statement]:
     total = sum(items.values())
     if not total:
         return []
-    said = {fate: f"{n:,} ({n / total:.1%})" for fate, n in items.items()}
+    shares = {fate: f"{n:,} ({n / total:.1%})" for fate, n in items.items()}
     worst = max((fate for fate in items if fate.startswith("lost_")), key=items.__getitem__)
     text = (
-        f"Of {total:,} relevant items every stage has {said[Fate.KEPT]}. The largest loss is "
-        f"{said_of(worst)} ({MEANINGS[worst]}): {said[worst]}."
+        f"Of {total:,} relevant items every stage has {shares[Fate.KEPT]}. The largest loss is "
+        f"{said_of(worst)} ({MEANINGS[worst]}): {shares[worst]}."
     )
     outside = items[Fate.OUTSIDE_CANDIDATES]
     more = f"Relevant items of later lists that are no candidates: {outside:,}; efficiency may be undefined."
@@ -180,7 +180,7 @@ def lost_items(funnel: Sequence[Row]) -> list[Statement]:
 def reached_sentences(rows: Sequence[Mapping[str, Any]]) -> list[Statement]:
     """Return a statement per metric: the candidates' oracle, and the share of it that later stages reach."""
     everybody = [row for row in rows if row["part"] == ALL and row["value"] is not None]
-    said = []
+    statements = []
     for oracle in (row for row in everybody if row["is oracle"]):
         reached = [
             f"{row['stage']} reaches {short(row['value'])}"
@@ -189,8 +189,8 @@ def reached_sentences(rows: Sequence[Mapping[str, Any]]) -> list[Statement]:
             if row["measure"] == oracle["measure"] and not row["is oracle"]
         ]
         best = f"{oracle['measure']}: these candidates in perfect order would have {short(oracle['value'])}"
-        said.append(Statement(f"{best}; {'; '.join(reached)}."))
-    return said[:MOST_SENTENCES_SHOWN]
+        statements.append(Statement(f"{best}; {'; '.join(reached)}."))
+    return statements[:MOST_SENTENCES_SHOWN]
 
 
 def said_of(step: str) -> str:

@@ -84,7 +84,7 @@ def gate_sentence(row: Mapping[str, Any]) -> str:
     if row["decision"] == Decision.NO_BASELINE:
         return f"{gate}: {row['reason']}."
     is_worse = row["decision"] == Decision.WORSE
-    found = allowed_drop(row).replace("at most", "more than") if is_worse else allowed_drop(row)
+    drop = allowed_drop(row).replace("at most", "more than") if is_worse else allowed_drop(row)
     if row["mode"] == Mode.OBSERVED:
         certainty = "by the values alone, whatever chance does"
     elif row["decision"] == Decision.UNDECIDED:
@@ -94,7 +94,7 @@ def gate_sentence(row: Mapping[str, Any]) -> str:
     else:
         certainty = f"certain ({100 * row['confidence']:g} %)"
     means = f"{short(row['baseline_value'])} to {short(row['candidate_value'])}"
-    return f"{gate}: {found}: {certainty}; from {means}, {row['n_users']:,} users."
+    return f"{gate}: {drop}: {certainty}; from {means}, {row['n_users']:,} users."
 
 
 def allowed_drop(row: Mapping[str, Any]) -> str:
@@ -130,15 +130,17 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
             rows=[MODEL] if facts.is_scored else [MODEL, "k"],
         ),
     ]
-    said = [Statement(text) for text in best_sentences(everybody)]
+    statements = [Statement(text) for text in best_sentences(everybody)]
     if any(row["mark"] for row in everybody):
-        said.append(Statement(f"{EXPLAINED}. The dots of both are full."))
+        statements.append(Statement(f"{EXPLAINED}. The dots of both are full."))
     bad = unusable(entries_of_rows(facts.rows(Table.ACCOUNTING)))
-    said += [warning("Unusable", f"{text}.") for text in bad]
+    statements += [warning("Unusable", f"{text}.") for text in bad]
     if of_run := without_interval(everybody):
-        said.append(Statement(f"One number for the whole run, so without an interval: {', '.join(of_run)}."))
-    said += lists_missing(facts)
-    return Chapter("Which model is best", said, views, ["measure"], terms=facts.definitions)
+        statements.append(
+            Statement(f"One number for the whole run, so without an interval: {', '.join(of_run)}.")
+        )
+    statements += lists_missing(facts)
+    return Chapter("Which model is best", statements, views, ["measure"], terms=facts.definitions)
 
 
 def lists_missing(facts: RunFacts) -> Iterator[Statement]:
@@ -259,12 +261,12 @@ def differences(facts: RunFacts) -> Chapter | None:
             values=counts,
         ),
     ]
-    said = [Statement(text) for text in sentences(rows, facts.direction)[:MOST_SENTENCES_SHOWN]]
-    said.append(Statement("A dot is full where its interval leaves 0 out."))
+    statements = [Statement(text) for text in sentences(rows, facts.direction)[:MOST_SENTENCES_SHOWN]]
+    statements.append(Statement("A dot is full where its interval leaves 0 out."))
     if len(rows) > MOST_COMPARISONS:
         more = f"{len(rows) - MOST_COMPARISONS:,} more rows, of segments, stand in the table comparisons."
-        said.append(warning("Not all is shown", more))
-    return Chapter("Differences from the baseline", said, views, ["measure", "against", "part", "test"])
+        statements.append(warning("Not all is shown", more))
+    return Chapter("Differences from the baseline", statements, views, ["measure", "against", "part", "test"])
 
 
 def beside_other_run(facts: RunFacts) -> Chapter | None:
@@ -281,11 +283,11 @@ def beside_other_run(facts: RunFacts) -> Chapter | None:
         for row in facts.everybody
         if (was := before.get((row[MODEL], row["measure"]))) is not None
     ]
-    said = Statement(
+    statements = Statement(
         f"Means of this run beside those of run {other.run_id}, for models of equal names. Intervals of "
         f"{100 * (1 - CERTAIN):g} % are as if both had users of their own; spark-eval compare pairs users."
     )
-    notes = [said, *warnings_of(facts, other)]
+    notes = [statements, *warnings_of(facts, other)]
     if not rows:
         none = warning("Nothing to compare", "No model and metric is in both runs.")
         return Chapter(f"Beside run {other.run_id}", [*notes, none])

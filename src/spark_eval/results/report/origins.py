@@ -52,10 +52,10 @@ def split_in_time(facts: RunFacts) -> Chapter | None:
         kind = Form.SPANS if is_known else Form.TABLE
         views.append(chart(kind, "Parts in time", dataset, alt, shown=shown))
     leaked = sum(row["rows"] for row in checks if row["leaked"])
-    said = []
+    statements = []
     if checks:
         tone = (Tone.BAD, "LEAK") if leaked else (Tone.GOOD, "No leak")
-        said.append(Statement(f"{leaked:,} leaked rows in {len(checks)} checks.", *tone))
+        statements.append(Statement(f"{leaked:,} leaked rows in {len(checks)} checks.", *tone))
         lines = [{**row, "verdict": leak_verdict(row)} for row in checks]
         columns = ("fold", "check", "rows", "users", "verdict")
         dataset = Dataset.of("leakage", lines, columns, {"verdict": "leaked"})
@@ -63,9 +63,9 @@ def split_in_time(facts: RunFacts) -> Chapter | None:
     if subsets := facts.rows(Table.SUBSETS):
         dataset = Dataset.of("subsets", subsets, SubsetRow._fields, SUBSET_HEADINGS)
         views.append(View(Form.TABLE, "Subsets", dataset))
-        said += [Statement(f"{text[0].upper()}{text[1:]}.") for text in counted_ways_to_train(subsets)]
-        said += [warning("Cold start", f"{text}.") for text in cold_warnings(subsets)]
-    return Chapter("The split", said, views)
+        statements += [Statement(f"{text[0].upper()}{text[1:]}.") for text in counted_ways_to_train(subsets)]
+        statements += [warning("Cold start", f"{text}.") for text in cold_warnings(subsets)]
+    return Chapter("The split", statements, views)
 
 
 def leak_verdict(check: Row) -> str:
@@ -73,25 +73,30 @@ def leak_verdict(check: Row) -> str:
     return "LEAK" if check["leaked"] else "allowed" if check["rows"] else "no"
 
 
-def spans_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def spans_of(split: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the time range of each subset of a split, in milliseconds since the epoch; None if unknown.
 
     An open start or end is that of the log.
     """
-    oldest, newest = found.get("oldest"), found.get("newest")
-    if "windows" in found:
+    oldest, newest = split.get("oldest"), split.get("newest")
+    if "windows" in split:
         parts = [
             (str(fold), str(subset), window[f"{subset}_start"], window[f"{subset}_end"])
-            for fold, window in enumerate(found["windows"])
+            for fold, window in enumerate(split["windows"])
             for subset in (Subset.TRAIN, Subset.TEST)
         ]
-    elif "periods" in found:
-        parts = [("", period["subset"], period["start"], period["end"]) for period in found["periods"]]
-    elif "global_cut" in found:
+    elif "periods" in split:
+        parts = [("", period["subset"], period["start"], period["end"]) for period in split["periods"]]
+    elif "global_cut" in split:
         parts = [
-            ("", str(Subset.LOCAL_TRAIN), None, found["local_train_end"]),
-            ("", f"{Subset.RANKER_TRAIN}, {Subset.RANKER_TEST}", found["local_cut"], found["local_test_end"]),
-            ("", str(Subset.GLOBAL_TEST), found["global_cut"], found["end"]),
+            ("", str(Subset.LOCAL_TRAIN), None, split["local_train_end"]),
+            (
+                "",
+                f"{Subset.RANKER_TRAIN}, {Subset.RANKER_TEST}",
+                split["local_cut"],
+                split["local_test_end"],
+            ),
+            ("", str(Subset.GLOBAL_TEST), split["global_cut"], split["end"]),
         ]
     else:
         return
@@ -140,11 +145,11 @@ def accounting(facts: RunFacts) -> Chapter | None:
         View(Form.TABLE, "All lines", Dataset.of("accounting", rows, Entry._fields)),
     ]
     quarantined = sum(row["rows"] for row in rows if row["outcome"] == Outcome.QUARANTINED)
-    said = [Statement("Every row that was read is counted once: those in are the sum of all others.")]
+    statements = [Statement("Every row that was read is counted once: those in are the sum of all others.")]
     if quarantined:
         text = f"{quarantined:,} rows are quarantined; the table quarantine holds them."
-        said.append(warning("Unusable", text))
-    return Chapter("What became of every row", said, views)
+        statements.append(warning("Unusable", text))
+    return Chapter("What became of every row", statements, views)
 
 
 def provenance(facts: RunFacts) -> Chapter | None:

@@ -111,17 +111,17 @@ def embedded(facts: RunFacts, chapters: Mapping[str, Chapter]) -> str:
 
 def headings_of(facts: RunFacts) -> list[str]:
     """Return the lines of the page's header: counts, conventions, and time of publication."""
-    found, moments = dict[str, str](), list[str]()
+    headings, moments = dict[str, str](), list[str]()
     for record in facts.records.values():
         summary: Mapping[str, Any] = record.get("summary", {})
         for name in ("models", "users", "rows_in"):
             if summary.get(name) is not None:
-                found[name] = f"{summary[name]:,} {name.replace('_', ' ')}"
+                headings[name] = f"{summary[name]:,} {name.replace('_', ' ')}"
         if "published_at" in record:
             moments.append(str(record["published_at"]))
         if "conventions" in record:
-            found["conventions"] = f"conventions: {record['conventions']}"
-    return [*found.values(), *(f"published {moment}" for moment in sorted(moments)[-1:])]
+            headings["conventions"] = f"conventions: {record['conventions']}"
+    return [*headings.values(), *(f"published {moment}" for moment in sorted(moments)[-1:])]
 
 
 @cache

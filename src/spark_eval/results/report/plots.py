@@ -69,8 +69,8 @@ def plot_of(facts: RunFacts, chart: str | None = None, metrics: Sequence[str] = 
         if (chapter := charts_of(facts, name)) is not None:
             title = ": ".join([chapter.title, *([", ".join(metrics)] if metrics else [])])
             return Plot(name, title, page_of(facts, {name: replace(chapter, title=title)}, title))
-    known = ", ".join(name for name in CHAPTERS if charts_of(facts, name) is not None)
-    raise ConfigError("UNKNOWN_CHART", f"no chart {chart or ''!r} of this; there are: {known or 'none'}")
+    drawn = ", ".join(name for name in CHAPTERS if charts_of(facts, name) is not None)
+    raise ConfigError("UNKNOWN_CHART", f"no chart {chart or ''!r} of this; there are: {drawn or 'none'}")
 
 
 def charts_of(facts: RunFacts, name: str) -> Chapter | None:

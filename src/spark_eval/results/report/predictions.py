@@ -28,14 +28,14 @@ def prediction_curves(facts: RunFacts) -> Chapter | None:
     names = list(dict.fromkeys(row["curve"] for row in kept))
     dataset = Dataset.of("curves", kept, (MODEL, "curve", "x", "y", "threshold", "weight"))
     views = [curve_view(name, dataset) for name in names]
-    said = [Statement("Areas and errors of these curves stand among the metrics above.")]
+    statements = [Statement("Areas and errors of these curves stand among the metrics above.")]
     if len(kept) < len(rows):
         text = f"{len(kept):,} of {len(rows):,} points are drawn; the table curves has all of them."
-        said.append(Statement(text))
+        statements.append(Statement(text))
     if bound := max(row["error_bound"] or 0.0 for row in rows):
         text = f"curves of many scores are published with a reduced number of points, within {bound:.2g}."
-        said.append(warning("Reduced", text))
-    return Chapter("Curves of predictions", said, views)
+        statements.append(warning("Reduced", text))
+    return Chapter("Curves of predictions", statements, views)
 
 
 def curve_view(name: str, dataset: Dataset) -> View:
@@ -67,10 +67,10 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     fineness = max(COARSEST_GRID, min(FINEST_GRID, MOST_POINTS // (2 * len(of_curves))))
     for points in of_curves:
         seen: set[tuple[int, int]] = set()
-        for place, row in enumerate(points):
+        for index, row in enumerate(points):
             cell = (int(row["x"] * fineness), int(row["y"] * fineness))
             is_calibration = row["weight"] is not None
-            if is_calibration or cell not in seen or place == len(points) - 1:
+            if is_calibration or cell not in seen or index == len(points) - 1:
                 seen.add(cell)
                 yield {**row, MODEL: row[MODEL] or ""}
 
@@ -110,5 +110,5 @@ def thresholds(facts: RunFacts) -> Chapter | None:
         View(Form.TABLE, "Thresholds with their costs", dataset, shown=shown),
     ]
     missing = sum(row["threshold"] is None for row in rows)
-    said = [warning("None", f"{missing} rules found no threshold that will do.")] if missing else []
-    return Chapter("Thresholds", said, views, ["part"])
+    statements = [warning("None", f"{missing} rules found no threshold that will do.")] if missing else []
+    return Chapter("Thresholds", statements, views, ["part"])

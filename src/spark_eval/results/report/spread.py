@@ -44,8 +44,8 @@ def spread_values(columns: Sequence[str], measures: Collection[str] | None = Non
             continue
         if measures is not None and str(value) not in measures:
             continue
-        known = largest.setdefault(value.name, value)
-        if known.k is None or (value.k is not None and value.k > known.k):
+        metric = largest.setdefault(value.name, value)
+        if metric.k is None or (value.k is not None and value.k > metric.k):
             largest[value.name] = value
     return list(largest.values())[:MOST_SPREAD]
 
@@ -70,8 +70,8 @@ def spread_of(
                 n_rows += batch.num_rows
                 for value in values:
                     numbers = pc.drop_null(batch[value.column]).to_numpy(zero_copy_only=False)
-                    found, of_value = binned(numbers, upper_bound(value)), counts[value.column]
-                    of_value[model] = of_value.get(model, 0) + found
+                    counted, of_value = binned(numbers, upper_bound(value)), counts[value.column]
+                    of_value[model] = of_value.get(model, 0) + counted
     lists = [(value, model) for value in values for model in sorted(counts[value.column])]
     rows = [user_counts(model, value, counts[value.column][model].tolist()) for value, model in lists]
     return [row for of_list in rows for row in of_list], n_rows
@@ -91,13 +91,13 @@ def binned(values: Any, upper: float, n_bins: int = N_BINS) -> Any:
     [1, 1, 2]
     """
     values = values[~np.isnan(values)]
-    places = np.minimum(np.floor(values * n_bins / upper), n_bins - 1).astype(np.int64) + 1
-    return np.bincount(np.where(values == 0, 0, places), minlength=n_bins + 1)
+    bins = np.minimum(np.floor(values * n_bins / upper), n_bins - 1).astype(np.int64) + 1
+    return np.bincount(np.where(values == 0, 0, bins), minlength=n_bins + 1)
 
 
 def user_counts(model: str, value: MetricValue, counts: Sequence[int]) -> Iterator[UserCount]:
     """Yield the counts of ``binned`` with the limits of their bins."""
     n_bins, upper = len(counts) - 1, upper_bound(value)
-    for place, users in enumerate(counts):
-        low, high = (0.0, 0.0) if place == 0 else ((place - 1) * upper / n_bins, place * upper / n_bins)
+    for index, users in enumerate(counts):
+        low, high = (0.0, 0.0) if index == 0 else ((index - 1) * upper / n_bins, index * upper / n_bins)
         yield UserCount(model, str(value), low, high, users)

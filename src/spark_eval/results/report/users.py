@@ -23,10 +23,10 @@ def segments(facts: RunFacts) -> Chapter | None:
     few = dict.fromkeys(row["part"] for row in rows if (row["n"] or 0) < FEW)
     unit = "rows" if facts.is_scored else "users"
     text = f"The stronger the colour, the higher the value; a cell with ⚠ has fewer than {FEW} {unit}."
-    said = [Statement(text)]
+    statements = [Statement(text)]
     if few:
         named = ", ".join(list(few)[:MOST_SMALL_NAMED]) + (" and more" if len(few) > MOST_SMALL_NAMED else "")
-        said.append(warning("Small", f"{len(few)} segments have fewer than {FEW} {unit}: {named}."))
+        statements.append(warning("Small", f"{len(few)} segments have fewer than {FEW} {unit}: {named}."))
     views = [
         chart(
             Form.HEAT,
@@ -39,7 +39,7 @@ def segments(facts: RunFacts) -> Chapter | None:
         )
         for name in names
     ]
-    return Chapter("Segments", said, views, ["measure"])
+    return Chapter("Segments", statements, views, ["measure"])
 
 
 def folds(facts: RunFacts) -> Chapter | None:
@@ -68,8 +68,8 @@ def folds(facts: RunFacts) -> Chapter | None:
             where={SEGMENT: [FOLDS]},
         ),
     ]
-    said = [Statement(f"{len(places)} folds; fold 0 is the oldest where folds are windows of time.")]
-    return Chapter("Folds and windows", said, views, ["measure"])
+    statements = [Statement(f"{len(places)} folds; fold 0 is the oldest where folds are windows of time.")]
+    return Chapter("Folds and windows", statements, views, ["measure"])
 
 
 def spread(facts: RunFacts) -> Chapter | None:
@@ -119,11 +119,11 @@ def spread(facts: RunFacts) -> Chapter | None:
             is_share=True,
         ),
     ]
-    said = Statement(
+    statements = Statement(
         f"Of each of the first {MOST_SPREAD} metrics with an upper bound, at its largest cutoff; users "
         "without a value are left out."
     )
-    return Chapter("How users spread", [said], views, ["measure"])
+    return Chapter("How users spread", [statements], views, ["measure"])
 
 
 def with_shares(facts: RunFacts) -> Iterator[dict[str, Any]]:

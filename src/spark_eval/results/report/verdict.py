@@ -74,11 +74,11 @@ def chosen_model(facts: RunFacts, gates: Sequence[Row]) -> str:
     If there are gates, it is the best of the models with gates. Models that passed all of their gates precede
     the others.
     """
-    places = {model: place for place, model in enumerate(facts.models)}
+    order = {model: index for index, model in enumerate(facts.models)}
     gated = {str(row[MODEL]) for row in gates}
     failed = {str(row[MODEL]) for row in gates if not row["passed"]}
     return min(
-        gated or facts.models, key=lambda model: (model in failed, places.get(model, len(places)), model)
+        gated or facts.models, key=lambda model: (model in failed, order.get(model, len(order)), model)
     )
 
 

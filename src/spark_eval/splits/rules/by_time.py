@@ -129,20 +129,20 @@ class Periods(Found):
         before, clock = rule.boundary.before, zone(rule.timezone)
         (train, *middle, test), faults = self.periods, []
         starts = [period.start for period in self.periods if period.start is not None]
-        said = [
+        bounds = [
             f"{name} ({cut}) at {readable(at, clock)}"
             for (name, cut), at in zip(rule.cuts.items(), starts, strict=True)
         ]
         if starts != sorted(set(starts)):
-            faults.append(f"{said[0]} is not before {said[1]}")
+            faults.append(f"{bounds[0]} is not before {bounds[1]}")
         elif any(part.start == part.end or [*part.edges] != sorted(part.edges) for part in middle):
             faults.append(
-                f"gap_days {rule.gap_days} leave no time for validation between {' and '.join(said)}"
+                f"gap_days {rule.gap_days} leave no time for validation between {' and '.join(bounds)}"
             )
         if train.end is not None and not before(oldest, train.end):
-            faults.append(f"no event is left for train before {said[0]}, less gap_days {rule.gap_days}")
+            faults.append(f"no event is left for train before {bounds[0]}, less gap_days {rule.gap_days}")
         if test.start is not None and before(newest, test.start):
-            faults.append(f"no event is left for test from {said[-1]} on")
+            faults.append(f"no event is left for test from {bounds[-1]} on")
         refuse_span(faults, oldest, newest, clock)
 
     def outcome(self, start: int) -> str:

@@ -55,14 +55,14 @@ def rule_of(method: str, options: Mapping[str, object]) -> FoldRule:
     if method not in METHODS:
         raise ConfigError.unknown("INVALID_SPLIT", "method", method, METHODS, "split")
     rule = METHODS[method]
-    known = rule_options(rule)
+    declared = rule_options(rule)
     for name in options:
-        if name not in known:
-            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "option", name, known, "split")
-    timezone = str(options.get("timezone", known["timezone"].default))
+        if name not in declared:
+            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "option", name, declared, "split")
+    timezone = str(options.get("timezone", declared["timezone"].default))
     chosen: dict[str, Any] = {
         name: parsed(option.kind, name, options.get(name, option.default), timezone)
-        for name, option in known.items()
+        for name, option in declared.items()
     }
     return rule(**chosen)
 
@@ -97,8 +97,8 @@ def choice(choices: type[AnyChoice], name: str, value: object) -> AnyChoice:
     """Return the choice with this value; raise ConfigError INVALID_SPLIT if there is none."""
     if isinstance(value, str) and value in list(choices):
         return choices(value)
-    known = [choice.value for choice in choices]
-    raise ConfigError.unknown("INVALID_SPLIT", name, str(value), known, "split")
+    declared = [choice.value for choice in choices]
+    raise ConfigError.unknown("INVALID_SPLIT", name, str(value), declared, "split")
 
 
 def options_by_method() -> dict[tuple[str, RuleOption], list[str]]:

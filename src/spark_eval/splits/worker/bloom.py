@@ -37,8 +37,8 @@ class BloomFilter:
         """Return the indices of pairs that may be in the set."""
         first = bucket_of(users, self.n_buckets).astype(np.uint64) << np.uint64(self.slice_bits)
         high, low = filter_bits(pair_hash(users, items), self.slice_bits)
-        places = np.flatnonzero(self.has(first + high))
-        return places[self.has(first[places] + low[places])]
+        candidates = np.flatnonzero(self.has(first + high))
+        return candidates[self.has(first[candidates] + low[candidates])]
 
     def has(self, bits: Hashes) -> Booleans:
         """Return True for bits that are set."""
