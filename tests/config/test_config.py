@@ -180,7 +180,7 @@ def test_a_key_to_set_has_no_empty_part(tmp_path: Path, name: str) -> None:
         ("split.cold_users=kepe", "INVALID_SPLIT", "did you mean 'keep'?"),
         ("evaluate.k", "INVALID_SETTING", "is not dotted.key=value"),
         ("=7", "INVALID_SETTING", "is not dotted.key=value"),
-        ("output.path.deep=7", "INVALID_SETTING", "no mapping"),
+        ("output.path.deep=7", "INVALID_SETTING", "not a mapping"),
         ("evaluate.k=[1", "INVALID_YAML", "--set evaluate.k"),
         ("evalute.k=1", "UNKNOWN_CONFIG_KEY", "did you mean 'evaluate'?"),
     ],
