@@ -186,7 +186,7 @@ def test_all_that_lacks_in_all_tables_is_told_at_once() -> None:
 def test_a_told_column_is_taken_and_not_marked_as_guessed() -> None:
     LISTS.rename(columns={"user_id": "who"}).to_parquet("als.parquet", index=False)
     assert drawn(*EVALUATE, "--column", "user=who").recommendations.columns["user"] == "who"
-    assert re.search(r"user: who +# told$", Path("first.yaml").read_text(), re.MULTILINE)
+    assert re.search(r"user: who +# given$", Path("first.yaml").read_text(), re.MULTILINE)
     config = drawn(
         *EVALUATE, "--column", "user=who", "--column", "truth.item=user_id", "--column", "truth.user=movie_id"
     )

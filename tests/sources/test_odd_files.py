@@ -59,7 +59,7 @@ def test_files_that_spark_passes_over(
     source = Source(path=path, format=kind, options=options)
     if unread:
         with pytest.raises(
-            DataError, match=f"interactions: .* over {len(unread)} of {len(files)} files"
+            DataError, match=f"interactions: .* skip {len(unread)} of {len(files)} files"
         ) as error:
             read_source(spark, source, "interactions", "UTC")
         assert error.value.code == "UNREAD_FILES"
@@ -78,7 +78,7 @@ def test_paths_in_python_with_files_that_spark_passes_over(tmp_path: Path, layou
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         ROWS.to_parquet(tmp_path / f"{name}.parquet")
     for verb in verbs(str(tmp_path)):
-        with pytest.raises(DataError, match=f"UNREAD_FILES.* over {len(unread)} of {len(files)} files"):
+        with pytest.raises(DataError, match=f"UNREAD_FILES.* skip {len(unread)} of {len(files)} files"):
             verb()
 
 
