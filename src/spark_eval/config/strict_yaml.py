@@ -131,7 +131,7 @@ def overlay(tree: Any, keys: Sequence[str], value: Any) -> None:
             break
         tree = tree.setdefault(key, {})
     if not isinstance(tree, dict):
-        raise ConfigError("INVALID_SETTING", f"--set {'.'.join(keys)}: a value above {keys[-1]!r} is not a mapping")
+        raise ConfigError("INVALID_SETTING", f"--set {'.'.join(keys)}: above {keys[-1]!r} is not a mapping")
     tree[keys[-1]] = value
 
 

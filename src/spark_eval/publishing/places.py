@@ -40,7 +40,7 @@ def check_places(root: Path, run_id: str, tables: Iterable[str]) -> None:
     """
     there = next(place for place in (root, *root.parents) if place.is_symlink() or place.exists())
     if not there.is_dir():
-        message = f"output.path {str(root)!r}: {str(there)!r} is not a folder; remove it, or choose another path"
+        message = f"output.path {str(root)!r}: {str(there)!r} is not a folder; choose another path"
         raise ConfigError("UNSUPPORTED_OUTPUT", message)
     folders = [root / table / f"run_id={run_id}" for table in tables]
     files = (Path(commit_path(str(root), run_id)), root / REPORT / f"{run_id}.html")

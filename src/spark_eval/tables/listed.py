@@ -100,9 +100,7 @@ def check_all_read(listed: Collection[str], every: Collection[str], depth: int, 
     in_partitions = [path for path in every if any("=" in folder for folder in path.split("/")[depth:-1])]
     if unread := sorted({*every} - {*(in_partitions or listed)}):
         shown = ", ".join(map(repr, unread[:MOST_SHOWN]))
-        what = (
-            f"{name}: Spark would skip {len(unread)} of {len({*every, *listed})} files, such as {shown}"
-        )
+        what = f"{name}: Spark would skip {len(unread)} of {len({*every, *listed})} files, such as {shown}"
         mend = "move them, or read all with options: {recursiveFileLookup: true}, folders without names then"
         raise DataError("UNREAD_FILES", f"{what}; {mend}")
 
