@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import bucket_of, hashes_of
+from spark_eval.arrow.codes import bucket_of, hashes_of
 from spark_eval.arrow.user_files import file_name
 
 Ints = NDArray[np.int64]

@@ -21,7 +21,7 @@ MODULES: Final = sorted(path for path in SOURCE.rglob("*.py"))
 TREES: Final = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
 # Modules that make DataFrames of DataFrames; whoever calls them decides when a query runs.
 TRANSFORMS: Final = {
-    *("evaluation.conform", "evaluation.exchange", "evaluation.items", "evaluation.messages"),
+    *("evaluation.conform", "evaluation.exchange"),
     *("predictions.measure", "runners.exchange", "runners.user_buckets", "splits.conform", "splits.label"),
     *("tables.inputs", "tables.partitions"),
 }

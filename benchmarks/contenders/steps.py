@@ -24,8 +24,7 @@ from spark_eval.evaluation.conform import (
     plain_recommendations,
     plain_truth,
 )
-from spark_eval.evaluation.exchange import measure
-from spark_eval.evaluation.messages import buckets_for, evaluation_task, messages_of, per_user_schema
+from spark_eval.evaluation.exchange import buckets_for, evaluation_task, measure, messages_of, per_user_schema
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.evaluation.result import Tables
 from spark_eval.runners.exchange import exchange

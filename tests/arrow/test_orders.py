@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_eval.arrow import codes
-from spark_eval.arrow.codes import argsort_values_within_runs, argsort_within_runs, stable_argsort
-from spark_eval.arrow.hashes import run_starts
+from spark_eval.arrow.codes import argsort_values_within_runs, argsort_within_runs, run_starts, stable_argsort
 from spark_eval.statistics.exact import Ints
 
 LARGEST = np.iinfo(np.int64).max

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_eval.arrow.hashes import bucket_of, hashes_of
+from spark_eval.arrow.codes import bucket_of, hashes_of
 from spark_eval.arrow.user_files import UserFile, file_name, overlapping_groups, user_files
 
 

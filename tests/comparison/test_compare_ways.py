@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from scipy import stats
 
-from spark_eval.arrow.hashes import bucket_of, hashes_of
+from spark_eval.arrow.codes import bucket_of, hashes_of
 from spark_eval.arrow.user_files import file_name
 from spark_eval.comparison import extra_passes
 from spark_eval.comparison.compare import Comparison, compare_sides

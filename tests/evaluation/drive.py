@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_eval.accounting import ListCounts, TruthCounts, list_entries, table_entries
-from spark_eval.arrow.hashes import bucket_of, hashes_of
+from spark_eval.arrow.codes import bucket_of, hashes_of
 from spark_eval.arrow.messages import Content
 from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.arrow.send import Sender
@@ -21,8 +21,7 @@ from spark_eval.evaluation.stages.rows import StageSums
 from spark_eval.evaluation.summaries import BucketSummary, Summaries
 from spark_eval.evaluation.summary import metric_rows
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes, item_attributes
-from spark_eval.evaluation.worker.items.counts import histogram
-from spark_eval.evaluation.worker.items.tally import ItemTally
+from spark_eval.evaluation.worker.items.counts import ItemTally, histogram
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.task import EvaluationTask
 

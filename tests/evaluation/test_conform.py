@@ -13,12 +13,12 @@ from spark_eval.conventions.presets import parse_conventions
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.conform import (
     align_ids,
+    conform_items,
     conform_recommendations,
     conform_train,
     conform_truth,
     conform_users,
 )
-from spark_eval.evaluation.items import conform_items
 from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
 from spark_eval.splits.conform import conform_interactions
 from spark_eval.tables.quarantine import unusable_rows

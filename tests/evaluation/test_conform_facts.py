@@ -5,8 +5,7 @@ from frames import assert_rows
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.errors import DataError
-from spark_eval.evaluation.conform import conform_train, conform_users
-from spark_eval.evaluation.items import conform_items
+from spark_eval.evaluation.conform import conform_items, conform_train, conform_users
 from spark_eval.schema import ITEM, TIMESTAMP, USER
 from spark_eval.tables.inputs import check_id_types
 

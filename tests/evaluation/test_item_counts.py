@@ -10,7 +10,7 @@ from drive import Layout, Tables, drive, table_of
 from spark_eval.accounting import table_entries
 from spark_eval.arrow.messages import Content
 from spark_eval.evaluation.plan import make_plan
-from spark_eval.evaluation.worker.items import tally
+from spark_eval.evaluation.worker.items import counts
 from spark_eval.evaluation.worker.items.training import count_train
 from spark_eval.evaluation.worker.ranks import has_no_duplicates
 from spark_eval.metrics.beyond import catalog
@@ -48,7 +48,7 @@ def test_counts_are_the_same_however_they_are_held(name: str, value: int) -> Non
     assert [row[1:3] for row in expected if row[5] is None] == [("personalization", None)] * 2
     assert found(Layout(n_buckets=5)) == expected
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tally, name, value)
+        patch.setattr(counts, name, value)
         assert found(Layout(n_buckets=5)) == expected
 
 

@@ -18,7 +18,7 @@ from spark_eval import evaluate
 from spark_eval.conventions.choice import Need
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation import side_tables as segments
-from spark_eval.evaluation.items import conform_items
+from spark_eval.evaluation.conform import conform_items
 
 # What the metrics of tests/evaluation/item_metrics.py are of data B at 3.
 AT_3 = {

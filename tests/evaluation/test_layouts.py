@@ -119,5 +119,5 @@ def test_the_same_bits_from_files_and_from_spark(
     plain = [spark.read.parquet(str(tmp_path / str(place))) for place in range(len(tables))]
     assert measured(plain) == through_spark
     # Many buckets of few rows; the users are written on the way.
-    monkeypatch.setattr("spark_eval.evaluation.messages.ROWS_PER_BUCKET", 200)
+    monkeypatch.setattr("spark_eval.evaluation.exchange.ROWS_PER_BUCKET", 200)
     assert measured(plain, folder=str(tmp_path / "per_user")) == through_spark

@@ -11,7 +11,7 @@ import pytest
 
 from spark_eval.errors import DataError
 from spark_eval.evaluation.summary import SumRow, merge_sum_rows, metric_rows, sum_rows
-from spark_eval.evaluation.worker.means import merge_sums, sums
+from spark_eval.evaluation.worker.lists import merge_sums, sums
 from spark_eval.metrics import MetricValue, parse_metric
 from spark_eval.metrics.columns import sum_of_columns
 

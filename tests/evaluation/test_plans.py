@@ -80,7 +80,7 @@ def test_rows_meet_once_and_are_sent_and_measured_by_one_call_of_python_each(
 def test_the_workers_read_plain_files_themselves(
     read: Callable[[str], DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_eval.evaluation.messages.LEAST_ROWS", 10)  # worth more than one task
+    monkeypatch.setattr("spark_eval.evaluation.exchange.LEAST_ROWS", 10)  # worth more than one task
     with evaluated(read("ranked"), read("truth")) as (_, plan):
         assert operators(plan) == {"Exchange hashpartitioning": 1, "Exchange": 1, "MapInArrow": 3}
         assert len(re.findall(r"Range \(0, 1", plan)) == 2

@@ -11,7 +11,7 @@ from users import batch, graded
 
 from spark_eval.conventions import Discount, Gain, TieOrder
 from spark_eval.metrics import Lists, Ragged, parse_metric
-from spark_eval.metrics.beyond.arrays import divide
+from spark_eval.metrics.beyond.catalog import divide
 from spark_eval.metrics.binary import hits_up_to_ties
 from spark_eval.metrics.discounts import bits_of, discount_sums, discounts, gains, harmonic
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_eval.arrow.hashes import bucket_of, hashes_of, pair_hash
+from spark_eval.arrow.codes import bucket_of, hashes_of, pair_hash
 from spark_eval.splits.worker.bloom import MOST_FILTER_BYTES, BloomFilter, slice_bits_for, slice_of
 
 RANDOM = np.random.default_rng(20231)

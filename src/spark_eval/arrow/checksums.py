@@ -5,8 +5,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.codes import Codes
-from spark_eval.arrow.hashes import Hashes, to_numpy
+from spark_eval.arrow.codes import Codes, Hashes, to_numpy
 from spark_eval.arrow.xxhash64 import SPARK_SEED, text_hashes, word_hashes
 from spark_eval.schema import N_RECOMMENDED, N_RELEVANT, USER
 from spark_eval.statistics.exact import Floats, Ints

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import CODED_TEXT
-from spark_eval.arrow.hashes import bucket_of, hashes_of, to_numpy
+from spark_eval.arrow.codes import CODED_TEXT, bucket_of, hashes_of, to_numpy
 from spark_eval.schema import USER
 from spark_eval.statistics.exact import Ints
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.hashes import Booleans, to_numpy
+from spark_eval.arrow.codes import Booleans, to_numpy
 from spark_eval.conventions import Conventions, NegativeRelevance
 from spark_eval.errors import DataError
 from spark_eval.schema import (

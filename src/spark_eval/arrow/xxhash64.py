@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Hashes, to_numpy
+from spark_eval.arrow.codes import Hashes, to_numpy
 
 SPARK_SEED: Final = 42
 P1, P2, P3, P4, P5 = (

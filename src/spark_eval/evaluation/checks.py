@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import Counts, Entry, ListCounts, TruthCounts, check_accounting
+from spark_eval.accounting import Entry, ListCounts, TruthCounts, check_accounting
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import DataError
 from spark_eval.evaluation.plan import LARGEST_DOUBLE, Plan
@@ -19,8 +19,6 @@ from spark_eval.tables.quarantine import MOST_EXAMPLES, share_faults
 
 # Maximum number of folds in a message.
 MOST_FOLDS_NAMED: Final = 10
-# Maximum number of values of a segment: more are likely ids or measurements.
-MAX_SEGMENT_VALUES: Final = 1_000
 
 
 def truth_faults(entries: Sequence[Entry], counts: TruthCounts, plan: Plan) -> list[DataError]:
@@ -101,29 +99,6 @@ def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> s
     lines = [entry for entry in entries if (entry.source, entry.model) == (source, model)]
     reasons = [f"{line.rows} {line.reason}" for line in lines if line.outcome in outcomes]
     return f" ({', '.join(reasons)})" if reasons else ""
-
-
-def check_train(counts: Counts) -> None:
-    """Raise DataError EMPTY_TRAIN if no row is valid."""
-    if not counts.rows[Outcome.USED, None]:
-        raise DataError("EMPTY_TRAIN", "train: not a single valid row; see its path, where and subset")
-
-
-def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
-    """Raise DataError for rows without a user, users with several rows, and segments with too many values."""
-    faults = []
-    repeats, without = count["with_id"] - count["users"], count["rows"] - count["with_id"]
-    if repeats:
-        message = f"users: {repeats} rows are not the first of their user; keep one row per user"
-        faults.append(DataError("DUPLICATE_USER", message))
-    if without:
-        faults.append(DataError("NULL_USER", f"users: {without} rows without a user; remove them"))
-    for place, name in enumerate(segments):
-        values = count[f"values_{place}"]
-        if values > MAX_SEGMENT_VALUES:
-            message = f"users: segment {name!r} has {values} values, at most {MAX_SEGMENT_VALUES}; group them"
-            faults.append(DataError("TOO_MANY_SEGMENTS", message))
-    DataError.raise_all(faults)
 
 
 def check_folds(tables: Tables) -> Tables:

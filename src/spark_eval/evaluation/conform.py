@@ -4,21 +4,23 @@ Nothing is cast silently and no row is removed: an invalid row has its code in t
 accounting has counted it. All errors of a table's columns are raised together, before any data is read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.conventions import Conventions, TruthDuplicates
+from spark_eval.conventions.choice import Need
 from spark_eval.errors import DataError, nearest
-from spark_eval.evaluation.items import conform_items
 from spark_eval.evaluation.plan import Plan
 from spark_eval.schema import (
     FAULT,
+    FEATURES,
     FOLD,
+    GROUPS,
     ITEM,
     MODEL,
     RANK,
@@ -26,6 +28,7 @@ from spark_eval.schema import (
     SCORE,
     TIMESTAMP,
     USER,
+    VECTOR,
     BuiltIn,
     Fault,
 )
@@ -41,6 +44,12 @@ from spark_eval.tables.inputs import (
     open_input,
 )
 from spark_eval.tables.plain_files import PlainFiles, plain_files, source_columns
+
+# Separator of groups in text columns, as in MovieLens.
+DIVIDER: Final = "|"
+
+SETS: Final = "give an array of text or integers, or text divided by |"
+
 
 ARRAY_COLUMNS = ("recommendations", "items", ITEM)
 
@@ -218,3 +227,63 @@ def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Convent
 def plain_train(frame: DataFrame, names: Mapping[str, str]) -> PlainFiles | None:
     """Return the files of training interactions if they are plain, otherwise None."""
     return plain_files(frame, source_columns(frame, names, [USER, ITEM], [FOLD]))
+
+
+def conform_items(
+    frame: DataFrame,
+    names: Mapping[str, str] | None,
+    needs: Collection[Need] = (),
+    needed: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return item, the needed attributes of groups, features (arrays of text) and vector, and ``fault``.
+
+    A vector is an array of floats or doubles, or a map of int to double. If the table has no features, the
+    groups are used. ``needed`` maps columns to the purpose they are needed for, as used in messages.
+    """
+    table = open_input(frame, "items", names)
+    table.needed = needed or {}
+    if FEATURES in table.needed:  # groups can replace them
+        table.needed = {GROUPS: table.needed[FEATURES], **table.needed}
+    item = table.id(ITEM)
+    columns = {ITEM: item}
+    if Need.GROUPS in needs:
+        columns[GROUPS] = set_of(table, GROUPS)
+    if Need.FEATURES in needs:
+        columns[FEATURES] = set_of(table, FEATURES if table.has(FEATURES) else GROUPS)
+    if Need.VECTORS in needs:
+        columns[VECTOR] = vector_of(table)
+    return table.conformed(columns | {FAULT: F.when(item.isNull(), Fault.NULL_ID.value)})
+
+
+def set_of(table: Input, name: str) -> Column:
+    """Return a column of sets as arrays of text."""
+    column, kind = table.column(name), table.kind(name)
+    if isinstance(kind, T.StringType):
+        return F.split(table.readable(name, column), rf"\{DIVIDER}")
+    if not isinstance(kind, T.NullType) and not (
+        isinstance(kind, T.ArrayType) and isinstance(kind.elementType, (*ID_TYPES, T.NullType))
+    ):
+        theirs = table.names.get(name, name)
+        table.fault("NOT_A_SET", f"column {theirs!r} is {kind.simpleString()}; {SETS}")
+        return F.lit(None)
+    return column.cast("array<string>")
+
+
+def vector_of(table: Input) -> Column:
+    """Return the column of vectors; dense vectors of floats stay floats."""
+    column, kind = table.column(VECTOR), table.kind(VECTOR)
+    match kind:
+        case T.ArrayType(elementType=T.FloatType()):
+            return column
+        case T.ArrayType(elementType=T.NumericType() | T.NullType()) | T.NullType():
+            return column.cast("array<double>")
+        case T.MapType(keyType=T.IntegralType(), valueType=T.NumericType()):
+            return column.cast("map<bigint,double>")
+        case T.UserDefinedType():
+            from pyspark.ml.functions import vector_to_array
+
+            return F.when(column.isNotNull(), vector_to_array(column))
+    theirs = table.names.get(VECTOR, VECTOR)
+    what = f"column {theirs!r} is {kind.simpleString()}; give an array of numbers, or a map of int to double"
+    table.fault("NOT_A_VECTOR", what)
+    return F.lit(None)

@@ -23,8 +23,14 @@ from spark_eval.evaluation.checks import (
     truth_faults,
 )
 from spark_eval.evaluation.conform import Described, align_ids, conform_table
-from spark_eval.evaluation.exchange import histograms_of, measure
-from spark_eval.evaluation.messages import buckets_for, evaluation_task, messages_of, per_user_schema
+from spark_eval.evaluation.exchange import (
+    buckets_for,
+    evaluation_task,
+    histograms_of,
+    measure,
+    messages_of,
+    per_user_schema,
+)
 from spark_eval.evaluation.plan import EvaluateOptions, MeanInterval, make_plan
 from spark_eval.evaluation.result import Evaluation, Tables, read_back
 from spark_eval.evaluation.segments import check_given, tables_read

@@ -1,7 +1,7 @@
-"""Load and validate ``users``, ``train`` and ``items``."""
+"""Conform, read and validate ``users``, ``train`` and ``items``."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -10,21 +10,40 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from spark_eval.accounting import Counts, Entry, EntryKey, table_entries
-from spark_eval.arrow.messages import concat_messages
+from spark_eval.arrow.files import Batches
+from spark_eval.arrow.messages import concat_messages, from_bytes, group_by_bucket, sum_equal_keys, to_bytes
 from spark_eval.conventions.choice import Need
 from spark_eval.errors import DataError, collect_errors
-from spark_eval.evaluation.checks import check_train, check_users
-from spark_eval.evaluation.items import N_BYTES, count_users, counted_train, counts_of_items, trained_items
-from spark_eval.evaluation.messages import train_messages
+from spark_eval.evaluation.exchange import train_messages
 from spark_eval.evaluation.result import Tables
 from spark_eval.evaluation.segments import activity_bounds, user_columns
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes, item_attributes
-from spark_eval.runners.objects import collect_objects
+from spark_eval.evaluation.worker.items.counts import partition_by_item
+from spark_eval.evaluation.worker.items.training import TrainSummary, count_train
+from spark_eval.names import quote_column
+from spark_eval.runners.objects import NumberedObject, collect_objects, group_by_key, map_batches
 from spark_eval.runtime.any_session import persist
-from spark_eval.schema import FAULT, IN_TRAIN, ITEM, USER, BuiltIn, Fault, Outcome
+from spark_eval.schema import (
+    FAULT,
+    FEATURES,
+    FOLD,
+    GROUPS,
+    IN_TRAIN,
+    ITEM,
+    USER,
+    VECTOR,
+    BuiltIn,
+    Fault,
+    Outcome,
+)
 from spark_eval.tables.inputs import id_type
+
+# Maximum number of values of a segment: more are likely ids or measurements.
+MAX_SEGMENT_VALUES: Final = 1_000
+
 
 # Maximum number of trained items sent to executors: about 25 bytes each, plus the ids if these are text.
 MOST_ITEMS: Final = 2_000_000
@@ -157,3 +176,102 @@ def mark_trained(rows: DataFrame, items: DataFrame) -> DataFrame:
     """Add a column that is true if the row's item has training interactions."""
     marked = rows.join(items.withColumn(IN_TRAIN, F.lit(True)), items.columns, "left")
     return marked.withColumn(IN_TRAIN, F.coalesce(IN_TRAIN, F.lit(False)))
+
+
+N_BYTES: Final = "n_bytes"
+
+
+def counts_of_items(items: DataFrame) -> DataFrame:
+    """Return one row: rows, with_id, and the bytes of all items' attributes."""
+    columns = [items.schema[name] for name in (GROUPS, FEATURES, VECTOR) if name in items.columns]
+    sizes = [F.greatest(F.size(column.name), F.lit(0)) * width_of(column.dataType) for column in columns]
+    return items.agg(
+        F.count("*").alias("rows"),
+        F.count(ITEM).alias("with_id"),
+        F.sum(sum(sizes, start=F.lit(0)).cast("long")).alias(N_BYTES),
+    )
+
+
+def width_of(kind: T.DataType) -> int:
+    """Return the size in bytes of an element of an array or a map."""
+    match kind:
+        case T.MapType():
+            return 16
+        case T.ArrayType(elementType=T.FloatType()):
+            return 4
+    return 8
+
+
+def trained_items(train: DataFrame, *more: str) -> DataFrame:
+    """Return item, fold if present, and ``more`` columns of the valid training interactions, deduplicated."""
+    fold = [FOLD] if FOLD in train.columns else []
+    return train.where(F.col(FAULT).isNull()).select(ITEM, *fold, *more).distinct()
+
+
+@dataclass(frozen=True)
+class CountedTrain:
+    """Bucket summaries, and one part of the items with counts; ``items`` is None if there are too many."""
+
+    summaries: Sequence[TrainSummary]
+    n_items: int
+    items: pa.Table | None
+
+
+def counted_train(messages: DataFrame, n_buckets: int, most_items: int, *, sees_takers: bool) -> DataFrame:
+    """Return ``CountedTrain`` objects from the messages of training interactions: two small shuffles.
+
+    Users are grouped by bucket, items by hash. Parts with more than about twice their share of
+    ``most_items`` are left out, so that the driver's memory is bounded.
+    """
+
+    def count(batches: Batches) -> Iterator[NumberedObject]:
+        for _, rows in group_by_bucket(batches):
+            summary, items = count_train(rows, sees_takers=sees_takers)
+            yield 0, summary
+            for part, counts in partition_by_item(items, n_buckets) if items is not None else ():
+                yield part, to_bytes(counts).to_pybytes()
+
+    def meet(_: int, parts: list[TrainSummary | bytes]) -> CountedTrain:
+        summaries = [one for one in parts if isinstance(one, TrainSummary)]
+        tables = [from_bytes(pa.py_buffer(one)) for one in parts if isinstance(one, bytes)]
+        items = sum_equal_keys(tables, (ITEM, FOLD)) if tables else None
+        n_items = 0 if items is None else len(items)
+        return CountedTrain(summaries, n_items, items if n_items <= 2 * most_items // n_buckets + 1 else None)
+
+    return group_by_key(map_batches(messages, count), n_buckets, meet)
+
+
+def count_users(users: DataFrame, segments: Sequence[str]) -> DataFrame:
+    """Return one row: rows, with_id, users (distinct), and the number of values per segment index."""
+    return users.agg(
+        F.count("*").alias("rows"),
+        F.count(USER).alias("with_id"),
+        F.count_distinct(USER).alias("users"),
+        *(
+            F.count_distinct(quote_column(name)).alias(f"values_{place}")
+            for place, name in enumerate(segments)
+        ),
+    )
+
+
+def check_train(counts: Counts) -> None:
+    """Raise DataError EMPTY_TRAIN if no row is valid."""
+    if not counts.rows[Outcome.USED, None]:
+        raise DataError("EMPTY_TRAIN", "train: not a single valid row; see its path, where and subset")
+
+
+def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
+    """Raise DataError for rows without a user, users with several rows, and segments with too many values."""
+    faults = []
+    repeats, without = count["with_id"] - count["users"], count["rows"] - count["with_id"]
+    if repeats:
+        message = f"users: {repeats} rows are not the first of their user; keep one row per user"
+        faults.append(DataError("DUPLICATE_USER", message))
+    if without:
+        faults.append(DataError("NULL_USER", f"users: {without} rows without a user; remove them"))
+    for place, name in enumerate(segments):
+        values = count[f"values_{place}"]
+        if values > MAX_SEGMENT_VALUES:
+            message = f"users: segment {name!r} has {values} values, at most {MAX_SEGMENT_VALUES}; group them"
+            faults.append(DataError("TOO_MANY_SEGMENTS", message))
+    DataError.raise_all(faults)

@@ -13,9 +13,9 @@ from spark_eval.evaluation.stages.rows import StageSums
 from spark_eval.evaluation.summary import MetricRow, SumRow, sum_rows
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.items.counts import group_rows, run_rows
-from spark_eval.evaluation.worker.means import ColumnSums, SegmentCell, SegmentTotals, merge_sums
+from spark_eval.evaluation.worker.lists import ColumnSums, SegmentCell, SegmentTotals, merge_sums
 from spark_eval.evaluation.worker.measure import ModelSummary
-from spark_eval.metrics.beyond.group_weights import GroupWeights
+from spark_eval.metrics.beyond.catalog import GroupWeights
 from spark_eval.schema import ALL, Outcome
 
 SUMMARY: Final = "summary"

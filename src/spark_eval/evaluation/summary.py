@@ -8,7 +8,7 @@ from itertools import product
 from typing import Final, NamedTuple, Self
 
 from spark_eval.errors import DataError
-from spark_eval.evaluation.worker.means import NOBODY, ColumnSums, SegmentCell
+from spark_eval.evaluation.worker.lists import NOBODY, ColumnSums, SegmentCell
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.columns import weighted
 from spark_eval.schema import ALL, ddl_of
@@ -128,7 +128,7 @@ def sum_rows(
     metrics: Sequence[MetricValue],
     stamp: str,
 ) -> list[SumRow]:
-    """Return a row per model, segment and metric value from the sums of ``evaluation.worker.means.added``.
+    """Return a row per model, segment and metric value from the sums of ``worker.lists.merge_sums``.
 
     A model without users in the mean has sums over 0 users. Raises DataError METRIC_OVERFLOW for values too
     large for a double.

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.hashes import to_numpy
+from spark_eval.arrow.codes import to_numpy
 from spark_eval.arrow.messages import Content
 from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_truth
 from spark_eval.conventions import RecommendationDuplicates

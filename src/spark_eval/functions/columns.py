@@ -11,7 +11,7 @@ import pyspark
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import types as T
 
-from spark_eval.arrow.hashes import to_numpy
+from spark_eval.arrow.codes import to_numpy
 from spark_eval.conventions import CONVENTIONS, Conventions, TruthDuplicates
 from spark_eval.conventions.presets import parse_conventions
 from spark_eval.errors import ConfigError, SetupError

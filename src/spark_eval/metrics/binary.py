@@ -17,7 +17,7 @@ from spark_eval.conventions import (
     TieOrder,
 )
 from spark_eval.conventions.choice import Need
-from spark_eval.metrics.beyond.arrays import divide
+from spark_eval.metrics.beyond.catalog import divide
 from spark_eval.metrics.discounts import harmonic
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import ranking_metric

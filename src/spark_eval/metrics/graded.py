@@ -3,7 +3,7 @@
 import numpy as np
 
 from spark_eval.conventions import Conventions, Discount, Ideal, TieOrder
-from spark_eval.metrics.beyond.arrays import divide
+from spark_eval.metrics.beyond.catalog import divide
 from spark_eval.metrics.discounts import discount_sums, discounts, gains
 from spark_eval.metrics.lists import Lists, Ragged
 from spark_eval.metrics.registry import ranking_metric

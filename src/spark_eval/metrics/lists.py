@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import run_starts
+from spark_eval.arrow.codes import run_starts
 from spark_eval.conventions import TieOrder
-from spark_eval.metrics.beyond.arrays import index_in_run
-from spark_eval.metrics.beyond.catalog import Entries, ItemContext, RankedEntries, require_fact
+from spark_eval.metrics.beyond.catalog import Entries, ItemContext, RankedEntries, index_in_run, require_fact
 from spark_eval.metrics.beyond.known import ListsOfItems, example_context
 from spark_eval.statistics.exact import Floats, Ints
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from spark_eval.conventions import AucTies, Conventions, OneClass
 from spark_eval.conventions.choice import Need
-from spark_eval.metrics.beyond.arrays import divide
+from spark_eval.metrics.beyond.catalog import divide
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Weight, ranking_metric
 from spark_eval.statistics.exact import Floats, Ints

@@ -6,8 +6,7 @@ from typing import Any, Final, TypeVar
 
 from spark_eval.conventions import CONVENTIONS, Conventions
 from spark_eval.conventions.choice import Need
-from spark_eval.metrics.beyond.catalog import ItemCounts
-from spark_eval.metrics.beyond.group_weights import GroupWeights
+from spark_eval.metrics.beyond.catalog import GroupWeights, ItemCounts
 from spark_eval.metrics.lists import Lists
 from spark_eval.schema import Direction
 from spark_eval.statistics.exact import Floats

@@ -9,8 +9,7 @@ from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, Tie
 from spark_eval.conventions.choice import Choice, Need
 from spark_eval.errors import ConfigError, parse_choice
 from spark_eval.metrics.aliases import find_name, metric_named
-from spark_eval.metrics.beyond.catalog import ItemCounts
-from spark_eval.metrics.beyond.group_weights import GroupWeights
+from spark_eval.metrics.beyond.catalog import GroupWeights, ItemCounts
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import IMPLIED, RANKING, RankingMetric, Weight
 from spark_eval.statistics.exact import Floats

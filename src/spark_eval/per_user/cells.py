@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Booleans, run_starts, to_numpy
+from spark_eval.arrow.codes import Booleans, run_starts, to_numpy
 from spark_eval.schema import ALL
 from spark_eval.statistics.exact import Ints
 from spark_eval.statistics.totals import CellTotals

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans, Hashes
+from spark_eval.arrow.codes import Booleans, Hashes
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import ConfigError
 from spark_eval.per_user.cells import SegmentCombinations, SegmentValue, combine_segments

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.codes import Codes, count_unique
-from spark_eval.arrow.hashes import Booleans, to_numpy
+from spark_eval.arrow.codes import Booleans, Codes, count_unique, to_numpy
 from spark_eval.errors import DataError
 from spark_eval.per_user.products import Match, model_indices
 from spark_eval.schema import FOLD, MISSING, N_RELEVANT, USER

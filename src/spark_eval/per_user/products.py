@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans
+from spark_eval.arrow.codes import Booleans
 from spark_eval.errors import DataError
 from spark_eval.statistics.differences import QUANTUM_BITS
 from spark_eval.statistics.exact import BLOCK, DIGIT_BITS, LOWEST_PLACE, POINT_BITS, Floats, Ints

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans, run_starts, scramble
+from spark_eval.arrow.codes import Booleans, run_starts, scramble
 from spark_eval.per_user.cells import SegmentValue, combine_segments
 from spark_eval.per_user.population import AlignedUsers
 from spark_eval.statistics.differences import to_quanta

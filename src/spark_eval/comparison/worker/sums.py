@@ -9,7 +9,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans
+from spark_eval.arrow.codes import Booleans
 from spark_eval.per_user.cells import PairTotals, SegmentCombinations, cells_of, combine_segments
 from spark_eval.per_user.drawing import Amount, values_of
 from spark_eval.per_user.population import AlignedUsers, ComparisonTask, PairCounts

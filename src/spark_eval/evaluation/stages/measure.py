@@ -5,8 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from spark_eval.arrow.codes import count_by_code
-from spark_eval.arrow.hashes import Booleans
+from spark_eval.arrow.codes import Booleans, count_by_code
 from spark_eval.evaluation.stages.quantities import (
     CELLS,
     StageValue,
@@ -18,8 +17,7 @@ from spark_eval.evaluation.stages.quantities import (
     summed_columns,
     users_at,
 )
-from spark_eval.evaluation.worker.lists import BucketLists
-from spark_eval.evaluation.worker.means import SegmentTotals, sums
+from spark_eval.evaluation.worker.lists import BucketLists, SegmentTotals, sums
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.truth import Truth
 from spark_eval.metrics.lists import Lists

@@ -109,7 +109,7 @@ def pairs_at(step: str) -> str:
 
 
 def summed_columns(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """Return the columns to sum over users, by name, as ``evaluation.worker.means.sums`` expects them."""
+    """Return the columns to sum over users, by name, as ``evaluation.worker.lists.sums`` expects them."""
     names = [value.column for value in stage_values(plan)]
     names += [outside(stage) for stage in plan.stages[1:]]
     names += [column(step) for step in steps(plan.stages) for column in (users_at, pairs_at)]

@@ -17,7 +17,7 @@ from spark_eval.evaluation.stages.quantities import (
     users_at,
 )
 from spark_eval.evaluation.summary import SumRow, everybody_first, mean_of, overflow
-from spark_eval.evaluation.worker.means import NOBODY, ColumnSums, SegmentCell, SegmentTotals, merge_sums
+from spark_eval.evaluation.worker.lists import NOBODY, ColumnSums, SegmentCell, SegmentTotals, merge_sums
 from spark_eval.metrics.stages import EFFICIENCY, ORACLE, Stage
 from spark_eval.results.rows import fold_rows
 from spark_eval.schema import ALL, ddl_of

@@ -14,14 +14,11 @@ from spark_eval.arrow.checksums import key_sum
 from spark_eval.arrow.codes import count_by_code
 from spark_eval.arrow.messages import Content
 from spark_eval.evaluation.plan import filled_column
-from spark_eval.evaluation.worker.bucket import Bucket
+from spark_eval.evaluation.worker.bucket import Bucket, segments_of
 from spark_eval.evaluation.worker.items.context import ItemContextBuilder, empty_and_unknown_lists
-from spark_eval.evaluation.worker.items.tally import ItemTally
-from spark_eval.evaluation.worker.lists import BucketLists
-from spark_eval.evaluation.worker.means import SegmentTotals, sums
-from spark_eval.evaluation.worker.users import segments_of
-from spark_eval.metrics.beyond.catalog import require_fact
-from spark_eval.metrics.beyond.group_weights import GroupWeights
+from spark_eval.evaluation.worker.items.counts import ItemTally
+from spark_eval.evaluation.worker.lists import BucketLists, SegmentTotals, sums
+from spark_eval.metrics.beyond.catalog import GroupWeights, require_fact
 from spark_eval.metrics.lists import Lists
 from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, USER
 from spark_eval.statistics.exact import Floats, Ints

@@ -10,18 +10,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import (
+    Booleans,
     Codes,
+    Hashes,
     SortKey,
     argsort_within_runs,
     combine_keys,
     lexsort,
+    run_starts,
     stable_argsort,
+    to_numpy,
     unique_in_order_of_appearance,
 )
-from spark_eval.arrow.hashes import Booleans, Hashes, run_starts, to_numpy
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.conventions import Ties
-from spark_eval.metrics.beyond.arrays import index_in_run
+from spark_eval.metrics.beyond.catalog import index_in_run
 from spark_eval.statistics.exact import Ints
 
 TIES_SEED = np.int32(20231)

@@ -6,8 +6,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.codes import count_by_code, lexsort
-from spark_eval.arrow.hashes import Booleans, Hashes, run_starts, to_numpy
+from spark_eval.arrow.codes import Booleans, Hashes, count_by_code, lexsort, run_starts, to_numpy
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.metrics.lists import Ragged
 from spark_eval.schema import RELEVANCE, TIMESTAMP

@@ -5,18 +5,77 @@ without attributes.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import cached_property, partial
-from typing import Any, Final, Self, TypeVar
+from functools import cached_property, partial, wraps
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Booleans, run_starts
-from spark_eval.metrics.beyond.arrays import cached_on_first_argument, expand_ranges, index_in_run
-from spark_eval.statistics.exact import Floats, Ints
+from spark_eval.arrow.codes import Booleans, run_starts
+from spark_eval.conventions import Conventions, Discount, ExposureWeights
+from spark_eval.metrics.discounts import discounts
+from spark_eval.schema import MISSING
+from spark_eval.statistics.exact import ByPlace, Floats, Ints, add, exact_sums
+
+Bearer = TypeVar("Bearer")
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
+
+
+def cached_on_first_argument(
+    function: Callable[Concatenate[Bearer, Arguments], Returned],
+) -> Callable[Concatenate[Bearer, Arguments], Returned]:
+    """Cache a function's results on its first argument, so that all cutoffs share them."""
+    name = f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def kept(facts: Bearer, /, *choices: Arguments.args, **named: Arguments.kwargs) -> Returned:
+        results: dict[Any, Returned] = vars(facts).setdefault("_once", {})
+        key = (name, *choices)
+        if key not in results:
+            results[key] = function(facts, *choices, **named)
+        return results[key]
+
+    return kept
+
+
+def index_in_run(is_first: Booleans) -> Ints:
+    """Return 0 for the first entry of each run, 1 for the second, ...; runs begin where ``is_first``."""
+    starts = np.flatnonzero(is_first)
+    return np.arange(len(is_first)) - np.repeat(starts, np.diff(starts, append=len(is_first)))
+
+
+def expand_ranges(starts: Ints, sizes: Ints) -> tuple[Ints, Ints]:
+    """Return the concatenated spans: the span's number of each index, and the indices."""
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes - starts, sizes)
+
+
+def slices_by_cost(cost: Ints, most: int) -> Iterator[slice]:
+    """Yield slices whose total cost is at most ``most``, or of a single element."""
+    until, first = np.cumsum(cost), 0
+    while first < len(cost):
+        reach = until[first] - cost[first] + most
+        last = max(int(np.searchsorted(until, reach, side="right")), first + 1)
+        yield slice(first, last)
+        first = last
+
+
+def index_in_sorted(keys: Ints, wanted: Ints) -> Ints:
+    """Return the index of numbers (from 0) in ascending keys, -1 if missing."""
+    places = np.searchsorted(keys, wanted)
+    return np.where(np.append(keys, -1)[places] == wanted, places, -1)
+
+
+def divide(numerator: Floats | Ints, denominator: Floats | Ints, otherwise: float = 0.0) -> Floats:
+    """Divide, with ``otherwise`` where the denominator is 0; shape of the numerator."""
+    quotient = np.full(numerator.shape, otherwise)
+    np.divide(numerator, denominator, out=quotient, where=denominator > 0)
+    return quotient
+
 
 # Index of an item without attributes.
 UNKNOWN: Final = -1
@@ -260,3 +319,64 @@ class ItemCounts:
             n_population=len(lists),
             n_filled=sum(len(items) > 0 for items in lists),
         )
+
+
+@dataclass(frozen=True)
+class GroupWeights:
+    """Weights of item groups in the recommended ranks, as exact sums that do not depend on order.
+
+    An item of s groups gives 1/s of its weight to each. ``names`` are the n groups, including MISSING for
+    items without a group; ``sums`` are arrays (n,) by digit (``statistics.exact``).
+    """
+
+    names: Sequence[str]
+    sums: ByPlace
+
+    def __add__(self, other: "GroupWeights") -> "GroupWeights":
+        """Add weights of the same groups."""
+        sums = dict(self.sums)
+        for place, amounts in other.sums.items():
+            add(sums, place, amounts)
+        return GroupWeights(self.names, sums)
+
+    @classmethod
+    def of_lists(
+        cls, about: ItemContext, k: int | None, conventions: Conventions, part: Ints, n_parts: int
+    ) -> list["GroupWeights"]:
+        """Weigh ``about.listed`` up to rank k for each part, such as a model; ``part`` (n,) is by list.
+
+        Parts without lists also get weights.
+        """
+        listed, groups = require_fact(about.listed), require_fact(about.catalog.groups)
+        top = listed.top(k)
+        is_equal = conventions.exposure_weights is ExposureWeights.EQUAL
+        weights = np.ones(len(listed.rank)) if is_equal else discounts(listed.rank, Discount.LOG2)
+        return cls.of_items(groups, listed.place[top], weights[top], part[listed.row[top]], n_parts)
+
+    @classmethod
+    def of_catalog(cls, catalog: Catalog) -> "GroupWeights":
+        """Weight every item of the catalogue equally, over all folds together."""
+        _, items = np.nonzero(require_fact(catalog.is_listed))
+        [weights] = cls.of_items(
+            require_fact(catalog.groups), items, np.ones(len(items)), np.zeros_like(items), 1
+        )
+        return weights
+
+    @classmethod
+    def of_items(
+        cls, groups: Sets, places: Ints, weights: Floats, part: Ints, n_parts: int
+    ) -> list["GroupWeights"]:
+        """Divide the weights of items among their groups; arrays of shape (entries,)."""
+        names = (*groups.names, *({MISSING} - set(groups.names)))
+        sizes = groups.sizes[places]
+        which, of_item = groups.places_of_members(places)
+        group = groups.members[of_item]
+        which = np.concatenate([which, np.flatnonzero(sizes == 0)])
+        missing = np.full(len(which) - len(group), names.index(MISSING))
+        cells = part[which] * len(names) + np.concatenate([group, missing])
+        values = weights[which] / np.maximum(sizes, 1)[which]
+        sums = exact_sums(values, cells, n_parts * len(names))
+        return [
+            cls(names, {place: amounts.reshape(n_parts, -1)[number] for place, amounts in sums.items()})
+            for number in range(n_parts)
+        ]

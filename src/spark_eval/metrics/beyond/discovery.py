@@ -10,8 +10,14 @@ import numpy as np
 from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import NoBase, Popularity, SerendipityVariant, UnexpectednessDenominator
 from spark_eval.conventions.choice import Need
-from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide, index_in_sorted
-from spark_eval.metrics.beyond.catalog import Catalog, ItemContext, require_fact
+from spark_eval.metrics.beyond.catalog import (
+    Catalog,
+    ItemContext,
+    cached_on_first_argument,
+    divide,
+    index_in_sorted,
+    require_fact,
+)
 from spark_eval.metrics.beyond.popularity import popularity_counts, self_information
 from spark_eval.metrics.beyond.similarity import comparable_counts, mean_similarities
 from spark_eval.metrics.discounts import discount_sums, discounts

@@ -5,12 +5,19 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans
+from spark_eval.arrow.codes import Booleans
 from spark_eval.conventions import Conventions
 from spark_eval.conventions.beyond import Distance, DistanceAverage, NoFeatures, ShortList
 from spark_eval.conventions.choice import Need
-from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide
-from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext, Sets, require_fact
+from spark_eval.metrics.beyond.catalog import (
+    Catalog,
+    Entries,
+    ItemContext,
+    Sets,
+    cached_on_first_argument,
+    divide,
+    require_fact,
+)
 from spark_eval.metrics.beyond.spread import distance_sums
 from spark_eval.metrics.distances import lengths
 from spark_eval.metrics.lists import Lists

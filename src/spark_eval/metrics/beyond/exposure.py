@@ -6,7 +6,7 @@ import numpy as np
 
 from spark_eval.conventions import Conventions
 from spark_eval.conventions.choice import Need
-from spark_eval.metrics.beyond.group_weights import GroupWeights
+from spark_eval.metrics.beyond.catalog import GroupWeights
 from spark_eval.metrics.registry import ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.statistics.exact import Floats, integers_of_sums

@@ -7,8 +7,14 @@ import numpy as np
 from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import ArpScale, CalibrationWeights, Popularity
 from spark_eval.conventions.choice import Need
-from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide, index_in_sorted
-from spark_eval.metrics.beyond.catalog import Entries, ItemContext, require_fact
+from spark_eval.metrics.beyond.catalog import (
+    Entries,
+    ItemContext,
+    cached_on_first_argument,
+    divide,
+    index_in_sorted,
+    require_fact,
+)
 from spark_eval.metrics.beyond.popularity import average_popularity, in_unit
 from spark_eval.metrics.discounts import discounts
 from spark_eval.metrics.lists import Lists

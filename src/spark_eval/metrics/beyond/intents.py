@@ -12,11 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.arrow.hashes import run_starts
+from spark_eval.arrow.codes import run_starts
 from spark_eval.conventions import Conventions, Discount, IdealTies
 from spark_eval.conventions.choice import Need
-from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide, index_in_run
-from spark_eval.metrics.beyond.catalog import require_fact
+from spark_eval.metrics.beyond.catalog import cached_on_first_argument, divide, index_in_run, require_fact
 from spark_eval.metrics.discounts import discounts
 from spark_eval.metrics.lists import Lists, Ragged
 from spark_eval.metrics.registry import ranking_metric

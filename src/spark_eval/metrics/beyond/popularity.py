@@ -20,8 +20,7 @@ from spark_eval.conventions.beyond import (
     Popularity,
 )
 from spark_eval.conventions.choice import Choice, Need
-from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide
-from spark_eval.metrics.beyond.catalog import Catalog, require_fact
+from spark_eval.metrics.beyond.catalog import Catalog, cached_on_first_argument, divide, require_fact
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Weight, ranking_metric
 from spark_eval.schema import Direction

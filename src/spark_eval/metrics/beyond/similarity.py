@@ -5,10 +5,19 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans, run_starts
+from spark_eval.arrow.codes import Booleans, run_starts
 from spark_eval.conventions.beyond import Distance, NoFeatures, SerendipityVariant
-from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide, expand_ranges, slices_by_cost
-from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext, Sets, require_fact
+from spark_eval.metrics.beyond.catalog import (
+    Catalog,
+    Entries,
+    ItemContext,
+    Sets,
+    cached_on_first_argument,
+    divide,
+    expand_ranges,
+    require_fact,
+    slices_by_cost,
+)
 from spark_eval.metrics.beyond.diversity import is_known, known_vectors, vector_lengths
 from spark_eval.metrics.beyond.spread import list_parts
 from spark_eval.metrics.lists import Lists

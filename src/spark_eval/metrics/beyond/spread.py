@@ -12,10 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans, run_starts
+from spark_eval.arrow.codes import Booleans, run_starts
 from spark_eval.conventions.beyond import Distance
-from spark_eval.metrics.beyond.arrays import index_in_run, slices_by_cost
-from spark_eval.metrics.beyond.catalog import Sets, require_fact
+from spark_eval.metrics.beyond.catalog import Sets, index_in_run, require_fact, slices_by_cost
 from spark_eval.metrics.distances import euclid, squares
 from spark_eval.statistics.exact import Floats, Ints
 

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.codes import Codes
-from spark_eval.arrow.hashes import bucket_of, decode_ids, hashes_of, run_starts, to_numpy
+from spark_eval.arrow.codes import Codes, bucket_of, decode_ids, hashes_of, run_starts, to_numpy
 from spark_eval.arrow.messages import coalesce_tables
 from spark_eval.errors import DataError
 from spark_eval.predictions.task import Clusters, PredictionPlan

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.hashes import bucket_of, decode_ids, hashes_of, scramble, to_numpy
+from spark_eval.arrow.codes import bucket_of, decode_ids, hashes_of, scramble, to_numpy
 from spark_eval.predictions.task import MOST_SUMS_OF_USERS, PLACED, PredictionPlan, Scores, Task
 from spark_eval.predictions.worker.rows import SCORE_COLUMN, Rows, addends
 from spark_eval.predictions.worker.totals import Addend, Cell, Grouping, Totals

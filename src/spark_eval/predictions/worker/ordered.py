@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import run_starts
+from spark_eval.arrow.codes import run_starts
 from spark_eval.predictions.task import Goal, ThresholdRule
 from spark_eval.predictions.worker.clusters import CellRows, concat_rows
 from spark_eval.predictions.worker.totals import Cell, amounts_of, sum_by_score, to_doubles

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.hashes import Booleans, to_numpy
+from spark_eval.arrow.codes import Booleans, to_numpy
 from spark_eval.arrow.row_faults import (
     fill_null_with_false,
     first_fault_code,

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.arrow.hashes import run_starts
+from spark_eval.arrow.codes import run_starts
 from spark_eval.errors import DataError
 from spark_eval.predictions.task import MOST_SEGMENT_VALUES
 from spark_eval.statistics.exact import ByPlace, Floats, Ints, add, counts, exact_sums, integers_of_sums

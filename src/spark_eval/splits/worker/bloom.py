@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Booleans, Hashes, bucket_of, pair_hash
+from spark_eval.arrow.codes import Booleans, Hashes, bucket_of, pair_hash
 from spark_eval.statistics.exact import Ints
 
 # Minimum number of bits per pair: at most one in sixty-four other pairs passes.

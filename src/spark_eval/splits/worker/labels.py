@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_eval.arrow.codes import Booleans, to_numpy
 from spark_eval.arrow.files import INSTANT, PartWriter
-from spark_eval.arrow.hashes import Booleans, to_numpy
 from spark_eval.arrow.row_faults import inexact_relevance, is_inexact_as_double
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import DataError

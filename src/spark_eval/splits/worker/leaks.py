@@ -9,8 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import unique_in_order_of_appearance
-from spark_eval.arrow.hashes import Booleans, bucket_of, decode_ids, hashes_of, pair_hash, to_numpy
+from spark_eval.arrow.codes import (
+    Booleans,
+    bucket_of,
+    decode_ids,
+    hashes_of,
+    pair_hash,
+    to_numpy,
+    unique_in_order_of_appearance,
+)
 from spark_eval.arrow.messages import (
     buckets_of,
     coalesce_tables,

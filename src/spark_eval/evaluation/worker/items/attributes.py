@@ -10,11 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import Codes, count_by_code, unique_in_order_of_appearance
-from spark_eval.arrow.hashes import Booleans, to_numpy
+from spark_eval.arrow.codes import (
+    Booleans,
+    Codes,
+    count_by_code,
+    index_of,
+    to_numpy,
+    unique_in_order_of_appearance,
+)
 from spark_eval.errors import DataError
 from spark_eval.evaluation.worker.items.sets import sets_from_lists, sets_of_pairs, vectors_from_lists
-from spark_eval.evaluation.worker.users import index_of
 from spark_eval.metrics.beyond.catalog import UNKNOWN, Catalog, Sets
 from spark_eval.schema import FEATURES, FOLD, GROUPS, ITEM, N_ROWS, N_TAKERS, USER, VECTOR
 from spark_eval.statistics.exact import Ints

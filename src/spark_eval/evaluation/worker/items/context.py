@@ -2,15 +2,12 @@
 
 import numpy as np
 
-from spark_eval.arrow.codes import count_by_code, lexsort
-from spark_eval.arrow.hashes import Booleans, run_starts
+from spark_eval.arrow.codes import Booleans, count_by_code, lexsort, run_starts
 from spark_eval.arrow.messages import Content
 from spark_eval.conventions.choice import Need
-from spark_eval.evaluation.worker.bucket import Bucket
+from spark_eval.evaluation.worker.bucket import Bucket, Users, indices_of_users
 from spark_eval.evaluation.worker.lists import BucketLists
-from spark_eval.evaluation.worker.users import Users, indices_of_users
-from spark_eval.metrics.beyond.arrays import index_in_run
-from spark_eval.metrics.beyond.catalog import Entries, ItemContext, Sets
+from spark_eval.metrics.beyond.catalog import Entries, ItemContext, Sets, index_in_run
 from spark_eval.schema import Outcome
 from spark_eval.statistics.exact import Floats, Ints
 

@@ -1,7 +1,7 @@
-"""Metrics of a whole run: tallies of recommended items from all buckets, added up by item."""
+"""Count items: in how many lists each item is, per worker, and the rows of the run from these counts."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import add
 from typing import Any, Final
@@ -9,24 +9,200 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Booleans
-from spark_eval.arrow.messages import sum_equal_keys
+from spark_eval.arrow.codes import (
+    Booleans,
+    count_by_code,
+    index_of,
+    run_starts,
+    unique_in_order_of_appearance,
+)
+from spark_eval.arrow.messages import buckets_of, one_chunk, partition_rows, sum_equal_keys
+from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.plan import Plan, filled_column
 from spark_eval.evaluation.summary import MetricRow, cells_of_models
+from spark_eval.evaluation.worker.bucket import Bucket
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
-from spark_eval.evaluation.worker.items.tally import (
-    CELL,
-    COUNTED,
-    IS_LISTED,
-    IS_TRAINED,
-    KNOWN_BITS,
-    SLOT_BITS,
-)
-from spark_eval.evaluation.worker.means import NOBODY, ColumnSums, SegmentCell
-from spark_eval.metrics.beyond.catalog import ItemCounts
-from spark_eval.metrics.beyond.group_weights import GroupWeights
-from spark_eval.schema import ALL, FOLD, GROUP, ITEM
+from spark_eval.evaluation.worker.lists import NOBODY, ColumnSums, Group, SegmentCell
+from spark_eval.evaluation.worker.task import EvaluationTask
+from spark_eval.metrics.beyond.catalog import Entries, GroupWeights, ItemContext, ItemCounts
+from spark_eval.schema import ALL, FOLD, GROUP, ITEM, MODEL, SEGMENT, SEGMENT_VALUE
+from spark_eval.statistics.exact import Floats, Ints
+
+CELL: Final = (MODEL, SEGMENT, SEGMENT_VALUE)
+# Two bits per item: in the catalogue, and with training interactions.
+KNOWN_BITS: Final = "known"
+IS_LISTED: Final = 1
+IS_TRAINED: Final = 2
+COUNTED: Final = ("n_lists", "slots_high", "slots_low")
+SLOT_BITS: Final = 26
+# Groups are counted in a dense table if it has at most this many cells per entry.
+SPARSEST_COUNTS: Final = 4
+# Sum counts if there are more than this, and more than twice those left after the last time.
+MOST_HELD: Final = 4_000_000
+
+
+class ItemTally:
+    """Counts of lists by item and cell.
+
+    Items of the catalogue are numbered by their index, all others (``unknown``) in order of arrival.
+    """
+
+    def __init__(self, question: EvaluationTask) -> None:
+        self.facts = question.known_items
+        self.order = question.plan.run_cuts
+        self.cuts = sorted(self.order, key=lambda k: (k is None, k))
+        self.unknown = pa.array([], question.item)
+        self.cells: dict[SegmentCell, int] = {}
+        self.names = COUNTED if Need.SLOTS in question.plan.needs else COUNTED[:1]
+        # Cell and item, both (rows,), and amounts (rows, names * cuts).
+        self.parts: list[tuple[Ints, Ints, Ints]] = []
+        self.n_added = 0
+
+    def add(
+        self, bucket: Bucket, about: ItemContext | None, models: Group, segments: Mapping[str, Group]
+    ) -> None:
+        """Count the lists of a bucket for all users and for each segment value.
+
+        A group has the code of each list's model or segment value, and the names of the codes.
+        """
+        if about is None or about.listed is None:
+            return
+        listed = about.listed
+        number, cut = self.numbers(bucket, listed), first_cutoff_index(listed.rank, self.cuts)
+        n_numbers, row = self.n_numbers, listed.row
+        if (is_beyond := cut == len(self.cuts)).any():
+            number, cut, row = number[~is_beyond], cut[~is_beyond], row[~is_beyond]
+        lengths = [listed.count(k) for k in self.cuts] if len(self.names) > 1 else []
+        everybody = np.zeros(listed.n_rows, dtype=np.int64), [ALL]
+        for segment, (code, values) in ({ALL: everybody} | dict(segments)).items():
+            names = [(model, segment, value) for model in models[1] for value in values]
+            cells = np.array([self.cells.setdefault(name, len(self.cells)) for name in names], dtype=np.int64)
+            of_list = models[0] * len(values) + code
+            group = number if len(cells) == 1 else of_list[row] * n_numbers + number
+            n_groups, distinct = len(cells) * n_numbers, None
+            if n_groups > SPARSEST_COUNTS * len(group):
+                distinct, group = unique_in_order_of_appearance(group)
+                n_groups = len(distinct)
+            places = count_by_code(group * len(self.cuts) + cut, n_groups * len(self.cuts))
+            n_lists = np.cumsum(places.reshape(-1, len(self.cuts)), axis=1)
+            slots = slots_of(group, n_lists, row, cut, lengths)
+            used = np.flatnonzero(n_lists[:, -1])
+            amounts = np.concatenate([part[used] for part in (n_lists, *slots)], axis=1)
+            cell, item = np.divmod(used if distinct is None else distinct[used], max(n_numbers, 1))
+            self.parts.append((cells[cell], item, amounts))
+        if sum(amounts.size for *_, amounts in self.parts) > max(MOST_HELD, 2 * self.n_added):
+            self.add_up()
+
+    @property
+    def n_numbers(self) -> int:
+        """Number of numbered items."""
+        return self.facts.catalog.n_items + len(self.unknown)
+
+    def numbers(self, bucket: Bucket, listed: Entries) -> Ints:
+        """Return the numbers of recommended items; shape (entries,)."""
+        unknown = np.flatnonzero(listed.place < 0)
+        if not len(unknown):
+            return listed.place
+        distinct, which = unique_in_order_of_appearance(listed.item[unknown])
+        ids = bucket.items.ids_in_order(distinct).cast(self.unknown.type)
+        is_new = index_of(ids, self.unknown) < 0
+        self.unknown = pa.concat_arrays([self.unknown, ids.filter(pa.array(is_new))])
+        number = listed.place.copy()
+        number[unknown] = self.facts.catalog.n_items + index_of(ids, self.unknown)[which]
+        return number
+
+    def add_up(self) -> None:
+        """Sum the amounts of equal items and cells."""
+        keys = [cell * self.n_numbers + item for cell, item, _ in self.parts]
+        distinct = np.sort(np.concatenate(keys))
+        distinct = distinct[run_starts(distinct)]
+        total = np.zeros((len(distinct), self.parts[0][2].shape[1]), dtype=np.int64)
+        for key, (*_, amounts) in zip(keys, self.parts, strict=True):
+            total[np.searchsorted(distinct, key)] += amounts  # keys of a part are distinct
+        self.parts = [(*np.divmod(distinct, max(self.n_numbers, 1)), total)]
+        self.n_added = total.size
+
+    def table(self) -> pa.Table | None:
+        """Return a row per cell and item with their names, known bits, and counts by cutoff."""
+        if not self.parts:
+            return None
+        self.add_up()
+        [(cell, item, amounts)] = self.parts
+        columns = {
+            name: pa.array(names, pa.string()).dictionary_encode().take(pa.array(cell))
+            for name, names in zip(CELL, zip(*self.cells, strict=True), strict=True)
+        }
+        columns[ITEM] = pa.concat_arrays([self.facts.ids, self.unknown]).take(pa.array(item))
+        columns[KNOWN_BITS] = pa.array(self.known_bits(cell, item))
+        names = [f"{name}_{self.order.index(k)}" for name in self.names for k in self.cuts]
+        return pa.table(columns | dict(zip(names, amounts.T.copy(), strict=True)))
+
+    def known_bits(self, cell: Ints, item: Ints) -> NDArray[np.int8]:
+        """Return the bits IS_LISTED and IS_TRAINED of items, in the fold of each cell or in any fold."""
+        facts, bits = self.facts, np.zeros(len(item), dtype=np.int8)
+        place = np.minimum(item, facts.catalog.n_items)
+        fold = np.array([fold_of_cell(facts, name) for name in self.cells])[cell]
+        for bit, table in ((IS_LISTED, facts.catalog.is_listed), (IS_TRAINED, facts.is_trained)):
+            if table is not None:
+                is_known = np.concatenate([table, table.any(axis=0, keepdims=True)])[fold, place]
+                bits[is_known] |= bit
+        return bits
+
+
+def fold_of_cell(facts: ItemAttributes, cell: SegmentCell) -> int:
+    """Return the row of a fold's cell in the catalogue's tables, -1 for other cells."""
+    _, segment, value = cell
+    if segment != FOLD or facts.folds is None:
+        return -1
+    # A fold that is missing in training raises an error after all buckets are measured.
+    return max(int(facts.tables_of(np.array([int(value)]), 1)[0]), 0)
+
+
+def first_cutoff_index(rank: Ints, cuts: Sequence[int | None]) -> Ints:
+    """Return the index of the first cutoff that includes each rank; ``len(cuts)`` if none does.
+
+    Cutoffs ascend; None (any rank) is last.
+    """
+    ranked = [k for k in cuts if k is not None]
+    deepest = min(max(ranked, default=0), int(rank.max(initial=0)))
+    if deepest > len(rank):
+        return np.searchsorted(ranked, rank)
+    place = np.searchsorted(ranked, np.arange(deepest + 2))
+    return place[np.minimum(rank, deepest + 1)]
+
+
+def slots_of(group: Ints, n_lists: Ints, row: Ints, cut: Ints, lengths: Sequence[Ints]) -> list[Ints]:
+    """Return the high and low parts of the slots by group and cutoff, each of the shape of ``n_lists``.
+
+    ``group``, ``row`` and ``cut`` are each entry's group, list and first cutoff; ``lengths`` has the lengths
+    of the lists at each cutoff. Empty without lengths.
+    """
+    slots = [np.zeros_like(n_lists) for _ in COUNTED[1:] if len(lengths)]
+    for place, length in enumerate(lengths):
+        parts = slot_parts(int(length.max(initial=0)))
+        # Most lists have the maximum length: only the difference of shorter ones is added one by one.
+        shorter = np.flatnonzero((cut <= place) & (length < length.max(initial=0))[row])
+        for sums, of_length in zip(slots, parts, strict=True):
+            more = (of_length[length] - of_length[-1])[row[shorter]]
+            added = np.bincount(group[shorter], more, minlength=len(n_lists))
+            sums[:, place] = n_lists[:, place] * int(of_length[-1]) + added.astype(np.int64)
+    return slots
+
+
+def slot_parts(longest: int) -> tuple[Floats, Floats]:
+    """Return 1 / length as two integers below 2^27, by length up to ``longest``; 0 counts as 1."""
+    share = 2.0**SLOT_BITS / np.maximum(np.arange(longest + 1), 1)
+    high = np.floor(share)
+    return high, np.rint((share - high) * 2.0**SLOT_BITS)
+
+
+def partition_by_item(table: pa.Table, n_parts: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Divide counts by item; yield the number and the rows of each part that is not empty."""
+    parts = partition_rows(table, buckets_of(one_chunk(table[ITEM]), n_parts), n_parts)
+    yield from ((number, part) for number, part in enumerate(parts) if part.num_rows)
+
 
 N_ITEMS: Final = "n_items"
 CUT: Final = "cut"

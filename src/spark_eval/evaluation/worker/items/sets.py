@@ -4,9 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.hashes import to_numpy
+from spark_eval.arrow.codes import index_of, to_numpy
 from spark_eval.errors import DataError
-from spark_eval.evaluation.worker.users import index_of
 from spark_eval.metrics.beyond.catalog import Sets
 from spark_eval.schema import VECTOR
 from spark_eval.statistics.exact import Floats, Ints

@@ -8,10 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from spark_eval.accounting import Counts
-from spark_eval.arrow.codes import Codes, count_by_code, count_unique, unique_in_order_of_appearance
-from spark_eval.arrow.hashes import run_starts
+from spark_eval.arrow.codes import (
+    Codes,
+    count_by_code,
+    count_unique,
+    run_starts,
+    unique_in_order_of_appearance,
+)
 from spark_eval.arrow.messages import Content
-from spark_eval.evaluation.worker.users import Users, has_user, number_users
+from spark_eval.evaluation.worker.bucket import Users, has_user, number_users
 from spark_eval.schema import FOLD, ITEM, N_ROWS, N_TAKERS, Fault, Outcome
 from spark_eval.statistics.exact import Ints
 
