@@ -95,16 +95,35 @@ def test_every_test_stands_in_the_folder_of_the_package_that_it_tests() -> None:
     assert {str(folder) for folder in folders - of_rings if not (SOURCE / folder).is_dir()} == set()
 
 
+def actions_in(tree: ast.AST) -> set[str]:
+    """Return the calls below a node that run a query."""
+    calls = {
+        node.func.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    }
+    return calls & ACTIONS
+
+
 def test_what_makes_frames_of_frames_runs_nothing() -> None:
     assert set(map(name_of, MODULES)) >= TRANSFORMS
-    calls = {
-        f"{name_of(path)}: {node.func.attr}"
-        for path, tree in TREES.items()
-        if name_of(path) in TRANSFORMS
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ACTIONS
+    of_modules = {
+        name_of(path): actions_in(tree) for path, tree in TREES.items() if name_of(path) in TRANSFORMS
     }
-    assert calls == set()
+    assert {name: calls for name, calls in of_modules.items() if calls} == {}
+
+
+def test_a_function_that_returns_a_frame_runs_nothing() -> None:
+    makers = {
+        f"{name_of(path)}.{node.name}": actions_in(node)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and node.returns is not None
+        and ast.unparse(node.returns).strip("'\"") in ("DataFrame", "list[DataFrame]")
+    }
+    assert "evaluation.side_tables.counted_train" in makers
+    assert {name: calls for name, calls in makers.items() if calls} == {}
 
 
 def test_randomness_is_a_hash_and_no_window_holds_a_whole_table() -> None:

@@ -33,7 +33,7 @@ def flat(totals: dict[SegmentCell, dict[str, ColumnSums]]) -> dict[tuple[str, st
 def test_sums_are_those_of_fractions_however_the_users_are_parted(
     n_parts: int, most_users: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_eval.evaluation.worker.measure.MOST_SUMMED", most_users)
+    monkeypatch.setattr("spark_eval.evaluation.worker.lists.MOST_SUMMED", most_users)
     parts = []
     for places in np.array_split(RANDOM.permutation(900), n_parts):
         segments = {"country": (COUNTRIES[places], ["ch", "de", "fr"])}
