@@ -17,7 +17,6 @@ from benchmarks.contenders.ours import MODEL, frames
 from benchmarks.contenders.spark import finish, read, session
 from benchmarks.processes import usage
 from benchmarks.workload import Task
-from spark_eval.evaluation.checks import check_folds
 from spark_eval.evaluation.conform import (
     conform_recommendations,
     conform_truth,
@@ -26,7 +25,7 @@ from spark_eval.evaluation.conform import (
 )
 from spark_eval.evaluation.exchange import buckets_for, evaluation_task, measure, messages_of, per_user_schema
 from spark_eval.evaluation.plan import make_plan
-from spark_eval.evaluation.result import Tables
+from spark_eval.evaluation.tables import Tables, check_folds
 from spark_eval.runners.exchange import exchange
 
 

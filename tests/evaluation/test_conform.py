@@ -12,7 +12,6 @@ from spark_eval.conventions import Conventions
 from spark_eval.conventions.presets import parse_conventions
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.conform import (
-    align_ids,
     conform_items,
     conform_recommendations,
     conform_train,
@@ -21,6 +20,7 @@ from spark_eval.evaluation.conform import (
 )
 from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
 from spark_eval.splits.conform import conform_interactions
+from spark_eval.tables.inputs import align_ids, check_id_types
 from spark_eval.tables.quarantine import unusable_rows
 
 SCORED = "model string, user string, item int, score double, fault string"
@@ -313,6 +313,6 @@ def test_integers_of_two_sizes_meet_as_longs_and_keep_their_values(spark: SparkS
 def test_strings_and_integers_never_meet(spark: SparkSession) -> None:
     numbers, texts = ids(spark, "user bigint, item int"), ids(spark, "user string, item string")
     with pytest.raises(DataError) as raised:
-        align_ids(numbers, texts)
+        check_id_types({"recommendations": numbers, "truth": texts})
     assert raised.value.code == "ID_TYPE_MISMATCH"
     assert [f"{name} is" in raised.value.message for name in (USER, ITEM)] == [True, True]

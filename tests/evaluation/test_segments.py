@@ -18,9 +18,9 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.conform import conform_train, plain_train
 from spark_eval.evaluation.evaluate import evaluate
 from spark_eval.evaluation.plan import make_plan
-from spark_eval.evaluation.result import Tables
 from spark_eval.evaluation.segments import activity_bounds, check_segments
 from spark_eval.evaluation.side_tables import check_train, check_users, count_users, read_train
+from spark_eval.evaluation.tables import Tables
 from spark_eval.schema import Fault, Outcome
 
 Rows = Sequence[tuple[Any, ...]]

@@ -36,7 +36,6 @@ from spark_eval.tables.inputs import (
     ID_TYPES,
     NO_MODEL,
     Input,
-    check_id_types,
     first_fault_column,
     fold_of,
     instant,
@@ -193,17 +192,6 @@ def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: S
             known = nearest(name, [*frame.columns, *BuiltIn])
             table.fault("MISSING_COLUMN", f"no column {name!r} for the segment; {known}")
     return table.conformed(columns)
-
-
-def align_ids(recommendations: DataFrame, truth: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Return both frames with ids of one type: integers are widened exactly, and never cast to text."""
-    check_id_types({"recommendations": recommendations, "truth": truth})
-    for name in (USER, ITEM):
-        if recommendations.schema[name].dataType != truth.schema[name].dataType:
-            recommendations, truth = (
-                frame.withColumn(name, F.col(name).cast("long")) for frame in (recommendations, truth)
-            )
-    return recommendations, truth
 
 
 def plain_recommendations(

@@ -15,14 +15,7 @@ from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import remove_other_files
 from spark_eval.errors import ConfigError, collect_errors
 from spark_eval.evaluation.bootstrap import Bootstrap
-from spark_eval.evaluation.checks import (
-    check_folds,
-    check_tables,
-    fold_faults,
-    train_fold_faults,
-    truth_faults,
-)
-from spark_eval.evaluation.conform import Described, align_ids, conform_table
+from spark_eval.evaluation.conform import Described, conform_table
 from spark_eval.evaluation.exchange import (
     buckets_for,
     evaluation_task,
@@ -32,11 +25,19 @@ from spark_eval.evaluation.exchange import (
     per_user_schema,
 )
 from spark_eval.evaluation.plan import EvaluateOptions, MeanInterval, make_plan
-from spark_eval.evaluation.result import Evaluation, Tables, read_back
+from spark_eval.evaluation.result import Evaluation, read_back
 from spark_eval.evaluation.segments import check_given, tables_read
 from spark_eval.evaluation.side_tables import Training, facts_of_items, read_users_and_items
 from spark_eval.evaluation.summaries import SUMMARY, Summaries
 from spark_eval.evaluation.summary import Ends, MeanKey
+from spark_eval.evaluation.tables import (
+    Tables,
+    check_folds,
+    check_tables,
+    fold_faults,
+    train_fold_faults,
+    truth_faults,
+)
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import literal_path
@@ -50,7 +51,6 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote, persist, release_with
 from spark_eval.schema import USER
 from spark_eval.tables.frames import Frame, to_spark_frames
-from spark_eval.tables.inputs import check_id_types
 from spark_eval.tables.listed import ListedFiles
 from spark_eval.tables.plain_files import takes_files
 
@@ -159,21 +159,19 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
 
     With ``folder``, ``per_user`` is written there. Raises one DataError that lists the errors of all tables.
     """
-    check_id_types(tables.given())
-    recommendations, truth = align_ids(tables.recommendations, tables.truth)
-    tables = check_folds(replace(tables, recommendations=recommendations, truth=truth))
+    tables = check_folds(tables.aligned())
     plan = tables.plan
     with ExitStack() as held:
         training, tables = read_users_and_items(tables, held)
         facts, tables = facts_of_items(tables, training)
-        question = evaluation_task(tables, training.bounds, facts)
+        task = evaluation_task(tables, training.bounds, facts)
         n_buckets, n_tasks = buckets_for(tables)
         messages = exchange(messages_of(tables, n_buckets, n_tasks), n_tasks)
         schema = per_user_schema(tables)
         # Folders of a remote session are on its server.
         in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
         listed = ListedFiles.of(*tables.given().values())
-        rows = measure(messages, question, n_buckets, schema, in_place, listed)
+        rows = measure(messages, task, n_buckets, schema, in_place, listed)
         if in_place is None or plan.of_run:
             rows = persist(rows, held)
         of_buckets = rows.where(F.col(SUMMARY).isNotNull()).select(SUMMARY).collect()
@@ -196,7 +194,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
             keys=summaries.keys,
             truth_digest=summaries.truth_digest,
             n_per_user=summaries.n_per_user,
-            run_rows=summaries.run_rows(histograms, question.known_items),
+            run_rows=summaries.run_rows(histograms, task.known_items),
             folder=in_place,
             files=frozenset(summaries.files),
             stage_sums=summaries.stages,

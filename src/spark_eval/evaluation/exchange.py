@@ -25,10 +25,10 @@ from spark_eval.arrow.row_faults import fault_rules, interactions_of_users, judg
 from spark_eval.arrow.send import Sender
 from spark_eval.arrow.user_files import file_name
 from spark_eval.conventions.choice import Need
-from spark_eval.evaluation.result import Tables
 from spark_eval.evaluation.stages.measure import stage_sums
 from spark_eval.evaluation.stages.quantities import summed_columns
 from spark_eval.evaluation.summaries import SUMMARY, BucketSummary
+from spark_eval.evaluation.tables import Tables
 from spark_eval.evaluation.worker.bucket import Bucket, models_in
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.items.counts import ItemTally, histogram, partition_by_item

@@ -18,7 +18,7 @@ from spark_eval.metrics.registry import OF_LISTS
 from spark_eval.metrics.stages import Stage, make_stages
 from spark_eval.metrics.values import METRICS_KEY, UNCUT, canonical_text, parse_k
 from spark_eval.options import checked
-from spark_eval.schema import FEATURES, FOLD, GROUPS, VECTOR
+from spark_eval.schema import FEATURES, FOLD, GROUPS, VECTOR, BuiltIn
 from spark_eval.statistics.resampling import DEFAULT_RESAMPLES
 
 # The square of 2^512 is still a double.
@@ -152,6 +152,11 @@ class Plan:
     def cuts(self) -> list[int]:
         """All cutoffs k of the metrics, ascending."""
         return sorted({value.k for value in self.asked if value.k is not None})
+
+    @cached_property
+    def user_columns(self) -> list[str]:
+        """The segments that are columns of ``users``."""
+        return [name for name in self.segments if name not in {*BuiltIn, FOLD}]
 
     @cached_property
     def needs_items(self) -> bool:

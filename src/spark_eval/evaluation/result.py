@@ -1,8 +1,8 @@
-"""Inputs and results of an evaluation, independent of how it is computed."""
+"""Result of an evaluation, independent of how it is computed."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -10,10 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.accounting import ACCOUNTING, Entry, unusable
-from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.arrow.user_files import open_dataset
 from spark_eval.errors import ConfigError
-from spark_eval.evaluation.conform import plain_recommendations, plain_train, plain_truth
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE, StageSums
 from spark_eval.evaluation.summary import (
@@ -41,68 +39,7 @@ from spark_eval.results.report.spread import (
 from spark_eval.results.rows import fold_rows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.runners.user_buckets import UserTable
-from spark_eval.schema import ALL, MODEL, Outcome, Table
-from spark_eval.tables.plain_files import PlainFiles
-from spark_eval.tables.quarantine import unusable_rows
-
-
-@dataclass(frozen=True)
-class Tables:
-    """The conformed tables, and the plan of their evaluation.
-
-    ``model`` is the name of the only model, if the lists have no column of model names. ``files`` maps
-    recommendations, truth and train to their files if these are plain Parquet. ``most_quarantined`` is the
-    largest share of rows that may be quarantined, by table; tables that are missing from it have no limit.
-    """
-
-    plan: Plan
-    recommendations: DataFrame
-    truth: DataFrame
-    train: DataFrame | None = None
-    users: DataFrame | None = None
-    items: DataFrame | None = None
-    model: str | None = None
-    files: Mapping[str, PlainFiles | None] = field(default_factory=dict)
-    most_quarantined: Mapping[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        frames: Mapping[str, tuple[DataFrame, DataFrame]],
-        described: Mapping[str, Any],
-        plan: Plan,
-        most_quarantined: Mapping[str, float],
-    ) -> "Tables":
-        """Return the tables of an evaluation from pairs of (original, conformed) frames, by name."""
-        given, lists = {name: frame for name, (frame, _) in frames.items()}, described["recommendations"]
-        names = {name: described[name].columns or {} for name in frames}
-        files = {
-            "recommendations": plain_recommendations(
-                given["recommendations"], names["recommendations"], lists.model, lists.layout
-            ),
-            "truth": plain_truth(given["truth"], names["truth"], plan.conventions),
-            "train": plain_train(given["train"], names["train"]) if "train" in given else None,
-        }
-        conformed = {name: frame for name, (_, frame) in frames.items()}
-        return cls(plan, **conformed, model=lists.model, files=files, most_quarantined=most_quarantined)
-
-    def given(self) -> dict[str, DataFrame]:
-        """Return the tables that were given, by name."""
-        names = ("recommendations", "truth", "train", "users", "items")
-        return {name: frame for name in names if (frame := getattr(self, name)) is not None}
-
-    def judged(self, entries: Iterable[Entry]) -> dict[str, DataFrame]:
-        """Return the tables that have quarantined rows, with codes in ``fault``.
-
-        Recommendations and truth are reduced to their quarantined rows; the other tables are complete.
-        """
-        bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
-        rules = fault_rules(self.plan.conventions)
-        return {
-            name: unusable_rows(frame, rules[name]) if name in rules else frame
-            for name, frame in self.given().items()
-            if name in bad
-        }
+from spark_eval.schema import ALL, MODEL, Table
 
 
 @dataclass(frozen=True, repr=False)

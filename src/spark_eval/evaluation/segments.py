@@ -29,11 +29,6 @@ RESERVED: Final = frozenset(
 )
 
 
-def user_columns(segments: Sequence[str]) -> list[str]:
-    """Return the segments that are columns of ``users``."""
-    return [name for name in segments if name not in {*BuiltIn, FOLD}]
-
-
 def check_segments(segments: Sequence[str], metrics: Iterable[str], has_train: bool, has_users: bool) -> None:
     """Raise ConfigError for a segment without a table, or with a name that another column has.
 
@@ -66,7 +61,7 @@ def check_given(plan: Plan, tables: Collection[str], model: str | None) -> None:
 
 def tables_read(plan: Plan, given: Iterable[str]) -> list[str]:
     """Return those of the given tables that a plan reads: ``users`` and ``items`` only if it needs them."""
-    is_read = {"users": bool(user_columns(plan.segments)), "items": plan.needs_items}
+    is_read = {"users": bool(plan.user_columns), "items": plan.needs_items}
     return [name for name in given if is_read.get(name, True)]
 
 

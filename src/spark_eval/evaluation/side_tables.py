@@ -18,8 +18,8 @@ from spark_eval.arrow.messages import concat_messages, from_bytes, group_by_buck
 from spark_eval.conventions.choice import Need
 from spark_eval.errors import DataError, collect_errors
 from spark_eval.evaluation.exchange import train_messages
-from spark_eval.evaluation.result import Tables
-from spark_eval.evaluation.segments import activity_bounds, user_columns
+from spark_eval.evaluation.segments import activity_bounds
+from spark_eval.evaluation.tables import Tables
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes, item_attributes
 from spark_eval.evaluation.worker.items.counts import partition_by_item
 from spark_eval.evaluation.worker.items.training import TrainSummary, count_train
@@ -77,7 +77,7 @@ def read_users_and_items(tables: Tables, held: ExitStack) -> tuple[Training, Tab
     DataError that lists the errors of all three tables.
     """
     readers: dict[str, Callable[[], Any]] = {
-        "users": lambda: check_users_table(tables.users, tables.plan.segments, held),
+        "users": lambda: check_users_table(tables.users, tables.plan.user_columns, held),
         "train": lambda: read_train(tables),
         "items": lambda: check_items(tables.items),
     }
@@ -110,11 +110,11 @@ def read_train(tables: Tables) -> Training:
     )
 
 
-def check_users_table(users: DataFrame | None, segments: Sequence[str], held: ExitStack) -> DataFrame | None:
+def check_users_table(users: DataFrame | None, columns: Sequence[str], held: ExitStack) -> DataFrame | None:
     """Return the persisted users; raise DataError for repeated users or segments with too many values."""
     if users is None:
         return None
-    users, columns = persist(users, held), user_columns(segments)
+    users = persist(users, held)
     check_users(count_users(users, columns).collect()[0].asDict(), columns)
     return users
 

@@ -14,7 +14,6 @@ from spark_eval.config.inputs import Source
 from spark_eval.errors import ConfigError, DataError, collect_errors, nearest
 from spark_eval.evaluation.conform import conform_table
 from spark_eval.evaluation.plan import Plan
-from spark_eval.evaluation.segments import user_columns
 from spark_eval.names import quote_column
 from spark_eval.predictions.measure import conform_predictions
 from spark_eval.runtime.hadoop_files import files_at
@@ -144,7 +143,7 @@ def read_each(
     ``before``: the names of each source's files at the start of the run. ``timed``: True if rows of
     ``interactions`` need a timestamp.
     """
-    segments = {"users": user_columns(plan.segments)}
+    segments = {"users": plan.user_columns}
     if "predictions" in sources:
         segments["predictions"] = sources["predictions"].segments
 

@@ -245,3 +245,14 @@ def check_id_types(tables: Mapping[str, DataFrame]) -> None:
             message = f"{name} is {types}; write all with one type"
             faults.append(DataError("ID_TYPE_MISMATCH", message))
     DataError.raise_all(faults)
+
+
+def align_ids(left: DataFrame, right: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Return both frames with ids of one type: integers are widened exactly.
+
+    ``check_id_types`` has refused text beside integers.
+    """
+    for name in (USER, ITEM):
+        if left.schema[name].dataType != right.schema[name].dataType:
+            left, right = (frame.withColumn(name, F.col(name).cast("long")) for frame in (left, right))
+    return left, right

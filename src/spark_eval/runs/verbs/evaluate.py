@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def compute(work: Work) -> Computed:
     """Measure all lists in one pass; ``per_user`` is written by the executors."""
     from spark_eval.evaluation.evaluate import measure_lists
-    from spark_eval.evaluation.result import Tables
     from spark_eval.evaluation.segments import tables_read
+    from spark_eval.evaluation.tables import Tables
     from spark_eval.publishing.verify import Expected
     from spark_eval.runtime import events
     from spark_eval.sources.read import read_each

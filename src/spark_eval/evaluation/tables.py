@@ -1,24 +1,95 @@
-"""Validate the inputs by their counts before any value is returned: zeros would be silently wrong."""
+"""The conformed tables of an evaluation, and their validation by counts before any value is returned.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+Without it, values of unusable tables would be zeros.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_eval.accounting import Entry, ListCounts, TruthCounts, check_accounting
+from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import DataError
+from spark_eval.evaluation.conform import plain_recommendations, plain_train, plain_truth
 from spark_eval.evaluation.plan import LARGEST_DOUBLE, Plan
-from spark_eval.evaluation.result import Tables
 from spark_eval.evaluation.summaries import Summaries
 from spark_eval.names import model_faults
 from spark_eval.schema import FATAL, FOLD, MODEL, MOST_FOLDS, USER, Outcome, Reason
-from spark_eval.tables.quarantine import MOST_EXAMPLES, share_faults
+from spark_eval.tables.inputs import align_ids, check_id_types
+from spark_eval.tables.plain_files import PlainFiles
+from spark_eval.tables.quarantine import MOST_EXAMPLES, share_faults, unusable_rows
 
 # Maximum number of folds in a message.
 MOST_FOLDS_NAMED: Final = 10
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The conformed tables, and the plan of their evaluation.
+
+    ``model`` is the name of the only model, if the lists have no column of model names. ``files`` maps
+    recommendations, truth and train to their files if these are plain Parquet. ``most_quarantined`` is the
+    largest share of rows that may be quarantined, by table; tables that are missing from it have no limit.
+    """
+
+    plan: Plan
+    recommendations: DataFrame
+    truth: DataFrame
+    train: DataFrame | None = None
+    users: DataFrame | None = None
+    items: DataFrame | None = None
+    model: str | None = None
+    files: Mapping[str, PlainFiles | None] = field(default_factory=dict)
+    most_quarantined: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        frames: Mapping[str, tuple[DataFrame, DataFrame]],
+        described: Mapping[str, Any],
+        plan: Plan,
+        most_quarantined: Mapping[str, float],
+    ) -> "Tables":
+        """Return the tables of an evaluation from pairs of (original, conformed) frames, by name."""
+        given, lists = {name: frame for name, (frame, _) in frames.items()}, described["recommendations"]
+        names = {name: described[name].columns or {} for name in frames}
+        files = {
+            "recommendations": plain_recommendations(
+                given["recommendations"], names["recommendations"], lists.model, lists.layout
+            ),
+            "truth": plain_truth(given["truth"], names["truth"], plan.conventions),
+            "train": plain_train(given["train"], names["train"]) if "train" in given else None,
+        }
+        conformed = {name: frame for name, (_, frame) in frames.items()}
+        return cls(plan, **conformed, model=lists.model, files=files, most_quarantined=most_quarantined)
+
+    def given(self) -> dict[str, DataFrame]:
+        """Return the tables that were given, by name."""
+        names = ("recommendations", "truth", "train", "users", "items")
+        return {name: frame for name in names if (frame := getattr(self, name)) is not None}
+
+    def aligned(self) -> "Tables":
+        """Return the tables with ids of one type. Raises DataError ID_TYPE_MISMATCH."""
+        check_id_types(self.given())
+        recommendations, truth = align_ids(self.recommendations, self.truth)
+        return replace(self, recommendations=recommendations, truth=truth)
+
+    def judged(self, entries: Iterable[Entry]) -> dict[str, DataFrame]:
+        """Return the tables that have quarantined rows, with codes in ``fault``.
+
+        Recommendations and truth are reduced to their quarantined rows; the other tables are complete.
+        """
+        bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
+        rules = fault_rules(self.plan.conventions)
+        return {
+            name: unusable_rows(frame, rules[name]) if name in rules else frame
+            for name, frame in self.given().items()
+            if name in bad
+        }
 
 
 def truth_faults(entries: Sequence[Entry], counts: TruthCounts, plan: Plan) -> list[DataError]:
@@ -48,8 +119,8 @@ def check_tables(
     ``counts`` are those of the lists. ``faults`` are the errors already found. Errors of the lists, rows with
     fatal codes and excessive quarantine are added.
     """
-    of_lists = list_faults(tables, entries, counts)
-    shares = share_faults(entries, tables.judged(entries), tables.most_quarantined)
+    of_lists, judged = list_faults(tables, entries, counts), tables.judged(entries)
+    shares = share_faults(entries, judged, tables.most_quarantined)
     check_accounting(entries, [*faults, *of_lists, *shares])
 
 
