@@ -101,16 +101,46 @@ def sums_by_group(values: Floats | None, groups: Ints, n_groups: int) -> Floats:
     """
     if values is None:
         return np.bincount(groups, minlength=n_groups).astype(np.float64)
+    total = np.zeros(n_groups)
+    for limb, amounts in sorted(limbs_by_group(values, groups, n_groups).items()):
+        total += np.ldexp(amounts.astype(np.float64), LIMB_BITS * limb - POINT_BITS)
+    return total
+
+
+def limbs_by_group(values: Floats, groups: Ints, n_groups: int) -> Mapping[int, Ints]:
+    """Return the exact sum of the values of each of many groups, as limbs (n_groups,) by index.
+
+    Digits depend on the values that are summed together; limbs depend on the sums alone.
+    """
     sums: ByPlace = {}
     for first, digits in digit_runs(values):
         for place, digit in enumerate(digits):
             add(sums, first - place, np.bincount(groups, digit, minlength=n_groups).astype(np.int64))
-    # Digits depend on the values that are summed together; limbs depend on the sum alone.
-    limbs = normalize_limbs(sums)
-    total = np.zeros(n_groups)
-    for limb in sorted(limbs):
-        total += np.ldexp(limbs[limb].astype(np.float64), LIMB_BITS * limb - POINT_BITS)
+    return normalize_limbs(sums)
+
+
+def sum_of_products(one: Mapping[int, Ints], other: Mapping[int, Ints]) -> Fraction:
+    """Return the exact sum of the products of two numbers per group, both as limbs (n_groups,).
+
+    >>> groups = np.array([0, 0, 1])
+    >>> limbs = limbs_by_group(np.array([0.5, 0.25, 2.0]), groups, 2)
+    >>> float(sum_of_products(limbs, limbs))
+    4.5625
+    """
+    total = Fraction()
+    for exponent, digits in twenty_bits(one):
+        for more, others in twenty_bits(other):
+            blocks = range(0, len(digits), MOST_SUMMED)
+            amount = sum(int(digits[at : at + MOST_SUMMED] @ others[at : at + MOST_SUMMED]) for at in blocks)
+            total += amount * Fraction(2) ** (exponent + more)
     return total
+
+
+def twenty_bits(limbs: Mapping[int, Ints]) -> Iterator[tuple[int, Ints]]:
+    """Yield exponents and digits of 20 bits: 2^22 products of such digits add up within 64 bits."""
+    for limb, amounts in limbs.items():
+        for digit, part in enumerate((amounts & ((1 << DIGIT_BITS) - 1), amounts >> DIGIT_BITS)):
+            yield LIMB_BITS * limb + DIGIT_BITS * digit - POINT_BITS, part
 
 
 def counts(places: Ints, n_places: int) -> ByPlace:

@@ -1,0 +1,100 @@
+"""Options of a window of days, validated as one plan."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import StrEnum
+from typing import Annotated, Final, TypedDict, Unpack
+
+from spark_eval.errors import ConfigError
+from spark_eval.options import checked
+
+WINDOW: Final = "window"
+
+
+class Unit(StrEnum):
+    """Unit of analysis of a window."""
+
+    USER_DAYS = "user_days"
+    USERS = "users"
+
+
+class Errors(StrEnum):
+    """Standard errors of a window of user-days."""
+
+    CLUSTERED = "clustered"
+    INDEPENDENT = "independent"
+
+
+def parse_day(given: object, where: str) -> date:
+    """Parse an ISO date; raise ConfigError INVALID_WINDOW for other text."""
+    try:
+        day = date.fromisoformat(str(given))
+    except ValueError:
+        day = None
+    if day is None or day.isoformat() != given:
+        message = f"{where} is {given!r}; give a day as in run ids: 2024-03-01"
+        raise ConfigError("INVALID_WINDOW", message)
+    return day
+
+
+class WindowOptions(TypedDict, total=False):
+    """Options of ``window``; also keys of the config's section ``window``."""
+
+    first: Annotated[str | None, "first day of the window, the id of its run: 2024-03-01.", None, parse_day]
+    last: Annotated[str | None, "last day of the window.", None, parse_day]
+    unit: Annotated[
+        str,
+        "user_days: each user counts once a day; users: each user counts once, with the mean of the user's days.",
+        "user_days",
+        Unit,
+    ]
+    errors: Annotated[
+        str,
+        "standard errors of user-days: clustered by user, from per_user; or independent, from sums.",
+        "clustered",
+        Errors,
+    ]
+    allow_missing: Annotated[bool, "merge the days that are published, and state their number.", False]
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """Validated options of a window; see WindowOptions. The days are None until a command gives them."""
+
+    first: date | None
+    last: date | None
+    unit: Unit
+    errors: Errors
+    allow_missing: bool
+
+    @property
+    def days(self) -> Sequence[str]:
+        """Run ids of the days, both ends included; raises ConfigError INVALID_WINDOW without both ends."""
+        if self.first is None or self.last is None:
+            raise ConfigError("INVALID_WINDOW", "a window needs both ends; give --from and --to")
+        n_days = (self.last - self.first).days + 1
+        return [(self.first + timedelta(days=day)).isoformat() for day in range(n_days)]
+
+    @property
+    def run_id(self) -> str:
+        """Run id of the window: its ends."""
+        days = self.days
+        return f"{days[0]}_{days[-1]}"
+
+    @property
+    def reads_users(self) -> bool:
+        """True if the window needs ``per_user``."""
+        return self.unit is Unit.USERS or self.errors is Errors.CLUSTERED
+
+
+def make_window_plan(**options: Unpack[WindowOptions]) -> WindowPlan:
+    """Return the validated options; raise ConfigError for an invalid one.
+
+    >>> make_window_plan(first="2024-02-28", last="2024-03-01").days
+    ['2024-02-28', '2024-02-29', '2024-03-01']
+    """
+    plan = WindowPlan(**checked(WindowOptions, options, WINDOW))
+    if plan.first is not None and plan.last is not None and plan.first > plan.last:
+        raise ConfigError("INVALID_WINDOW", f"the window from {plan.first} to {plan.last} has no day")
+    return plan
