@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from spark_eval.errors import SparkEvalError
     from spark_eval.evaluation.evaluate import evaluate
     from spark_eval.evaluation.result import Evaluation
+    from spark_eval.history.sums import add_sums
+    from spark_eval.history.window import Window
     from spark_eval.predictions.evaluate import Predictions, evaluate_predictions
     from spark_eval.publishing.published import read_published
     from spark_eval.runs.report import report
+    from spark_eval.runs.windows import window
     from spark_eval.runtime.session import get_session
     from spark_eval.splits.split import Split, split
 
@@ -29,7 +32,9 @@ __all__ = [
     "Predictions",
     "SparkEvalError",
     "Split",
+    "Window",
     "__version__",
+    "add_sums",
     "compare",
     "evaluate",
     "evaluate_predictions",
@@ -38,6 +43,7 @@ __all__ = [
     "read_published",
     "report",
     "split",
+    "window",
 ]
 
 _HOMES: Final = {
@@ -53,6 +59,9 @@ _HOMES: Final = {
     "report": "spark_eval.runs.report",
     "Split": "spark_eval.splits.split",
     "split": "spark_eval.splits.split",
+    "add_sums": "spark_eval.history.sums",
+    "Window": "spark_eval.history.window",
+    "window": "spark_eval.runs.windows",
 }
 
 

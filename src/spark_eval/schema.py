@@ -147,6 +147,7 @@ class Outcome(StrEnum):
     RANK_GAPS = "rank_gaps"
     ODD_IDS = "odd_ids"
     LARGEST = "largest"
+    DISTINCT = "distinct"
     BEFORE_1900 = "before_1900"
     MOVED = "moved"
     EMPTY_LISTS = "empty_lists"

@@ -4,6 +4,7 @@ Spark and the libraries for tables are imported by the verbs that need them, so 
 appear at once.
 """
 
+import json
 import logging
 import sys
 import traceback
@@ -96,11 +97,15 @@ def command_of(verb: Verb) -> click.Command:
     """Return the command of a verb that makes a run."""
 
     @run_options
-    def make(**given: Any) -> None:
+    def make(settings: Sequence[str], **given: Any) -> None:
         from spark_eval.cli.runner import make_run
 
-        make_run(verb, **given)
+        chosen = {one.key: given.pop(one.parameter) for one in verb.shortcuts}
+        own = [f"{key}={json.dumps(value)}" for key, value in chosen.items() if value is not None]
+        make_run(verb, settings=[*settings, *own], **given)
 
+    for one in reversed(verb.shortcuts):
+        make = click.option(one.option, one.parameter, help=one.meaning)(make)
     return click.command(verb.name, cls=VerbCommand, help=verb.about, verb=verb)(make)
 
 

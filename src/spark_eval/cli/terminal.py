@@ -14,6 +14,7 @@ from spark_eval.cli.funnel import show_funnel
 from spark_eval.cli.leaderboard import drawn, show
 from spark_eval.conventions.presets import PRESETS, conventions_of
 from spark_eval.errors import DataError, escape_control_characters
+from spark_eval.names import summarize_names
 from spark_eval.publishing.commits import Record, published
 from spark_eval.publishing.places import store_of
 from spark_eval.publishing.published import check_is_there, damage_of, open_table
@@ -21,8 +22,10 @@ from spark_eval.publishing.remote import MOST_HOURS
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.results.sentences import Row
 from spark_eval.runs.job import Run
+from spark_eval.runs.measured import EVALUATE
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Verb
+from spark_eval.runs.windows import stale_parts
 from spark_eval.schema import Table
 
 # Maximum number of lines of a published table; several classes give many more.
@@ -118,9 +121,11 @@ def show_status(config: Config, session: Callable[[], SparkSession], as_json: bo
     damaged: dict[str, DataError] = {}
     # In a remote store, counting rows takes Spark jobs: a list of all runs only checks that the tables exist.
     check = open_table if store.is_local else check_is_there
+    records = list(published(store.files, damaged.__setitem__))
+    current = {record.run_id: record.job["fingerprint"] for record in records if record.verb == EVALUATE}
     runs = [
-        summary(record, damage_of(store.files, record, check))
-        for record in published(store.files, damaged.__setitem__)
+        summary(record, damage_of(store.files, record, check)) | {"stale": stale_parts(record, current)}
+        for record in records
     ]
     attempts = [store.about(attempt) for attempt in store.unfinished()]
     if as_json:
@@ -136,6 +141,9 @@ def show_status(config: Config, session: Callable[[], SparkSession], as_json: bo
         print(f"  {run['run_id']} {run['verb']} {run['published_at']}{took} rows: {sizes}")
         if run["damage"] is not None:
             print(f"    {run['damage']}")
+        if run["stale"]:
+            days = summarize_names(run["stale"])
+            print(f"    stale: {days} changed since; make it again with --replace")
     for run_id, fault in damaged.items():
         print(f"  {run_id} is damaged: {fault.message}")
     print(f"{len(attempts)} attempts unfinished")

@@ -45,7 +45,7 @@ class WindowOptions(TypedDict, total=False):
     last: Annotated[str | None, "last day of the window.", None, parse_day]
     unit: Annotated[
         str,
-        "user_days: each user counts once a day; users: each user counts once, with the mean of the user's days.",
+        "user_days: each user counts once a day; users: once, with the mean of the user's days.",
         "user_days",
         Unit,
     ]

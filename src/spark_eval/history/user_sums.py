@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from spark_eval.statistics.exact import (
     limbs_by_group,
     normalize_limbs,
     sum_of_products,
+    sums_by_group,
 )
 from spark_eval.statistics.intervals import Summary, normal_interval
 
@@ -71,12 +72,11 @@ class UserSums:
         return normal_interval(estimate.value, estimate.std_error, self.n)
 
 
-
 @dataclass(frozen=True)
 class Clusters:
     """Rows of several days of one model: the group of each row, a user within a segment value.
 
-    ``groups`` (rows,) are sorted by cell; ``ends`` (cells + 1,) are the offsets of the cells among the groups.
+    Groups are sorted by cell; ``ends`` (cells + 1,) are the offsets of the cells among the groups.
     """
 
     cells: Sequence[Cell]
@@ -99,11 +99,8 @@ class Clusters:
         """Return the sums of each cell where each user counts once, with the mean of the user's rows."""
         is_defined, n_groups = np.isfinite(values), int(self.ends[-1])
         n_rows = np.bincount(self.groups[is_defined], minlength=n_groups)
-        totals = limbs_by_group(np.where(is_defined, values, 0.0), self.groups, n_groups)
-        rounded = np.zeros(n_groups)
-        for limb, amounts in sorted(totals.items()):
-            rounded += np.ldexp(amounts.astype(np.float64), 40 * limb - POINT_BITS)
-        means = rounded / np.maximum(n_rows, 1)
+        totals = sums_by_group(np.where(is_defined, values, 0.0), self.groups, n_groups)
+        means = totals / np.maximum(n_rows, 1)
         of_users = limbs_by_group(means, np.arange(n_groups), n_groups)
         of_weights = normalize_limbs({0: (n_rows > 0).astype(np.int64) << POINT_BITS})
         return dict(self.by_cell(of_users, of_weights, n_rows))

@@ -2,20 +2,26 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_eval.names import folder_name
 from spark_eval.schema import MODEL
 
 # Rows in the driver, and the Spark schema of their table.
 SmallRows = tuple[Sequence[Sequence[Any]], str]
+# Arrow types by the names of ``schema.ddl_of``; Spark itself would parse them in a JVM.
+ARROW_TYPES: Final = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+}
 
 
 def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str) -> DataFrame:
@@ -25,9 +31,9 @@ def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str)
 
 
 def arrow_table(rows: Sequence[Sequence[Any]], schema: str) -> pa.Table:
-    """Return rows as an Arrow table of a Spark schema; other fields of the rows are ignored."""
-    kind: Any = T.StructType.fromDDL(schema)
-    fields = to_arrow_schema(kind)
+    """Return rows as an Arrow table of a schema of ``ddl_of``; other fields of the rows are ignored."""
+    named = [field.split(" ") for field in schema.split(", ")]
+    fields = pa.schema([(name, ARROW_TYPES[kind]) for name, kind in named])
     arrays = [pa.array([getattr(row, field.name) for row in rows], field.type) for field in fields]
     return pa.Table.from_arrays(arrays, schema=fields)
 

@@ -52,7 +52,8 @@ def run_verb(verb: Verb, session: OpenSession, config: Config, run_id: str | Non
         if attempt.is_published(job.fingerprint, tables, replace):
             published = attempt.records[verb.name].job["tables"]
             return job.already(attempt, [one.name for one in verb.tables if one.name in published])
-        session()
+        if verb.opens_spark:
+            session()
         events.stage("start", then=verb.phases[0])
         computed = verb.compute(Work(session, config, job, attempt, held))
         rows = {table: computed.rows[table] for table in computed.rows if table in tables}

@@ -28,6 +28,7 @@ from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import EvaluateOptions, Plan, make_plan
 from spark_eval.evaluation.segments import check_given
+from spark_eval.history.plan import WindowOptions, WindowPlan, make_window_plan
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.metrics.values import parse_metric
 from spark_eval.names import check_run_id
@@ -176,6 +177,16 @@ class CompareSection(Section):
         return replace(plan, gates=tuple(gates_of_plan))
 
 
+@keyed(WindowOptions)
+class WindowSection(Section):
+    """Days to merge, and how."""
+
+    def checked(self) -> WindowPlan:
+        """Return the validated plan; raise ConfigError for an invalid option."""
+        options: Any = {name: getattr(self, name) for name in declared(WindowOptions)}
+        return make_window_plan(**options)
+
+
 class ReportSection(Section):
     """Options of reports; the section alone enables them."""
 
@@ -228,6 +239,7 @@ class Config(Section):
         default=CompareSection(), description="models of published runs, user by user"
     )
     gates: list[GateSection] = Field(default=[], description="how far models may fall behind a baseline")
+    window: WindowSection = Field(default=WindowSection(), description="days merged into a run of their own")
     report: Annotated[bool | ReportSection, BeforeValidator(check_report)] = Field(
         default=False, description="true, or a mapping: each verb also writes report/RUN_ID.html"
     )
@@ -239,6 +251,7 @@ class Config(Section):
         if self.predictions is not None:
             self.predictions.checked()
         self.compare.checked(self.gates)
+        self.window.checked()
         given = [name for name in ("train", "users", "items") if getattr(self, name) is not None]
         check_given(self.plan, given, None if self.recommendations is None else self.recommendations.model)
         return self

@@ -118,6 +118,20 @@ def check_sources(verb: "Verb", config: "Config", session: "OpenSession") -> lis
     return check_inputs(session, config, verb)
 
 
+@dataclass(frozen=True)
+class Shortcut:
+    """Option of a command that sets a key of the config."""
+
+    option: str
+    key: str
+    meaning: str
+
+    @property
+    def parameter(self) -> str:
+        """Name of its parameter in Python."""
+        return self.key.replace(".", "_")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verb:
     """Record of a verb: its sections, tables, computation and output.
@@ -138,6 +152,8 @@ class Verb:
         judge: Raises GateFailure if the published run has failed.
         then: The verb that follows in the same command; None if there is none.
         options: Options of its section that help lists, each with its meaning.
+        shortcuts: Options of its command that set keys of the config.
+        opens_spark: True if its work needs a session of Spark wherever the tables are.
     """
 
     name: str
@@ -154,6 +170,8 @@ class Verb:
     judge: "Callable[[Run], None]" = lambda _run: None
     then: "Callable[[Config], Verb | None]" = lambda _config: None
     options: Callable[[], Sequence[tuple[str, str]]] = tuple
+    shortcuts: Sequence[Shortcut] = ()
+    opens_spark: bool = True
 
     def tables_of(self, config: "Config") -> tuple[str, ...]:
         """Return the names of the tables that a run of this config publishes."""

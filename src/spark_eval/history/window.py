@@ -1,0 +1,319 @@
+"""Days merged into a window: exact sums added, standard errors clustered by user."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from spark_eval.accounting import ACCOUNTING, USERS, Entry, check_closed, entries_of_rows
+from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.summary import (
+    METRICS,
+    SUMS,
+    MetricRow,
+    SumRow,
+    everybody_first,
+    mean_of,
+    merge_sum_rows,
+)
+from spark_eval.history.plan import Errors, Unit, WindowPlan
+from spark_eval.history.sums import sum_row
+from spark_eval.history.user_sums import Cell, MeanColumns, UserSums, user_sums
+from spark_eval.metrics.means import WeightedMean, means_of_users
+from spark_eval.metrics.values import UNCUT
+from spark_eval.names import summarize_names
+from spark_eval.publishing.published import PublishedTable
+from spark_eval.results.driver_tables import SmallRows, arrow_table
+from spark_eval.schema import ALL, FOLDS, USER, Outcome, Table
+from spark_eval.statistics.intervals import Summary, normal_interval, summarise
+
+# Sums over the users of a model, by mean and cell.
+OfModel = Mapping[MeanColumns, Mapping[Cell, UserSums]]
+# Outcomes whose reason has a number, of which a window has the largest.
+LARGEST: Final = "rows="
+
+
+@dataclass(frozen=True)
+class Day:
+    """Published evaluation of a day: its record and its tables.
+
+    ``settings`` are the parts of its config that decide the metrics. ``has_users`` is false if ``per_user``
+    was removed.
+    """
+
+    run_id: str
+    fingerprint: str
+    plan: Plan
+    models: Sequence[str]
+    conventions: str
+    version: str
+    settings: Mapping[str, Any]
+    has_users: bool
+    open: Callable[[Table], PublishedTable]
+
+    @cached_property
+    def sum_rows(self) -> list[SumRow]:
+        """Rows of its table ``sums``."""
+        rows = self.open(Table.SUMS).rows()
+        return [sum_row(row) for row in rows]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Rows of its accounting."""
+        return entries_of_rows(self.open(Table.ACCOUNTING).rows())
+
+    @cached_property
+    def metric_names(self) -> list[tuple[str, int | None, bool]]:
+        """Metric, k, and True for values over folds, of the rows of its table ``metrics``."""
+        merged = {row[:5] for row in self.sum_rows}
+        keys = ("model", "metric", "k", "segment", "segment_value")
+        rows = self.open(Table.METRICS).rows()
+        alone = (row for row in rows if tuple(row[key] for key in keys) not in merged)
+        return list(dict.fromkeys((row["metric"], row["k"], row["segment"] == FOLDS) for row in alone))
+
+
+@dataclass(frozen=True)
+class Window:
+    """Window of days: rows of its tables, and what could not be merged.
+
+    ``absent`` names the metrics that cannot be merged; ``unclustered`` is true if standard errors are null
+    because ``per_user`` of a day was removed.
+    """
+
+    run_id: str
+    days: Mapping[str, str]
+    metric_rows: Sequence[MetricRow]
+    sum_rows: Sequence[SumRow]
+    entries: Sequence[Entry]
+    conventions: str
+    models: Sequence[str]
+    absent: Sequence[str]
+    unclustered: bool
+
+    @property
+    def small_tables(self) -> dict[str, SmallRows]:
+        """Rows of its tables, with their schemas."""
+        return {
+            Table.METRICS: (self.metric_rows, METRICS),
+            Table.SUMS: (self.sum_rows, SUMS),
+            Table.ACCOUNTING: (self.entries, ACCOUNTING),
+        }
+
+    def table(self, name: str) -> pa.Table:
+        """Return ``metrics``, ``sums`` or ``accounting`` as an Arrow table."""
+        if name not in self.small_tables:
+            raise ConfigError.unknown("UNKNOWN_TABLE", "table", name, self.small_tables, "Window.table")
+        return arrow_table(*self.small_tables[name])
+
+
+def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:
+    """Merge the evaluations of days; the result does not depend on their order.
+
+    Raises:
+        DataError: MIXED_CONVENTIONS if conventions, config or code of the days differ; MISSING_DAYS if a
+            model has not all days, unless the plan allows it; MISSING_USERS if each user is to count once
+            and ``per_user`` was removed.
+    """
+    days = sorted(days, key=lambda day: day.run_id)
+    check_same_question(days)
+    models = sorted({model for day in days for model in day.models})
+    if not plan.allow_missing:
+        check_models(days, models)
+    merged = in_order(merge_sum_rows(chain.from_iterable(day.sum_rows for day in days)), days[0].plan)
+    without = [day.run_id for day in days if not day.has_users]
+    if without and plan.unit is Unit.USERS:
+        message = f"per_user of {summarize_names(without)} was removed; window.unit users needs it"
+        raise DataError("MISSING_USERS", message)
+    of_models = {model: users_of(days, model, plan.unit) for model in models} if not without else {}
+    if plan.unit is Unit.USERS:
+        merged, rows = rows_of_users(merged, of_models, days[0].plan)
+    else:
+        rows = rows_of_days(merged, of_models, days[0].plan, plan.errors)
+    return Window(
+        run_id=plan.run_id,
+        days={day.run_id: day.fingerprint for day in days},
+        metric_rows=rows,
+        sum_rows=merged,
+        entries=merge_entries(
+            [entries_of_rows(day.open(Table.ACCOUNTING).rows()) for day in days], of_models
+        ),
+        conventions=days[0].conventions,
+        models=models,
+        absent=absent_names(days, rows),
+        unclustered=bool(without) and plan.errors is Errors.CLUSTERED,
+    )
+
+
+def check_same_question(days: Sequence[Day]) -> None:
+    """Raise DataError MIXED_CONVENTIONS with the first day that differs from the first one, and how."""
+    first = days[0]
+    for day in days[1:]:
+        pairs = (
+            ("conventions", first.conventions, day.conventions),
+            ("version of spark-eval", first.version, day.version),
+            *((f"config {key}", value, day.settings.get(key)) for key, value in first.settings.items()),
+        )
+        differing = [f"{name} ({one!r} and {other!r})" for name, one, other in pairs if one != other]
+        if differing:
+            message = f"{first.run_id} and {day.run_id} differ in {summarize_names(differing)}"
+            raise DataError("MIXED_CONVENTIONS", f"{message}; make the days alike, with --replace")
+
+
+def check_models(days: Sequence[Day], models: Sequence[str]) -> None:
+    """Raise DataError MISSING_DAYS for models that were not measured on all days."""
+    lacking = [f"{model} on {day.run_id}" for model in models for day in days if model not in day.models]
+    if lacking:
+        message = f"there is no model {summarize_names(lacking)}; window.allow_missing merges the other days"
+        raise DataError("MISSING_DAYS", message)
+
+
+def in_order(rows: Iterable[SumRow], plan: Plan) -> list[SumRow]:
+    """Sort rows by model and segment, all users first, then in the order of the requested metrics."""
+    names = [(name, value.k) for value in plan.metrics for name in (value.name, *value.weights)]
+    index = {name: number for number, name in enumerate(names)}
+    return sorted(
+        rows, key=lambda row: (*everybody_first(row.key[:1] + row.key[3:5]), index[row.metric, row.k])
+    )
+
+
+def mean_columns(plan: Plan) -> dict[tuple[str, int | None], MeanColumns]:
+    """Return the columns of ``per_user`` of each mean, by its name and k in ``metrics``."""
+    return {
+        (mean.name, mean.k): MeanColumns(mean.column, mean.weight if isinstance(mean, WeightedMean) else None)
+        for mean in means_of_users(plan.metrics)
+    }
+
+
+def users_of(days: Sequence[Day], model: str, unit: Unit) -> OfModel:
+    """Return the sums over the users of a model: the files of all days are read a range of users at once."""
+    means, segments = list(mean_columns(days[0].plan).values()), list(days[0].plan.segments)
+    columns = [USER, *segments, *dict.fromkeys(name for mean in means for name in mean if name is not None)]
+    sums: dict[MeanColumns, dict[Cell, UserSums]] = {}
+    for paths in ranges_of_users(days, model):
+        tables = read_files(paths, columns)
+        kinds = {str(table.schema.field(USER).type) for table in tables}
+        if len(kinds) > 1:
+            message = (
+                f"users are of types {' and '.join(sorted(kinds))}; write them with one type on all days"
+            )
+            raise DataError("MIXED_CONVENTIONS", message)
+        part = user_sums(
+            pa.concat_tables(tables, promote_options="permissive"),
+            segments,
+            means,
+            of_users=unit is Unit.USERS,
+        )
+        for mean, cells in part.items():
+            known = sums.setdefault(mean, {})
+            for cell, more in cells.items():
+                known[cell] = known.get(cell, UserSums()).plus(more)
+    return sums
+
+
+def ranges_of_users(days: Sequence[Day], model: str) -> Iterator[list[str]]:
+    """Yield the files of all days that may have the same users of a model."""
+    files: list[UserFile] = []
+    others: list[str] = []
+    for day in (day for day in days if model in day.models):
+        table = day.open(Table.PER_USER)
+        named = user_files(str(table.folder))
+        if named is None:
+            fragments = table.dataset().get_fragments(filter=ds.field("model") == model)
+            others += [fragment.path for fragment in fragments]
+        else:
+            files += [file for file in named if file.model == model]
+    if others:
+        yield [*(file.path for file in files), *others]
+    else:
+        yield from ([file.path for file in group] for group in overlapping_groups(files))
+
+
+def rows_of_days(
+    merged: Iterable[SumRow], of_models: Mapping[str, OfModel], plan: Plan, errors: Errors
+) -> list[MetricRow]:
+    """Return the means of user-days, with standard errors clustered by user, or as if independent."""
+    columns, rows = mean_columns(plan), []
+    for row in merged:
+        summary = mean_of(row)
+        if errors is Errors.CLUSTERED:
+            error = None
+            if of_models:
+                of_users = of_models[row.model][columns[row.metric, row.k]]
+                sums = of_users.get((row.segment, row.segment_value), UserSums())
+                if sums.total != row.sums[0]:
+                    message = f"{row.metric} of {row.model!r}: sums and per_user of the days differ"
+                    raise DataError("INCOMPLETE_RUN", f"{message}; make them again, with --replace")
+                error = sums.ratio.std_error
+            summary = normal_interval(exact_mean(row), error, row.n_defined)
+        rows.append(metric_row(row, summary))
+    return rows
+
+
+def rows_of_users(
+    merged: Iterable[SumRow], of_models: Mapping[str, OfModel], plan: Plan
+) -> tuple[list[SumRow], list[MetricRow]]:
+    """Return sums and means where each user counts once; weighted means have none."""
+    columns, sums, rows = mean_columns(plan), list[SumRow](), list[MetricRow]()
+    for row in merged:
+        of_users = of_models[row.model].get(columns[row.metric, row.k])
+        if of_users is not None:
+            of_cell = of_users.get((row.segment, row.segment_value), UserSums())
+            exact = (of_cell.total, of_cell.squares, None, None, None)
+            sums.append(SumRow.of(row.key, of_cell.n_users, of_cell.n, exact))
+            rows.append(metric_row(sums[-1], summarise(of_cell.total, of_cell.squares, of_cell.n)))
+    return sums, rows
+
+
+def metric_row(sums: SumRow, found: Summary) -> MetricRow:
+    """Return the row of METRICS of a mean."""
+    numbers = (found.value, found.std_error, found.ci_low, found.ci_high)
+    return MetricRow(*sums[:5], *numbers, found.n, sums.n_users - found.n, sums.conventions)
+
+
+def exact_mean(sums: SumRow) -> Fraction | None:
+    """Return the mean of exact sums; None without users."""
+    total, weight = sums.sums[0] or Fraction(), sums.n_defined if sums.weight is None else sums.sums[2]
+    return total / weight if weight else None
+
+
+def merge_entries(of_days: Iterable[Sequence[Entry]], of_models: Mapping[str, OfModel]) -> list[Entry]:
+    """Add up the accounting of days, and count the distinct users of each model.
+
+    ``users`` of other lines are user-days. The longest list of a window is that of its days.
+    """
+    lines: dict[tuple[str, str | None, str, str | None], Entry] = {}
+    for entry in chain.from_iterable(of_days):
+        is_largest = entry.outcome == Outcome.LARGEST
+        key = (entry.source, entry.model, entry.outcome, None if is_largest else entry.reason)
+        other = lines.get(key)
+        if other is None:
+            lines[key] = entry
+        elif is_largest:
+            lines[key] = max(other, entry, key=lambda one: int(str(one.reason).removeprefix(LARGEST)))
+        else:
+            users = None if None in (other.users, entry.users) else (other.users or 0) + (entry.users or 0)
+            lines[key] = entry._replace(rows=entry.rows + other.rows, users=users)
+    entries = list(lines.values())
+    for model, means in of_models.items():
+        n_users = next((cells[ALL, ALL].n_users for cells in means.values() if (ALL, ALL) in cells), 0)
+        entries.append(Entry(USERS, model, Outcome.DISTINCT, None, 0, n_users))
+    check_closed(entries)
+    return entries
+
+
+def absent_names(days: Sequence[Day], rows: Sequence[MetricRow]) -> list[str]:
+    """Return the names of what the days have and the window lacks, such as ``catalog_coverage@10``."""
+    there = {(row.metric, row.k) for row in rows}
+    names = dict.fromkeys(chain.from_iterable(day.metric_names for day in days))
+    folds = ["mean and deviation over folds"] if any(is_of_folds for *_, is_of_folds in names) else []
+    weighted = ((row.metric, row.k) for day in days for row in day.sum_rows)
+    alone = [(metric, k) for metric, k, is_of_folds in names if not is_of_folds]
+    lacking = [name for name in dict.fromkeys([*alone, *weighted]) if name not in there]
+    return [f"{metric}@{UNCUT if k is None else k}" for metric, k in lacking] + folds

@@ -1,0 +1,112 @@
+"""Windows that a config or a call requests: their days among the published runs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Unpack
+
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.history.plan import WindowOptions, WindowPlan, make_window_plan
+from spark_eval.history.window import Day, Window, merge_days
+from spark_eval.names import summarize_names
+from spark_eval.options import documented
+from spark_eval.publishing.attempt import Store
+from spark_eval.publishing.commits import Record
+from spark_eval.publishing.places import store_of
+from spark_eval.runs.job import Job, digest_of, fingerprints_of, settings_of
+from spark_eval.runs.measured import EVALUATE, MeasuredRun, known_runs
+from spark_eval.runs.report import store_at
+from spark_eval.runs.sections import Config
+from spark_eval.runs.verb import Verb
+from spark_eval.runtime.any_session import OpenSession
+from spark_eval.schema import Table
+
+# Sections of a day's config that decide its metrics; those of its inputs differ from day to day.
+DECIDING: Final = (EVALUATE, "stages")
+
+
+def job_of_days(verb: Verb, config: Config, run_id: str | None, session: OpenSession) -> Job:
+    """Return the job of a window, which has the id FROM_TO and reads published runs instead of sources."""
+    plan = config.window.checked()
+    store = store_of(config.output, session)
+    runs = parts_of(store, plan)
+    settings, timezone = settings_of(verb, config), config.split.rule().timezone
+    digest = digest_of(config=settings, runs=runs)
+    return Job(verb.name, run_id or plan.run_id, digest, settings, {}, {}, store, "", timezone, runs)
+
+
+def parts_of(store: Store, plan: WindowPlan) -> dict[str, str | None]:
+    """Return the fingerprints of the published days of a window.
+
+    Raises DataError MISSING_DAYS if a day is not published, unless the plan allows it, and always if none is.
+    """
+    found = fingerprints_of(store, plan.days)
+    missing = [day for day, fingerprint in found.items() if fingerprint is None]
+    if len(missing) == len(found) or (missing and not plan.allow_missing):
+        hint = f"{known_runs(store, missing[0])}; window.allow_missing merges the other days"
+        raise DataError("MISSING_DAYS", f"no run of evaluate for {summarize_names(missing)}; {hint}")
+    return {day: fingerprint for day, fingerprint in found.items() if fingerprint is not None}
+
+
+def merge_published(store: Store, days: Sequence[str], plan: WindowPlan) -> Window:
+    """Merge published days; raises DataError as ``merge_days`` and ``MeasuredRun.of`` do.
+
+    Raises ConfigError UNSUPPORTED_OUTPUT if ``per_user`` is not on this machine.
+    """
+    if not store.is_local and plan.reads_users:
+        message = f"window reads per_user on this machine alone, not below {store.files.root!r}"
+        raise ConfigError("UNSUPPORTED_OUTPUT", f"{message}; set window.errors: independent")
+    return merge_days([day_of(store, run_id) for run_id in days], plan)
+
+
+def day_of(store: Store, run_id: str) -> Day:
+    """Return the evaluation of a day."""
+    measured = MeasuredRun.of(store, run_id)
+    if measured is None:
+        raise DataError("MISSING_DAYS", f"run {run_id!r} was removed during the run; start again")
+    job = measured.record.job
+    return Day(
+        run_id=run_id,
+        fingerprint=str(job["fingerprint"]),
+        plan=measured.plan,
+        models=measured.models,
+        conventions=measured.conventions,
+        version=str(job["versions"].get("spark_eval")),
+        settings={key: job["config"].get(key) for key in DECIDING},
+        has_users=store.files.is_there(measured.record.place(Table.PER_USER)),
+        open=measured.open,
+    )
+
+
+def stale_parts(record: Record, fingerprints: Mapping[str, str]) -> list[str]:
+    """Return the days of a window that were removed or published again; ``fingerprints`` are today's."""
+    parts: Mapping[str, Any] = record.job.get("parts", {})
+    return [run_id for run_id, before in parts.items() if fingerprints.get(run_id) != before]
+
+
+@documented(WindowOptions)
+def window(path: str, **options: Unpack[WindowOptions]) -> Window:
+    """Merge the evaluations of days published below a local output path into one window.
+
+    Nothing is published: ``spark-eval window`` does so. No Spark is needed.
+
+    Args:
+        path: The output path; its runs have days as ids, such as ``2024-03-01``.
+
+    Returns:
+        A ``Window``: ``table("metrics")``, ``table("sums")`` and ``table("accounting")`` are Arrow tables;
+        ``absent`` names the metrics that cannot be merged.
+
+    Raises:
+        ConfigError: INVALID_WINDOW for days that are no dates or no window.
+        DataError: MISSING_DAYS, MIXED_CONVENTIONS or MISSING_USERS, as in docs/windows.md; INCOMPLETE_RUN or
+            CORRUPT_FILE for a damaged day.
+
+    Examples:
+        ``out`` is the output path of a config, with two published days:
+
+        >>> from spark_eval import window
+        >>> week = window(out, first="2024-03-01", last="2024-03-02")
+        >>> week.table("metrics").select(["model", "metric", "k", "value", "n_users"]).to_pylist()
+        [{'model': 'als', 'metric': 'map', 'k': 1, 'value': 0.4375, 'n_users': 4}]
+    """
+    plan, store = make_window_plan(**options), store_at(path)
+    return merge_published(store, list(parts_of(store, plan)), plan)
