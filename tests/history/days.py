@@ -1,0 +1,108 @@
+"""Days published without Spark, from the users' values; and what one job over all of them would publish."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_eval.accounting import ACCOUNTING, Entry
+from spark_eval.arrow.user_files import file_name
+from spark_eval.evaluation.plan import make_plan
+from spark_eval.evaluation.summary import METRICS, SUMS, SumRow, metric_rows, sum_rows
+from spark_eval.evaluation.worker.means import merge_sums, sums
+from spark_eval.names import folder_name
+from spark_eval.publishing.attempt import Attempt
+from spark_eval.publishing.local import LocalStore
+from spark_eval.results.driver_tables import write_small
+from spark_eval.schema import MISSING, VERSION, Table
+
+METRICS_AT = {"metrics": ["map", "fcp"], "k": [2], "segments": ["country"]}
+PLAN = make_plan(metrics=["map", "fcp"], k=[2], segments=["country"])
+N_BUCKETS = 2
+
+
+class UserDay(NamedTuple):
+    """A row of ``per_user``: the user, a country, the values and the weight of the micro average."""
+
+    user: str
+    country: str | None
+    ap: float | None
+    fcp: float | None
+    pairs: float
+
+
+# Rows of the models of a day.
+OfDay = Mapping[str, Sequence[UserDay]]
+
+
+def sums_of(models: OfDay) -> list[SumRow]:
+    """The rows of ``sums`` that one job publishes over these rows."""
+    parts = []
+    for model, rows in models.items():
+        columns = {
+            name: np.array([np.nan if row[at] is None else row[at] for row in rows], dtype=np.float64)
+            for at, name in enumerate(PLAN.columns, start=2)
+        }
+        texts = [MISSING if row.country is None else row.country for row in rows]
+        values = sorted(set(texts))
+        country = (np.array([values.index(text) for text in texts], dtype=np.int64), values)
+        code = np.zeros(len(rows), dtype=np.int64)
+        parts.append(sums(columns, PLAN.summed, (code, [model]), {"country": country}))
+    return sum_rows(merge_sums(parts, list(PLAN.summed)), sorted(models), PLAN.metrics, PLAN.stamp)
+
+
+def write_users(rows: Sequence[UserDay], folder: Path) -> None:
+    """Write ``per_user`` of a model, a file for each bucket of users."""
+    folder.mkdir(parents=True)
+    for bucket in range(N_BUCKETS):
+        own = [row for row in rows if sum(row.user.encode()) % N_BUCKETS == bucket]
+        table = pa.table(
+            {
+                "user": pa.array([row.user for row in own], pa.string()),
+                "country": pa.array([row.country for row in own], pa.string()),
+                **{
+                    name: pa.array([row[at] for row in own], pa.float64())
+                    for at, name in enumerate(PLAN.columns, start=2)
+                },
+            }
+        )
+        pq.write_table(table, folder / file_name(bucket, N_BUCKETS), write_page_checksum=True)
+
+
+def publish_day(root: Path, run_id: str, models: OfDay, *, fingerprint: str = "", **facts: Any) -> None:
+    """Publish what ``evaluate`` does of a day."""
+    of_sums = sums_of(models)
+    entries = [
+        Entry(*line, len(rows), len(rows))
+        for model, rows in models.items()
+        for line in (("users", model, "in", None), ("users", model, "used", None))
+    ]
+    entries += [
+        Entry("recommendations", model, "largest", f"rows={len(rows)}", 0, 1)
+        for model, rows in models.items()
+    ]
+    small = {
+        Table.METRICS: (metric_rows(of_sums), METRICS),
+        Table.SUMS: (of_sums, SUMS),
+        Table.ACCOUNTING: (entries, ACCOUNTING),
+    }
+    with Attempt(LocalStore(root), run_id, "evaluate") as attempt:
+        for table, (rows, schema) in small.items():
+            folder = Path(attempt.staged(table))
+            write_small(rows, schema, folder, by_model=table != Table.ACCOUNTING)
+        for model, users in models.items():
+            write_users(users, Path(attempt.staged(Table.PER_USER), f"model={folder_name(model)}"))
+        n_rows = {table: len(rows) for table, (rows, _) in small.items()}
+        record = {
+            "config": {"evaluate": METRICS_AT},
+            "fingerprint": fingerprint or f"{run_id}{len(of_sums)}",
+            "versions": {"spark_eval": VERSION},
+            "conventions": PLAN.stamp,
+            "models": sorted(models),
+            "truth_digest": "0",
+            "summary": {},
+        }
+        attempt.publish(n_rows | {Table.PER_USER: sum(map(len, models.values()))}, record | facts)
