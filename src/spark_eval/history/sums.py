@@ -7,9 +7,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from spark_eval.errors import DataError
-from spark_eval.evaluation.summary import METRICS, SumRow, merge_sum_rows, metric_rows
+from spark_eval.evaluation.summary import METRICS, SUMS, SumRow, merge_sum_rows, metric_rows
 from spark_eval.names import summarize_names
-from spark_eval.results.driver_tables import arrow_table
+from spark_eval.results.driver_tables import arrow_schema, arrow_table
 from spark_eval.tables.frames import as_arrow
 
 
@@ -50,5 +50,5 @@ def add_sums(sums: Any) -> pa.Table:
     if lacking:
         message = f"sums has no column {summarize_names(lacking)}; give the table sums of published runs"
         raise DataError("MISSING_COLUMN", message)
-    merged = merge_sum_rows(map(sum_row, rows.to_pylist()))
+    merged = merge_sum_rows(map(sum_row, rows.select(SumRow._fields).cast(arrow_schema(SUMS)).to_pylist()))
     return arrow_table(metric_rows(merged), METRICS)

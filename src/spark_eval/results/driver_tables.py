@@ -30,10 +30,15 @@ def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str)
     return frame
 
 
+def arrow_schema(schema: str) -> pa.Schema:
+    """Return the Arrow types of a schema of ``ddl_of``."""
+    named = [field.split(" ") for field in schema.split(", ")]
+    return pa.schema([(name, ARROW_TYPES[kind]) for name, kind in named])
+
+
 def arrow_table(rows: Sequence[Sequence[Any]], schema: str) -> pa.Table:
     """Return rows as an Arrow table of a schema of ``ddl_of``; other fields of the rows are ignored."""
-    named = [field.split(" ") for field in schema.split(", ")]
-    fields = pa.schema([(name, ARROW_TYPES[kind]) for name, kind in named])
+    fields = arrow_schema(schema)
     arrays = [pa.array([getattr(row, field.name) for row in rows], field.type) for field in fields]
     return pa.Table.from_arrays(arrays, schema=fields)
 
