@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
+from tests.history.days import FIRST, SECOND, publish_day
 from tests.results.report import made_runs
 
 import spark_eval
@@ -65,6 +66,9 @@ def results(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> 
     """What the examples of verbs have made, a session, and an output with a published run."""
     found: dict[str, Any] = {"spark": spark, "out": str(tmp_path_factory.mktemp("out"))}
     made_runs.predictions(Path(found["out"]), "clicks", ["ctr", "old"])
+    found["days"] = str(tmp_path_factory.mktemp("days"))
+    for run_id, rows in (("2024-03-01", FIRST), ("2024-03-02", SECOND)):
+        publish_day(Path(found["days"]), run_id, {"als": rows})
     for verb in VERBS:
         for example in doctest.DocTestParser().get_examples(inspect.getdoc(PUBLIC[verb]) or ""):
             exec(example.source, found)

@@ -34,6 +34,9 @@ class UserDay(NamedTuple):
     pairs: float
 
 
+# The worked example: users a and b on the first day, a and c on the second.
+FIRST = [UserDay("a", "DE", 0.5, None, 0.0), UserDay("b", "DE", 1.0, None, 0.0)]
+SECOND = [UserDay("a", "DE", 0.0, None, 0.0), UserDay("c", None, 0.25, None, 0.0)]
 # Rows of the models of a day.
 OfDay = Mapping[str, Sequence[UserDay]]
 

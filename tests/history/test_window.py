@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.history.days import METRICS_AT, OfDay, UserDay, publish_day, sums_of
+from tests.history.days import FIRST, METRICS_AT, SECOND, OfDay, UserDay, publish_day, sums_of
 
 from spark_eval import Window, add_sums, window
 from spark_eval.errors import ConfigError, DataError
@@ -93,8 +93,6 @@ def test_a_window_is_one_job_over_all_days_in_any_order(
     shutil.rmtree(root)
 
 
-FIRST = [UserDay("a", "DE", 0.5, None, 0.0), UserDay("b", "DE", 1.0, None, 0.0)]
-SECOND = [UserDay("a", "DE", 0.0, None, 0.0), UserDay("c", None, 0.25, None, 0.0)]
 TWO = {"first": DAYS[0], "last": DAYS[1]}
 
 
@@ -170,7 +168,7 @@ def test_without_per_user_there_are_no_errors(root: Path) -> None:
     assert merged.unclustered
     assert (everybody(merged)["value"], everybody(merged)["std_error"]) == (0.4375, None)
     assert everybody(window(str(root), **TWO, errors="independent"))["std_error"] is not None
-    with pytest.raises(DataError, match="MISSING_USERS"):
+    with pytest.raises(DataError, match="NO_PER_USER"):
         window(str(root), **TWO, unit="users")
 
 

@@ -1,27 +1,18 @@
 """``spark-eval window``: published whole or not at all, without a session, and stale once a day changes."""
 
 import json
-import os
-import random
-import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import pyarrow.parquet as pq
 import pytest
-from tests.faults.publishing import ALREADY, BUSY, WON, die_at, ended, forked
 from tests.history.days import UserDay, publish_day
 
 from spark_eval.cli.commands import main
-from spark_eval.runs.run import run_verb
-from spark_eval.runs.sections import parse_config
-from spark_eval.runs.verbs import VERBS
 
 DAYS = ["2024-03-01", "2024-03-02"]
 WINDOW = "2024-03-01_2024-03-02"
 ROWS = [UserDay("a", "DE", 0.5, 1.0, 2.0), UserDay("b", None, 1.0, None, 0.0)]
-TABLES = ("metrics", "sums", "accounting")
 Run = Callable[..., int]
 
 
@@ -51,15 +42,6 @@ def run(out: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def window(run: Run, *more: str) -> int:
     return run("window", "--from", DAYS[0], "--to", DAYS[1], *more)
-
-
-def contents(out: Path) -> dict[str, Any]:
-    """The rows of the window's tables; nothing where it is not published."""
-    return {
-        table: [pq.read_table(file).to_pylist() for file in sorted((out / table).rglob("*.parquet"))]
-        for table in TABLES
-        if (out / table / f"run_id={WINDOW}").exists()
-    }
 
 
 def test_a_window_is_published_once_and_again_when_a_day_changes(
@@ -96,34 +78,4 @@ def test_what_is_missing_is_exit_3_and_checked_by_validate(
     assert run("validate", "--verb", "window", *settings) == 0
     assert run("window") == 2
     assert "INVALID_WINDOW" in capsys.readouterr().err
-    assert contents(out) == {}
-
-
-def publish_window(out: Path) -> bool:
-    config = parse_config({"output": {"path": str(out)}, "window": {"first": DAYS[0], "last": DAYS[1]}})
-    return run_verb(VERBS["window"], no_spark, config, None, False).is_new
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_killed_window_is_whole_or_not_there_and_a_race_has_one_winner(out: Path, tmp_path: Path) -> None:
-    codes = [ended(process) for process in [forked(lambda: publish_window(out)) for _ in range(3)]]
-    assert codes.count(WON) == 1
-    assert set(codes) <= {WON, ALREADY, BUSY}
-    expected = contents(out)
-    n_killed = 0
-    for number in random.Random(0).sample(range(1, 400), 25):
-        root = tmp_path / str(number)
-        for day in DAYS:
-            publish_day(root, day, {"als": ROWS, "pop": ROWS[:1]})
-        before = set(map(str, root.rglob("*")))
-        code = ended(forked(lambda root=root: publish_window(root), die_at(number)))
-        n_killed += code == -signal.SIGKILL
-        committed = (root / "_commits" / f"{WINDOW}.json").exists()
-        assert not committed or contents(root) == expected
-        publish_window(root)
-        assert contents(root) == expected
-        assert not (root / "_staging").exists()
-        assert before < set(map(str, root.rglob("*")))
-    assert n_killed >= 5
+    assert not (out / "metrics" / f"run_id={WINDOW}").exists()

@@ -36,7 +36,7 @@ from spark_eval.statistics.intervals import Summary, normal_interval, summarise
 
 # Sums over the users of a model, by mean and cell.
 OfModel = Mapping[MeanColumns, Mapping[Cell, UserSums]]
-# Outcomes whose reason has a number, of which a window has the largest.
+# Reasons with a number; a window has the largest.
 LARGEST: Final = "rows="
 
 
@@ -85,6 +85,13 @@ class Window:
 
     ``absent`` names the metrics that cannot be merged; ``unclustered`` is true if standard errors are null
     because ``per_user`` of a day was removed.
+
+    Examples:
+        ``days`` is an output path with two published days:
+
+        >>> from spark_eval import window
+        >>> window(days, first="2024-03-01", last="2024-03-02").models
+        ['als']
     """
 
     run_id: str
@@ -118,7 +125,7 @@ def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:
 
     Raises:
         DataError: MIXED_CONVENTIONS if conventions, config or code of the days differ; MISSING_DAYS if a
-            model has not all days, unless the plan allows it; MISSING_USERS if each user is to count once
+            model has not all days, unless the plan allows it; NO_PER_USER if each user is to count once
             and ``per_user`` was removed.
     """
     days = sorted(days, key=lambda day: day.run_id)
@@ -130,7 +137,7 @@ def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:
     without = [day.run_id for day in days if not day.has_users]
     if without and plan.unit is Unit.USERS:
         message = f"per_user of {summarize_names(without)} was removed; window.unit users needs it"
-        raise DataError("MISSING_USERS", message)
+        raise DataError("NO_PER_USER", message)
     of_models = {model: users_of(days, model, plan.unit) for model in models} if not without else {}
     if plan.unit is Unit.USERS:
         merged, rows = rows_of_users(merged, of_models, days[0].plan)

@@ -97,16 +97,16 @@ def window(path: str, **options: Unpack[WindowOptions]) -> Window:
 
     Raises:
         ConfigError: INVALID_WINDOW for days that are no dates or no window.
-        DataError: MISSING_DAYS, MIXED_CONVENTIONS or MISSING_USERS, as in docs/windows.md; INCOMPLETE_RUN or
+        DataError: MISSING_DAYS, MIXED_CONVENTIONS or NO_PER_USER, as in docs/windows.md; INCOMPLETE_RUN or
             CORRUPT_FILE for a damaged day.
 
     Examples:
-        ``out`` is the output path of a config, with two published days:
+        ``days`` is an output path with two published days:
 
         >>> from spark_eval import window
-        >>> week = window(out, first="2024-03-01", last="2024-03-02")
-        >>> week.table("metrics").select(["model", "metric", "k", "value", "n_users"]).to_pylist()
-        [{'model': 'als', 'metric': 'map', 'k': 1, 'value': 0.4375, 'n_users': 4}]
+        >>> week = window(days, first="2024-03-01", last="2024-03-02")
+        >>> [(row.metric, row.k, row.value, row.n_users) for row in week.metric_rows[:1]]
+        [('map', 2, 0.4375, 4)]
     """
     plan, store = make_window_plan(**options), store_at(path)
     return merge_published(store, list(parts_of(store, plan)), plan)
