@@ -28,7 +28,7 @@ MODULES: Final = sorted(
     if ">>> " in path.read_text(encoding="utf-8")
 )
 VERBS: Final = ("split", "evaluate", "evaluate_predictions", "compare")
-RESULTS: Final = ("Split", "Evaluation", "Predictions", "Comparison")
+RESULTS: Final = ("Split", "Evaluation", "Predictions", "Comparison", "Window")
 FUNCTIONS: Final = tuple(vars(functions)["__all__"])  # its stub has none
 # Nothing that a caller does makes these fail.
 NEVER_RAISE: Final = {"metrics", "summary", "unpersist"}
@@ -66,9 +66,9 @@ def results(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> 
     """What the examples of verbs have made, a session, and an output with a published run."""
     found: dict[str, Any] = {"spark": spark, "out": str(tmp_path_factory.mktemp("out"))}
     made_runs.predictions(Path(found["out"]), "clicks", ["ctr", "old"])
-    found["days"] = str(tmp_path_factory.mktemp("days"))
+    found["daily"] = str(tmp_path_factory.mktemp("daily"))
     for run_id, rows in (("2024-03-01", FIRST), ("2024-03-02", SECOND)):
-        publish_day(Path(found["days"]), run_id, {"als": rows})
+        publish_day(Path(found["daily"]), run_id, {"als": rows})
     for verb in VERBS:
         for example in doctest.DocTestParser().get_examples(inspect.getdoc(PUBLIC[verb]) or ""):
             exec(example.source, found)

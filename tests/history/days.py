@@ -87,7 +87,7 @@ def publish_day(root: Path, run_id: str, models: OfDay, *, fingerprint: str = ""
         Entry("recommendations", model, "largest", f"rows={len(rows)}", 0, 1)
         for model, rows in models.items()
     ]
-    small = {
+    small: dict[Table, tuple[Sequence[Any], str]] = {
         Table.METRICS: (metric_rows(of_sums), METRICS),
         Table.SUMS: (of_sums, SUMS),
         Table.ACCOUNTING: (entries, ACCOUNTING),

@@ -25,7 +25,7 @@ from spark_eval.runs.windows import day_of
 from spark_eval.schema import VERSION
 
 DAYS = ["2024-02-28", "2024-02-29", "2024-03-01"]
-ENDS = {"first": DAYS[0], "last": DAYS[-1]}
+ENDS: Any = {"first": DAYS[0], "last": DAYS[-1]}
 VALUES = st.none() | st.floats(0, 1) | st.sampled_from([0.0, 1.0, 1 / 3, 1e-300])
 WHOLE = st.integers(1, 9).map(float)
 ROWS = st.builds(UserDay, st.just(""), st.sampled_from([None, "DE", "FR"]), VALUES, VALUES, WHOLE)
@@ -93,7 +93,7 @@ def test_a_window_is_one_job_over_all_days_in_any_order(
     shutil.rmtree(root)
 
 
-TWO = {"first": DAYS[0], "last": DAYS[1]}
+TWO: Any = {"first": DAYS[0], "last": DAYS[1]}
 
 
 @pytest.fixture

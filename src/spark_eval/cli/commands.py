@@ -105,7 +105,7 @@ def command_of(verb: Verb) -> click.Command:
         make_run(verb, settings=[*settings, *own], **given)
 
     for one in reversed(verb.shortcuts):
-        make = click.option(one.option, one.parameter, help=one.meaning)(make)
+        make = click.option(one.option, one.parameter, metavar=one.metavar, help=one.meaning)(make)
     return click.command(verb.name, cls=VerbCommand, help=verb.about, verb=verb)(make)
 
 

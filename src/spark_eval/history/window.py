@@ -87,10 +87,10 @@ class Window:
     because ``per_user`` of a day was removed.
 
     Examples:
-        ``days`` is an output path with two published days:
+        ``daily`` is an output path with two published days:
 
         >>> from spark_eval import window
-        >>> window(days, first="2024-03-01", last="2024-03-02").models
+        >>> window(daily, first="2024-03-01", last="2024-03-02").models
         ['als']
     """
 

@@ -123,6 +123,7 @@ class Shortcut:
     """Option of a command that sets a key of the config."""
 
     option: str
+    metavar: str
     key: str
     meaning: str
 

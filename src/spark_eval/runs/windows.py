@@ -101,10 +101,10 @@ def window(path: str, **options: Unpack[WindowOptions]) -> Window:
             CORRUPT_FILE for a damaged day.
 
     Examples:
-        ``days`` is an output path with two published days:
+        ``daily`` is an output path with two published days:
 
         >>> from spark_eval import window
-        >>> week = window(days, first="2024-03-01", last="2024-03-02")
+        >>> week = window(daily, first="2024-03-01", last="2024-03-02")
         >>> [(row.metric, row.k, row.value, row.n_users) for row in week.metric_rows[:1]]
         [('map', 2, 0.4375, 4)]
     """

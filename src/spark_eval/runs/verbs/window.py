@@ -90,8 +90,8 @@ VERB = Verb(
     check=check,
     options=options,
     shortcuts=(
-        Shortcut("--from", "window.first", "First day, the id of its run: 2024-03-01."),
-        Shortcut("--to", "window.last", "Last day; both ends are included."),
+        Shortcut("--from", "DAY", "window.first", "First day, the id of its run: 2024-03-01."),
+        Shortcut("--to", "DAY", "window.last", "Last day; both ends are included."),
     ),
     opens_spark=False,
 )
