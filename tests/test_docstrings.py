@@ -48,7 +48,8 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     for name in RESULTS:
         kind = getattr(spark_eval, name)
         for offered in sorted({*dir(object.__new__(kind)), "subset", "table", "write"}):
-            if inspect.isfunction(method := inspect.getattr_static(kind, offered, None)):
+            method = inspect.getattr_static(kind, offered, None)
+            if inspect.isfunction(method) and not offered.startswith("__"):
                 yield f"{name}.{offered}", method
     for name in FUNCTIONS:
         yield f"functions.{name}", getattr(functions, name)

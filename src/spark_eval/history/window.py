@@ -114,7 +114,24 @@ class Window:
         }
 
     def table(self, name: str) -> pa.Table:
-        """Return ``metrics``, ``sums`` or ``accounting`` as an Arrow table."""
+        """Return one of its tables as an Arrow table.
+
+        Args:
+            name: ``metrics``, ``sums`` or ``accounting``.
+
+        Returns:
+            The table, with the columns of the published one.
+
+        Raises:
+            ConfigError: UNKNOWN_TABLE for another name.
+
+        Examples:
+            ``daily`` is an output path with two published days:
+
+            >>> from spark_eval import window
+            >>> window(daily, first="2024-03-01", last="2024-03-02").table("sums").num_rows
+            9
+        """
         if name not in self.small_tables:
             raise ConfigError.unknown("UNKNOWN_TABLE", "table", name, self.small_tables, "Window.table")
         return arrow_table(*self.small_tables[name])
