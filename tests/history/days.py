@@ -12,7 +12,7 @@ from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.arrow.user_files import file_name
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.evaluation.summary import METRICS, SUMS, SumRow, metric_rows, sum_rows
-from spark_eval.evaluation.worker.means import merge_sums, sums
+from spark_eval.evaluation.worker.lists import merge_sums, sums
 from spark_eval.names import folder_name
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.hashes import to_numpy
+from spark_eval.arrow.codes import to_numpy
 from spark_eval.schema import ALL, MISSING, USER
 from spark_eval.statistics.differences import RatioSums
 from spark_eval.statistics.exact import (

@@ -71,7 +71,7 @@ def day_of(store: Store, run_id: str) -> Day:
         conventions=measured.conventions,
         version=str(job["versions"].get("spark_eval")),
         settings={key: job["config"].get(key) for key in DECIDING},
-        has_users=store.files.is_there(measured.record.place(Table.PER_USER)),
+        has_users=store.files.is_there(measured.record.path_of(Table.PER_USER)),
         open=measured.open,
     )
 
