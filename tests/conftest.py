@@ -26,6 +26,10 @@ if CLASSES.exists() and CLASSES.stat().st_size:
     os.environ["SPARK_SUBMIT_OPTS"] += f" -XX:SharedArchiveFile={CLASSES} -Xlog:cds*=off"
 
 
+# Tests are of Spark unless they name an engine; the default of users is auto.
+os.environ["SPARK_EVAL_ENGINE"] = "spark"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with long files, or one process ends with one of them while the other has none left.
 

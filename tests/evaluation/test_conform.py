@@ -20,7 +20,7 @@ from spark_eval.evaluation.conform import (
 )
 from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
 from spark_eval.splits.conform import conform_interactions
-from spark_eval.tables.inputs import align_ids, check_id_types
+from spark_eval.tables.conformed import align_ids, check_id_types
 from spark_eval.tables.quarantine import unusable_rows
 
 SCORED = "model string, user string, item int, score double, fault string"

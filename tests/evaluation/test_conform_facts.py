@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_eval.errors import DataError
 from spark_eval.evaluation.conform import conform_items, conform_train, conform_users
 from spark_eval.schema import ITEM, TIMESTAMP, USER
-from spark_eval.tables.inputs import check_id_types
+from spark_eval.tables.conformed import check_id_types
 
 
 def frame(spark: SparkSession, schema: str) -> DataFrame:

@@ -15,13 +15,16 @@ from pyspark.sql import functions as F
 
 from spark_eval.accounting import Counts
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.conform import conform_train, plain_train
+from spark_eval.evaluation.aggregates import count_users
+from spark_eval.evaluation.conform import conform_train, plain_table
 from spark_eval.evaluation.evaluate import evaluate
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.evaluation.segments import activity_bounds, check_segments
-from spark_eval.evaluation.side_tables import check_train, check_users, count_users, read_train
+from spark_eval.evaluation.side_tables import check_train, check_users, read_train
 from spark_eval.evaluation.tables import Tables
+from spark_eval.evaluation.wanted import Described
 from spark_eval.schema import Fault, Outcome
+from spark_eval.tables.local_tables import LocalTable
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -103,7 +106,8 @@ def test_one_pass_counts_users_items_and_rows_that_are_neither(
         frame.write.parquet(str(tmp_path / "train"))
         frame = spark.read.parquet(str(tmp_path / "train"))
     truth = spark.createDataFrame([(1, "a")], "user int, item string")
-    plan, files = make_plan(metrics=["novelty"], segments=["activity"]), plain_train(frame, {})
+    plan = make_plan(metrics=["novelty"], segments=["activity"])
+    files = plain_table(frame, "train", Described(), plan)
     assert (files is not None) is is_plain
     found = read_train(Tables(plan, truth, truth, conform_train(frame, None), files={"train": files}))
     assert found.items is not None
@@ -138,10 +142,11 @@ def test_users_are_counted_with_the_values_of_their_segments(spark: SparkSession
         (None, "it", "e"),
         (None, "x", None),
     ]
-    counts = count_users(spark.createDataFrame(rows, PEOPLE), ["country", "age band"]).collect()
-    assert [row.asDict() for row in counts] == [
-        {"rows": 6, "with_id": 4, "users": 2, "values_0": 3, "values_1": 5}
-    ]
+    counted = {"rows": 6, "with_id": 4, "users": 2, "values_0": 3, "values_1": 5}
+    assert count_users(frame := spark.createDataFrame(rows, PEOPLE), ["country", "age band"]) == counted
+    assert (
+        count_users(LocalTable((table := frame.toArrow()).schema, table), ["country", "age band"]) == counted
+    )
 
 
 def test_all_that_is_wrong_with_the_users_comes_in_one_error() -> None:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_eval import evaluate
 
 PARTITIONS, SHUFFLES, ADAPTIVE, SEEDS = (1, 2, 3, 7, 16), (1, 4), ("true", "false"), (None, 1)
-READERS = ("workers", "spark")
+READERS = ("workers", "spark", "local")
 N_USERS, N_ITEMS, LIST_LENGTH = 24, 40, 12
 
 
@@ -57,12 +58,14 @@ def laid_out(spark: SparkSession, rows: pd.DataFrame, n: int, seed: int | None) 
     return frame.drop("place", "line").persist()
 
 
-def read_by(reader: str, frames: Mapping[str, DataFrame], folder: Path) -> dict[str, DataFrame]:
-    """The same rows, as Spark has them, or as plain files, which the workers read."""
+def read_by(reader: str, frames: Mapping[str, DataFrame], folder: Path) -> dict[str, Any]:
+    """The same rows, as Spark has them, or as plain files, which the workers read, or this process."""
     if reader == "spark":
         return dict(frames)
     for name, frame in frames.items():
-        frame.write.parquet(str(folder / name))
+        frame.write.mode("overwrite").parquet(str(folder / name))
+    if reader == "local":
+        return {name: folder / name for name in frames}
     return {name: frame.sparkSession.read.parquet(str(folder / name)) for name, frame in frames.items()}
 
 
@@ -75,7 +78,7 @@ def digest(rows: pd.DataFrame) -> str:
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
-def hashes(frames: Mapping[str, DataFrame], folder: Path) -> tuple[str, ...]:
+def hashes(frames: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
     """Of what an evaluation gives, ``per_user`` as it lies in its files."""
     result = evaluate(
         frames["lists"],
@@ -87,9 +90,11 @@ def hashes(frames: Mapping[str, DataFrame], folder: Path) -> tuple[str, ...]:
         k=[5],
         conventions={"truth_duplicates": "sum"},
         folder=str(folder),
+        engine="local" if isinstance(frames["truth"], Path) else "spark",
     )
     try:
-        small = [pd.DataFrame(frame.collect(), dtype=object) for frame in (result.metrics, result.accounting)]
+        rows = [result.to_arrow(name).to_pylist() for name in ("metrics", "accounting")]
+        small = [pd.DataFrame(of_table, dtype=object) for of_table in rows]
         return tuple(map(digest, [pd.read_parquet(folder).astype({"model": str}), *small]))
     finally:
         result.unpersist()

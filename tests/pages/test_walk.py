@@ -34,9 +34,10 @@ has_tools = pytest.mark.skipif(which("bash") is None or which("git") is None, re
 
 
 @pytest.fixture
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """No word of ours: a verb that ran in this process before has given the logger a handler."""
+def quiet(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No word of ours, after a verb that gave the logger a handler; the engine is that of users."""
     caplog.set_level(logging.WARNING, "spark_eval")
+    monkeypatch.delenv("SPARK_EVAL_ENGINE")
 
 
 def take_all(walk: Walk, page: str) -> list[str]:

@@ -18,14 +18,15 @@ from zoo import LISTS, LOG, PLAIN, PREDICTIONS, ZOO, Folder, under
 from spark_eval.arrow.files import read_parts
 from spark_eval.config.inputs import Recommendations, Source
 from spark_eval.errors import SparkEvalError
-from spark_eval.evaluation.conform import conform_recommendations, plain_recommendations
+from spark_eval.evaluation.conform import conform_recommendations, plain_table
+from spark_eval.evaluation.plan import make_plan
 from spark_eval.predictions.measure import conform_predictions, plain_predictions
 from spark_eval.runs.sections import PredictionsSection
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.read import read_source
 from spark_eval.splits.conform import conform_interactions, plain_log
-from spark_eval.tables.plain_files import PlainFiles
+from spark_eval.tables.file_parts import PlainFiles
 
 COLUMNS = {
     LOG: ["user", "item", "timestamp", "relevance"],
@@ -48,7 +49,7 @@ def conformed(frame: DataFrame, source: Any, table: str) -> DataFrame:
 def plain(frame: DataFrame, source: Any, table: str) -> PlainFiles | None:
     """The files that the workers read themselves."""
     if table == LISTS:
-        return plain_recommendations(frame, source.columns, source.model, source.layout)
+        return plain_table(frame, LISTS, source, make_plan())
     if table == PREDICTIONS:
         return plain_predictions(frame, source.columns, source.model, source.checked())
     return plain_log(frame, source.columns, "UTC")

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from spark_eval import evaluate, evaluate_predictions, get_session, split
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.tables.frames import as_arrow
+from spark_eval.tables.arrow_frames import as_arrow
 
 MILLIONS = 2**53 + 1  # a double would make another id of it
 

@@ -13,7 +13,7 @@ from operator import add, iadd
 from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_closed
 from spark_eval.comparison.decisions import (
@@ -85,7 +85,7 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import persist, tasks_at_once
 from spark_eval.schema import FOLD, FOLDS, Table
 from spark_eval.statistics.differences import ComparedSums
-from spark_eval.tables.frames import Frame
+from spark_eval.tables.arrow_frames import Frame
 
 # Number of shuffle partitions of counted differences, per concurrent task.
 PARTS_PER_TASK: Final = 4
@@ -391,7 +391,7 @@ def sum_pairs(buckets: Buckets) -> BucketTotals:
     return totals
 
 
-def ranked_pairs(buckets: Buckets, counting: DifferenceCounter) -> DataFrame:
+def ranked_pairs(buckets: Buckets, counting: DifferenceCounter) -> Any:
     """Return rank statistics of slices of cells, from differences counted by size: one shuffle of counts."""
 
     def count(populations: Iterator[AlignedUsers]) -> Iterator[NumberedObject]:

@@ -24,7 +24,7 @@ from spark_eval.runners.objects import collect_or_raise
 from spark_eval.runners.user_buckets import buckets_of_users
 from spark_eval.schema import ALL, USER
 from spark_eval.statistics.differences import PairEstimate, PairSums
-from spark_eval.tables.inputs import check_id_types
+from spark_eval.tables.conformed import check_id_types
 
 NOTHING: Final = Fraction()
 

@@ -27,8 +27,10 @@ from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, USER
 from spark_eval.statistics.intervals import Summary
-from spark_eval.tables.frames import Frame, to_spark_frames
-from spark_eval.tables.inputs import check_id_types
+from spark_eval.tables.arrow_frames import Frame
+from spark_eval.tables.conformed import check_id_types
+from spark_eval.tables.frames import to_spark_frames
+from spark_eval.tables.local_tables import LocalTable
 
 Means = Mapping[MeanCell, Summary]
 
@@ -123,7 +125,7 @@ def side_of_evaluation(evaluation: Evaluation) -> Side:
     return Side(
         models=evaluation.models,
         metrics=means_of_users(plan.metrics),
-        read_users=lambda: evaluation.users,
+        read_users=lambda: users_on_spark(evaluation),
         read_means=lambda: means_of_rows(row._asdict() for row in evaluation.metric_rows),
         conventions=plan.stamp,
         truth_digest=evaluation.truth_digest,
@@ -141,6 +143,14 @@ def side_of_predictions(predictions: Predictions) -> Side:
         conventions=predictions.plan.stamp,
         scored=predictions.scored,
     )
+
+
+def users_on_spark(evaluation: Evaluation) -> UserTable:
+    """Return the per-user table of an evaluation, on Spark if this process has computed it."""
+    users = evaluation.users
+    if not isinstance(users.frame, LocalTable):
+        return users
+    return users._replace(frame=to_spark_frames({"per_user": users.frame.table()})["per_user"])
 
 
 def means_of_rows(rows: Iterable[Mapping[str, Any]]) -> Means:

@@ -5,7 +5,6 @@ accounting has counted it. All errors of a table's columns are raised together, 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
@@ -14,8 +13,9 @@ from pyspark.sql import types as T
 
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.conventions.choice import Need
-from spark_eval.errors import DataError, nearest
 from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.tables import Tables
+from spark_eval.evaluation.wanted import DIVIDER, wanted_columns
 from spark_eval.schema import (
     FAULT,
     FEATURES,
@@ -32,9 +32,10 @@ from spark_eval.schema import (
     BuiltIn,
     Fault,
 )
+from spark_eval.tables.columns import NO_MODEL, missing_order, missing_segment
+from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.inputs import (
     ID_TYPES,
-    NO_MODEL,
     Input,
     first_fault_column,
     fold_of,
@@ -42,25 +43,13 @@ from spark_eval.tables.inputs import (
     is_any_null,
     open_input,
 )
-from spark_eval.tables.plain_files import PlainFiles, plain_files, source_columns
-
-# Separator of groups in text columns, as in MovieLens.
-DIVIDER: Final = "|"
+from spark_eval.tables.local_tables import NotPlain
+from spark_eval.tables.plain_files import plain_files, source_columns
 
 SETS: Final = "give an array of text or integers, or text divided by |"
 
 
 ARRAY_COLUMNS = ("recommendations", "items", ITEM)
-
-
-@dataclass(frozen=True)
-class Described:
-    """Description of a table: columns (ours: theirs), name of the only model, layout, unit of timestamps."""
-
-    columns: Mapping[str, str] | None = None
-    model: str | None = None
-    layout: str = "long"
-    timestamp_unit: str | None = None
 
 
 def conform_table(frame: DataFrame, name: str, described: Any, timezone: str, plan: Plan) -> DataFrame:
@@ -132,10 +121,7 @@ def score_of(table: Input) -> Column:
     """Return the score with its order preserved; a table without score and rank is an error."""
     if table.has(SCORE):
         return table.ordered(SCORE, "SCORE_NOT_NUMERIC")
-    columns = ", ".join(sorted(table.frame.columns))
-    mend = f"Map with columns={{{SCORE!r}: 'yours'}}"
-    message = f"recommendations need `{SCORE}` or `{RANK}`; found: {columns}. {mend}"
-    table.faults.append(DataError("MISSING_COLUMN", message))
+    table.faults.append(missing_order(table.frame.columns))
     return F.lit(None).cast("double")
 
 
@@ -189,32 +175,35 @@ def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: S
         elif table.has(name) or name.split(".")[0] in frame.columns:
             columns[name] = table.text(name)
         else:
-            known = nearest(name, [*frame.columns, *BuiltIn])
-            table.fault("MISSING_COLUMN", f"no column {name!r} for the segment; {known}")
+            table.note(missing_segment(name, frame.columns))
     return table.conformed(columns)
 
 
-def plain_recommendations(
-    frame: DataFrame, names: Mapping[str, str], model: str | None, layout: str
-) -> PlainFiles | None:
-    """Return the files of recommendations if they are plain, otherwise None; ``names`` maps our columns."""
-    if layout != "long":
+def tables_of(
+    frames: Mapping[str, tuple[DataFrame, DataFrame]],
+    described: Mapping[str, Any],
+    plan: Plan,
+    most_quarantined: Mapping[str, float],
+) -> Tables:
+    """Return the tables of an evaluation from pairs of (original, conformed) frames, by name."""
+    files = {
+        name: plain_table(frames[name][0], name, described[name], plan)
+        for name in ("recommendations", "truth", "train")
+        if name in frames
+    }
+    conformed = {name: frame for name, (_, frame) in frames.items()}
+    model = described["recommendations"].model
+    return Tables(plan, **conformed, model=model, files=files, most_quarantined=most_quarantined)
+
+
+def plain_table(frame: DataFrame, name: str, described: Any, plan: Plan) -> PlainFiles | None:
+    """Return the files of a table if they are plain, otherwise None."""
+    names = described.columns or {}
+    try:
+        wanted = wanted_columns(name, described, frame.columns, plan)
+    except NotPlain:
         return None
-    has_rank = RANK in names or (SCORE not in names and RANK in frame.columns)
-    ours = [USER, ITEM, RANK if has_rank else SCORE, *([MODEL] if model is None else [])]
-    return plain_files(frame, source_columns(frame, names, ours, [FOLD]))
-
-
-def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Conventions) -> PlainFiles | None:
-    """Return the files of truth if they are plain and timestamps are not needed, otherwise None."""
-    if conventions.truth_duplicates is TruthDuplicates.LAST:
-        return None
-    return plain_files(frame, source_columns(frame, names, [USER, ITEM], [RELEVANCE, FOLD]))
-
-
-def plain_train(frame: DataFrame, names: Mapping[str, str]) -> PlainFiles | None:
-    """Return the files of training interactions if they are plain, otherwise None."""
-    return plain_files(frame, source_columns(frame, names, [USER, ITEM], [FOLD]))
+    return plain_files(frame, source_columns(frame, names, list(wanted.needed), list(wanted.optional)))
 
 
 def conform_items(

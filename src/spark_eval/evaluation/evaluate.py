@@ -6,16 +6,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial, reduce
 from operator import add
-from typing import Unpack
+from typing import Any, Unpack
 
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+import pyarrow as pa
 
 from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import remove_other_files
 from spark_eval.errors import ConfigError, collect_errors
 from spark_eval.evaluation.bootstrap import Bootstrap
-from spark_eval.evaluation.conform import Described, conform_table
 from spark_eval.evaluation.exchange import (
     buckets_for,
     evaluation_task,
@@ -24,8 +22,8 @@ from spark_eval.evaluation.exchange import (
     messages_of,
     per_user_schema,
 )
-from spark_eval.evaluation.plan import EvaluateOptions, MeanInterval, make_plan
-from spark_eval.evaluation.result import Evaluation, read_back
+from spark_eval.evaluation.plan import EvaluateOptions, MeanInterval, Plan, make_plan
+from spark_eval.evaluation.result import Evaluation
 from spark_eval.evaluation.segments import check_given, tables_read
 from spark_eval.evaluation.side_tables import Training, facts_of_items, read_users_and_items
 from spark_eval.evaluation.summaries import SUMMARY, Summaries
@@ -38,21 +36,30 @@ from spark_eval.evaluation.tables import (
     train_fold_faults,
     truth_faults,
 )
+from spark_eval.evaluation.wanted import Described, local_tables
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.metrics.stages import check_stage_models
-from spark_eval.names import literal_path
 from spark_eval.options import documented
 from spark_eval.per_user.drawing import largest_of
 from spark_eval.per_user.population import CANDIDATE
+from spark_eval.runners.engine import (
+    parse_engine,
+    reason_for_spark,
+    refuse_or_explain,
+    say_local,
+    say_spark,
+)
 from spark_eval.runners.exchange import exchange
 from spark_eval.runners.objects import collect_objects, collect_or_raise
+from spark_eval.runners.spread import collect_column, keep, read_written, rows_with, table_of
 from spark_eval.runners.user_buckets import buckets_of_users
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import is_remote, persist, release_with
+from spark_eval.runtime.any_session import is_remote, release_with
 from spark_eval.schema import USER
-from spark_eval.tables.frames import Frame, to_spark_frames
-from spark_eval.tables.listed import ListedFiles
-from spark_eval.tables.plain_files import takes_files
+from spark_eval.tables.arrow_frames import Frame, like_given
+from spark_eval.tables.conformed import arrow_type, check_unchanged
+from spark_eval.tables.file_parts import takes_files
+from spark_eval.tables.local_tables import NotPlain
 
 
 @events.timed_call("evaluate")
@@ -74,6 +81,7 @@ def evaluate(
     items: Frame | None = None,
     items_columns: Mapping[str, str] | None = None,
     folder: str | None = None,
+    engine: str | None = None,
     **options: Unpack[EvaluateOptions],
 ) -> Evaluation:
     """Compute ranking metrics per user and on average, for one or many models, in one pass.
@@ -109,6 +117,9 @@ def evaluate(
             numbers, or map of int to double). Only columns that a chosen metric needs are required and read.
         items_columns: The same mapping for ``items``.
         folder: Path of a new folder; if given, ``per_user`` is written there as Parquet.
+        engine: ``local`` for this process, ``spark``, or ``auto``: this process for pandas, polars and Arrow
+            frames and for plain Parquet files of this machine, otherwise Spark. By default that of the
+            environment variable ``SPARK_EVAL_ENGINE``, otherwise ``auto``.
 
     Returns:
         An ``Evaluation``: ``metrics``, ``per_user``, ``accounting``, ``sums``; ``stages`` and ``funnel``,
@@ -116,7 +127,8 @@ def evaluate(
         ``write()``.
 
     Raises:
-        ConfigError: An option is unknown or invalid, or a metric needs a table that was not given.
+        ConfigError: An option is unknown or invalid, or a metric needs a table that was not given;
+            NEEDS_SPARK for tables that ``engine="local"`` cannot take.
         DataError: The tables cannot be evaluated; one error lists everything that was found.
 
     Examples:
@@ -136,7 +148,7 @@ def evaluate(
     optional = {"train": train, "users": users, "items": items}
     check_given(plan, [name for name, frame in optional.items() if frame is not None], model)
     given = {"recommendations": recommendations, "truth": truth} | optional
-    frames = to_spark_frames({name: given[name] for name in tables_read(plan, given)})
+    given = {name: given[name] for name in tables_read(plan, given) if given[name] is not None}
     described = {
         "recommendations": Described(columns, model, layout),
         "truth": Described(truth_columns, timestamp_unit=timestamp_unit),
@@ -144,14 +156,36 @@ def evaluate(
         "users": Described(users_columns),
         "items": Described(items_columns),
     }
+    chosen = parse_engine(engine)
+    reason = reason_for_spark(chosen, given.items())
+    if reason is None:
+        try:
+            tables = Tables.local(local_tables(given, described, plan), plan, model)
+        except NotPlain as fault:
+            reason = refuse_or_explain(chosen, str(fault))
+        else:
+            say_local(sum(table.n_rows for table in tables.given().values()))
+            found = measure_lists(tables, folder)
+            return replace(found, per_user=like_given(found.per_user, recommendations))
+    say_spark(reason)
+    return measure_lists(tables_on_spark(given, described, timezone, plan), folder)
+
+
+def tables_on_spark(
+    given: Mapping[str, Any], described: Mapping[str, Described], timezone: str, plan: Plan
+) -> Tables:
+    """Return frames and paths as conformed Spark frames."""
+    from spark_eval.evaluation.conform import conform_table, tables_of
+    from spark_eval.tables.frames import to_spark_frames
+
+    frames = to_spark_frames(given)
     conformed = collect_errors(
         {
             name: partial(conform_table, frame, name, described[name], timezone, plan)
             for name, frame in frames.items()
         }
     )
-    tables = Tables.of({name: (frames[name], conformed[name]) for name in frames}, described, plan, {})
-    return measure_lists(tables, folder)
+    return tables_of({name: (frames[name], conformed[name]) for name in frames}, described, plan, {})
 
 
 def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
@@ -170,19 +204,17 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         schema = per_user_schema(tables)
         # Folders of a remote session are on its server.
         in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
-        listed = ListedFiles.of(*tables.given().values())
-        rows = measure(messages, task, n_buckets, schema, in_place, listed)
+        check = check_unchanged(list(tables.given().values()))
+        rows = measure(messages, task, n_buckets, schema, in_place, check)
         if in_place is None or plan.of_run:
-            rows = persist(rows, held)
-        of_buckets = rows.where(F.col(SUMMARY).isNotNull()).select(SUMMARY).collect()
-        summaries = Summaries([pickle.loads(row[SUMMARY]) for row in of_buckets], plan)
+            rows = keep(rows, held)
+        summaries = Summaries(list(map(pickle.loads, collect_column(rows, SUMMARY))), plan)
         entries = checked_entries_of(tables, training, facts, summaries)
         if in_place is None:
-            of_users = rows.where(F.col(USER).isNotNull()).select(*schema.fieldNames())
-            per_user = read_back(of_users, folder)
+            per_user = table_of(rows_with(rows, USER, schema.names), folder)
         else:
             remove_other_files(in_place, summaries.files)
-            per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal_path(in_place))
+            per_user = read_written(tables.truth, schema, in_place)
         histograms = collect_objects(histograms_of(rows, n_buckets)) if plan.of_run else []
         found = Evaluation(
             per_user=per_user,
@@ -211,12 +243,12 @@ def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     """Return the interval of each mean, by a second pass over ``per_user``; see ``evaluation.bootstrap``."""
     cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
     bootstrap = Bootstrap(evaluation.plan, evaluation.models, cells)
-    has_text_ids = isinstance(evaluation.per_user.schema[USER].dataType, T.StringType)
+    has_text_ids = pa.types.is_string(arrow_type(evaluation.users.frame, USER))
     task = bootstrap.task(has_text_ids=has_text_ids)
     with ExitStack() as held:
         buckets = buckets_of_users({CANDIDATE: evaluation.users}, task)
         if buckets.is_sent:
-            buckets = replace(buckets, frame=persist(buckets.frame, held))
+            buckets = replace(buckets, frame=keep(buckets.frame, held))
         unbounded = bootstrap.unbounded
         largest = collect_or_raise(buckets.each(partial(largest_of, unbounded))) if unbounded else []
         drawing = bootstrap.drawing(largest)

@@ -1,17 +1,13 @@
 """The only shuffle of an evaluation: rows are sent as messages, grouped by bucket, and measured."""
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import TaskContext
-from pyspark.sql import DataFrame
-from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.messages import (
@@ -36,8 +32,8 @@ from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.task import EvaluationTask
 from spark_eval.names import folder_name, model_faults
 from spark_eval.runners.exchange import BUCKETS_PER_TASK, exchange, send
-from spark_eval.runners.objects import NUMBER, OBJECT, group_by_key
-from spark_eval.runtime.any_session import tasks_at_once
+from spark_eval.runners.objects import NUMBER, OBJECT, OBJECTS, group_by_key
+from spark_eval.runners.spread import Spread, is_first_task, map_parts, parallelism, rows_with
 from spark_eval.schema import (
     FAULT,
     FOLD,
@@ -51,8 +47,7 @@ from spark_eval.schema import (
     USER,
     BuiltIn,
 )
-from spark_eval.tables.inputs import id_type
-from spark_eval.tables.listed import NOTHING_LISTED, ListedFiles
+from spark_eval.tables.conformed import arrow_type, id_type
 
 # Approximate rows of lists and of truth per bucket. Many small buckets keep the executors' memory low.
 ROWS_PER_BUCKET: Final = 500_000
@@ -78,7 +73,7 @@ def evaluation_task(
     )
 
 
-def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[DataFrame]:
+def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[Any]:
     """Return the messages of all tables."""
     names = [USER, ITEM, RANK, SCORE, FOLD, IN_TRAIN, *([MODEL] if tables.model is None else [])]
     lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
@@ -103,21 +98,21 @@ def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[DataFrame]
     return messages
 
 
-def send_train(tables: Tables, sender: Sender, n_tasks: int) -> DataFrame:
+def send_train(tables: Tables, sender: Sender, n_tasks: int) -> Any:
     """Return the messages of the training interactions."""
     assert tables.train is not None
     return send(tables.train.drop(FAULT), tables.files.get("train"), sender, n_tasks)
 
 
-def train_messages(tables: Tables) -> tuple[DataFrame, int]:
+def train_messages(tables: Tables) -> tuple[Any, int]:
     """Return the messages of training interactions to count, grouped so that a bucket is in one task.
 
     The number of buckets is returned as well.
     """
-    cores, files = tasks_at_once(tables.truth.sparkSession), tables.files.get("train")
+    cores, n_rows = parallelism(tables.truth), tables.n_rows("train")
     n_buckets = BUCKETS_PER_TASK * cores
-    if files is not None:
-        n_buckets = min(1 + files.n_rows // ROWS_PER_BUCKET, MOST_BUCKETS)
+    if n_rows is not None:
+        n_buckets = min(1 + n_rows // ROWS_PER_BUCKET, MOST_BUCKETS)
     n_tasks = min(n_buckets, max(cores, n_buckets // BUCKETS_PER_TASK))
     sender = Sender(n_buckets, Content.TRAIN, judge_train)
     return exchange([send_train(tables, sender, n_tasks)], n_tasks), n_buckets
@@ -125,11 +120,13 @@ def train_messages(tables: Tables) -> tuple[DataFrame, int]:
 
 def buckets_for(tables: Tables) -> tuple[int, int]:
     """Return the number of buckets, and the number of tasks that measure them."""
-    cores = tasks_at_once(tables.truth.sparkSession)
-    lists, truth = tables.files.get("recommendations"), tables.files.get("truth")
-    if lists is None or truth is None:
+    cores, n_lists, n_truth = (
+        parallelism(tables.truth),
+        tables.n_rows("recommendations"),
+        tables.n_rows("truth"),
+    )
+    if n_lists is None or n_truth is None:
         return BUCKETS_PER_TASK * 2 * cores, 2 * cores
-    n_lists, n_truth = lists.n_rows, truth.n_rows
     wanted = 1 + max(n_lists // ROWS_PER_BUCKET, n_truth // TRUTH_PER_BUCKET)
     if max(n_lists, n_truth) > LEAST_ROWS:
         wanted = max(wanted, 2 * cores)
@@ -137,22 +134,14 @@ def buckets_for(tables: Tables) -> tuple[int, int]:
     return n_buckets, min(n_buckets, max(2 * cores, n_buckets // BUCKETS_PER_TASK))
 
 
-def per_user_schema(tables: Tables) -> T.StructType:
+def per_user_schema(tables: Tables) -> pa.Schema:
     """Return the schema of ``per_user``."""
     plan = tables.plan
-    longs = [T.StructField(name, T.LongType()) for name in (N_RELEVANT, N_RECOMMENDED)]
-    fold = [T.StructField(FOLD, T.IntegerType())] if plan.by_fold else []
-    segments = [T.StructField(name, T.StringType()) for name in plan.segments if name != FOLD]
-    return T.StructType(
-        [
-            T.StructField(MODEL, T.StringType()),
-            T.StructField(USER, tables.truth.schema[USER].dataType),
-            *longs,
-            *fold,
-            *segments,
-            *(T.StructField(name, T.DoubleType()) for name in plan.columns),
-        ]
-    )
+    columns = {MODEL: pa.string(), USER: arrow_type(tables.truth, USER)}
+    columns |= {N_RELEVANT: pa.int64(), N_RECOMMENDED: pa.int64()}
+    columns |= {FOLD: pa.int32()} if plan.by_fold else {}
+    columns |= {name: pa.string() for name in plan.segments if name != FOLD}
+    return pa.schema(columns | dict.fromkeys(plan.columns, pa.float64()))
 
 
 # Limits of one measurement on a worker: rows of lists, and values of ``per_user``. One user may exceed them.
@@ -161,39 +150,35 @@ MOST_VALUES: Final = 8_000_000
 
 
 def measure(
-    messages: DataFrame,
+    messages: Spread,
     question: EvaluationTask,
     n_buckets: int,
-    schema: T.StructType,
+    schema: pa.Schema,
     folder: str | None = None,
-    listed: ListedFiles = NOTHING_LISTED,
-) -> DataFrame:
+    check: Callable[[], None] | None = None,
+) -> Spread:
     """Return the rows of ``per_user`` with this schema, and one row per bucket with only its summary.
 
     With ``folder``, the rows are written below it instead, and only the summaries are returned. Nothing is
     written if a model's name cannot be a folder name, because the run then fails. If items are counted, each
     task adds rows with only the number of a group of items and its counts, as bytes.
 
-    The ``listed`` files must be unchanged if rows are computed later, or again: one task checks them.
+    The first task calls ``check``: inputs must be unchanged if rows are computed later, or again.
     """
-    rows_schema = to_arrow_schema(schema)
-    left = schema if folder is None else T.StructType([])
-    counts = [T.StructField(NUMBER, T.IntegerType()), T.StructField(OBJECT, T.BinaryType())]
-    beside = [T.StructField(SUMMARY, T.BinaryType()), *(counts if question.plan.of_run else [])]
-    whole = T.StructType([*left.fields, *beside])
-    columns = to_arrow_schema(whole)
+    left: pa.Schema = schema if folder is None else pa.schema([])
+    of_items: list[pa.Field] = [*OBJECTS] if question.plan.of_run else []
+    columns: pa.Schema = pa.schema([*left, pa.field(SUMMARY, pa.binary()), *of_items])
 
     def measured(batches: Batches) -> Iterator[pa.RecordBatch]:
-        task = TaskContext.get()
-        if task is not None and task.partitionId() == 0:
-            listed.check_here()
+        if check is not None and is_first_task():
+            check()
         tally = ItemTally(question)
         for number, n_numbers, bucket in buckets(batches, question, n_buckets):
             is_written = not model_faults([name for name in bucket.models if name is not None])
             measuring, models = BucketMeasurer(bucket, tally), []
             for one, rows in measuring.measured():
                 rows = rows.add_column(0, MODEL, pa.repeat(one.model, len(rows)))
-                rows, file = rows.select(rows_schema.names).cast(rows_schema), None
+                rows, file = rows.select(schema.names).cast(schema), None
                 if folder is None:
                     yield from add_missing_columns(rows, columns).to_batches()
                 elif is_written and len(rows):
@@ -207,10 +192,10 @@ def measure(
             yield from add_missing_columns({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
         counts = tally.table()
         for part, rows in partition_by_item(counts, n_buckets) if counts is not None else ():
-            of_items = {NUMBER: [part], OBJECT: [pickle.dumps(to_bytes(rows).to_pybytes())]}
-            yield from add_missing_columns(of_items, columns).to_batches()
+            of_part = {NUMBER: [part], OBJECT: [pickle.dumps(to_bytes(rows).to_pybytes())]}
+            yield from add_missing_columns(of_part, columns).to_batches()
 
-    return messages.mapInArrow(measured, whole)
+    return map_parts(messages, measured, columns)
 
 
 def add_missing_columns(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema) -> pa.Table:
@@ -223,13 +208,13 @@ def add_missing_columns(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema
     )
 
 
-def histograms_of(rows: DataFrame, n_buckets: int) -> DataFrame:
+def histograms_of(rows: Spread, n_buckets: int) -> Spread:
     """Return the number of items per number of lists, from the result of ``measure``: one shuffle."""
 
     def met(_: int, parts: list[bytes]) -> pa.Table:
         return histogram([from_bytes(pa.py_buffer(part)) for part in parts])
 
-    return group_by_key(rows.where(f"{NUMBER} is not null").select(NUMBER, OBJECT), n_buckets, met)
+    return group_by_key(rows_with(rows, NUMBER, OBJECTS.names), n_buckets, met)
 
 
 def buckets(batches: Batches, question: EvaluationTask, n_buckets: int) -> Iterator[tuple[int, int, Bucket]]:

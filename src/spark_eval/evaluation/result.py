@@ -4,10 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyarrow.dataset import dataset
 
 from spark_eval.accounting import ACCOUNTING, Entry, unusable
 from spark_eval.arrow.user_files import open_dataset
@@ -24,8 +23,8 @@ from spark_eval.evaluation.summary import (
     in_requested_order,
     metric_rows,
 )
-from spark_eval.names import literal_path, models_shown, quote_column
-from spark_eval.results.driver_tables import SmallRows
+from spark_eval.names import models_shown, quote_column
+from spark_eval.results.driver_tables import SmallRows, is_of_spark, to_arrow
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.report.spread import (
@@ -40,6 +39,10 @@ from spark_eval.results.rows import fold_rows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.schema import ALL, MODEL, Table
+from spark_eval.tables.local_tables import LocalTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,7 +65,7 @@ class Evaluation(Writable):
         ['als']
     """
 
-    per_user: DataFrame
+    per_user: Any
     entries: Sequence[Entry]
     models: Sequence[str]
     plan: Plan
@@ -146,6 +149,9 @@ class Evaluation(Writable):
     @property
     def users(self) -> UserTable:
         """The per-user table as input of a comparison or of a bootstrap."""
+        if self.spark is None:
+            rows = to_arrow(self.per_user)
+            return UserTable(LocalTable(rows.schema, rows), self.plan.segments)
         return UserTable(self.per_user, self.plan.segments, self.folder, self.files)
 
     @property
@@ -159,9 +165,11 @@ class Evaluation(Writable):
 
     def count_users(self, measures: Collection[str]) -> Sequence[UserCount]:
         """Return histograms of the users' values of these metrics (``ndcg@10``), from files or Spark jobs."""
-        if self.folder is None:
-            return spread_in_spark(self.per_user, measures)
-        return spread_of(open_dataset(self.folder), measures)[0]
+        if self.folder is not None:
+            return spread_of(open_dataset(self.folder), measures)[0]
+        if self.spark is None:
+            return spread_of(dataset(to_arrow(self.per_user)), measures)[0]
+        return spread_in_spark(self.per_user, measures)
 
     @cached_property
     def metric_rows(self) -> list[MetricRow]:
@@ -200,28 +208,21 @@ class Evaluation(Writable):
             With the ``result`` of the example of ``evaluate``:
 
             >>> result.unpersist()
-            >>> result.per_user.count()
+            >>> len(result.to_pandas("per_user"))
             2
         """
         self.held.close()
 
     @property
-    def spark(self) -> SparkSession:
-        """The Spark session of the inputs."""
-        return self.per_user.sparkSession
+    def spark(self) -> Any:
+        """The Spark session of the inputs; None if this process has computed the result."""
+        return self.per_user.sparkSession if is_of_spark(self.per_user) else None
 
 
-def read_back(per_user: DataFrame, folder: str | None) -> DataFrame:
-    """Return the rows of ``per_user``; with a folder, write them there by model and read them from it."""
-    if folder is None:
-        return per_user
-    per_user.write.mode("error").partitionBy(MODEL).parquet(folder)
-    # Read with the known schema: Spark would infer that models named 1 and 01 are the same number.
-    return per_user.sparkSession.read.schema(per_user.schema).parquet(literal_path(folder))
-
-
-def spread_in_spark(per_user: DataFrame, measures: Collection[str] | None = None) -> list[UserCount]:
+def spread_in_spark(per_user: "DataFrame", measures: Collection[str] | None = None) -> list[UserCount]:
     """Return the histograms of ``results.report.spread.spread_of``, by one Spark job per metric."""
+    from pyspark.sql import functions as F
+
     found: list[UserCount] = []
     for value in spread_values(per_user.columns, measures):
         upper, column = upper_bound(value), F.col(quote_column(value.column))

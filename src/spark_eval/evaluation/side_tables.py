@@ -8,38 +8,30 @@ from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from spark_eval.accounting import Counts, Entry, EntryKey, table_entries
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.messages import concat_messages, from_bytes, group_by_bucket, sum_equal_keys, to_bytes
 from spark_eval.conventions.choice import Need
 from spark_eval.errors import DataError, collect_errors
+from spark_eval.evaluation.aggregates import (
+    N_BYTES,
+    count_items,
+    count_users,
+    mark_trained,
+    trained_pairs,
+    valid_items,
+)
 from spark_eval.evaluation.exchange import train_messages
 from spark_eval.evaluation.segments import activity_bounds
 from spark_eval.evaluation.tables import Tables
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes, item_attributes
 from spark_eval.evaluation.worker.items.counts import partition_by_item
 from spark_eval.evaluation.worker.items.training import TrainSummary, count_train
-from spark_eval.names import quote_column
 from spark_eval.runners.objects import NumberedObject, collect_objects, group_by_key, map_batches
-from spark_eval.runtime.any_session import persist
-from spark_eval.schema import (
-    FAULT,
-    FEATURES,
-    FOLD,
-    GROUPS,
-    IN_TRAIN,
-    ITEM,
-    USER,
-    VECTOR,
-    BuiltIn,
-    Fault,
-    Outcome,
-)
-from spark_eval.tables.inputs import id_type
+from spark_eval.runners.spread import Spread, keep_table
+from spark_eval.schema import FOLD, ITEM, BuiltIn, Fault, Outcome
+from spark_eval.tables.conformed import Rows, id_type
 
 # Maximum number of values of a segment: more are likely ids or measurements.
 MAX_SEGMENT_VALUES: Final = 1_000
@@ -110,20 +102,20 @@ def read_train(tables: Tables) -> Training:
     )
 
 
-def check_users_table(users: DataFrame | None, columns: Sequence[str], held: ExitStack) -> DataFrame | None:
+def check_users_table(users: Rows, columns: Sequence[str], held: ExitStack) -> Rows:
     """Return the persisted users; raise DataError for repeated users or segments with too many values."""
     if users is None:
         return None
-    users = persist(users, held)
-    check_users(count_users(users, columns).collect()[0].asDict(), columns)
-    return users
+    kept = keep_table(users, held)
+    check_users(count_users(kept, columns), columns)
+    return kept
 
 
-def check_items(items: DataFrame | None) -> list[Entry]:
+def check_items(items: Rows) -> list[Entry]:
     """Count the rows of the table of items. Raises DataError EMPTY_ITEMS or TOO_MANY_FACTS."""
     if items is None:
         return []
-    count = counts_of_items(items).collect()[0].asDict()
+    count = count_items(items)
     rows, valid = count["rows"], count["with_id"]
     if not valid:
         raise DataError("EMPTY_ITEMS", "items: not a single valid row; see its path, where and subset")
@@ -156,56 +148,19 @@ def facts_of_items(tables: Tables, training: Training) -> tuple[ItemAttributes |
         return None, tables
     plan, is_left_out = tables.plan, tables.train is not None and training.items is None
     if tables.train is not None and (is_left_out or training.n_items > MOST_ITEMS) and not plan.needs_items:
-        seen = trained_items(tables.train)
-        recommendations, truth = (mark_trained(rows, seen) for rows in (tables.recommendations, tables.truth))
+        recommendations, truth = (
+            mark_trained(rows, tables.train) for rows in (tables.recommendations, tables.truth)
+        )
         files = {"train": tables.files.get("train")}
         return None, replace(tables, recommendations=recommendations, truth=truth, files=files)
     check_bytes(max(training.n_items * BYTES_PER_ITEM, is_left_out * (MOST_BYTES + 1)), "train")
-    items = tables.items and tables.items.where(F.col(FAULT).isNull()).drop(FAULT)
+    of_items = None if tables.items is None else valid_items(tables.items)
     taken, n_users = None, training.n_users if Need.POPULARITY in plan.needs else {}
     if tables.train is not None and Need.TAKERS in plan.needs:
-        taken = trained_items(tables.train, USER)
-        check_bytes(taken.count() * BYTES_PER_TAKER, "train")
-    of_items, of_taken = (frame and frame.toArrow() for frame in (items, taken))
+        taken = trained_pairs(tables.train, lambda n_pairs: check_bytes(n_pairs * BYTES_PER_TAKER, "train"))
     kind = id_type(tables.truth, ITEM)
-    facts = item_attributes(kind, of_items, training.items, n_users, of_taken)
+    facts = item_attributes(kind, of_items, training.items, n_users, taken)
     return (facts.with_text_order if Need.TEXT_ORDER in plan.needs else facts), tables
-
-
-def mark_trained(rows: DataFrame, items: DataFrame) -> DataFrame:
-    """Add a column that is true if the row's item has training interactions."""
-    marked = rows.join(items.withColumn(IN_TRAIN, F.lit(True)), items.columns, "left")
-    return marked.withColumn(IN_TRAIN, F.coalesce(IN_TRAIN, F.lit(False)))
-
-
-N_BYTES: Final = "n_bytes"
-
-
-def counts_of_items(items: DataFrame) -> DataFrame:
-    """Return one row: rows, with_id, and the bytes of all items' attributes."""
-    columns = [items.schema[name] for name in (GROUPS, FEATURES, VECTOR) if name in items.columns]
-    sizes = [F.greatest(F.size(column.name), F.lit(0)) * width_of(column.dataType) for column in columns]
-    return items.agg(
-        F.count("*").alias("rows"),
-        F.count(ITEM).alias("with_id"),
-        F.sum(sum(sizes, start=F.lit(0)).cast("long")).alias(N_BYTES),
-    )
-
-
-def width_of(kind: T.DataType) -> int:
-    """Return the size in bytes of an element of an array or a map."""
-    match kind:
-        case T.MapType():
-            return 16
-        case T.ArrayType(elementType=T.FloatType()):
-            return 4
-    return 8
-
-
-def trained_items(train: DataFrame, *more: str) -> DataFrame:
-    """Return item, fold if present, and ``more`` columns of the valid training interactions, deduplicated."""
-    fold = [FOLD] if FOLD in train.columns else []
-    return train.where(F.col(FAULT).isNull()).select(ITEM, *fold, *more).distinct()
 
 
 @dataclass(frozen=True)
@@ -217,7 +172,7 @@ class CountedTrain:
     items: pa.Table | None
 
 
-def counted_train(messages: DataFrame, n_buckets: int, most_items: int, *, sees_takers: bool) -> DataFrame:
+def counted_train(messages: Spread, n_buckets: int, most_items: int, *, sees_takers: bool) -> Spread:
     """Return ``CountedTrain`` objects from the messages of training interactions: two small shuffles.
 
     Users are grouped by bucket, items by hash. Parts with more than about twice their share of
@@ -239,19 +194,6 @@ def counted_train(messages: DataFrame, n_buckets: int, most_items: int, *, sees_
         return CountedTrain(summaries, n_items, items if n_items <= 2 * most_items // n_buckets + 1 else None)
 
     return group_by_key(map_batches(messages, count), n_buckets, meet)
-
-
-def count_users(users: DataFrame, segments: Sequence[str]) -> DataFrame:
-    """Return one row: rows, with_id, users (distinct), and the number of values per segment index."""
-    return users.agg(
-        F.count("*").alias("rows"),
-        F.count(USER).alias("with_id"),
-        F.count_distinct(USER).alias("users"),
-        *(
-            F.count_distinct(quote_column(name)).alias(f"values_{place}")
-            for place, name in enumerate(segments)
-        ),
-    )
 
 
 def check_train(counts: Counts) -> None:

@@ -7,20 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from spark_eval.accounting import Entry, ListCounts, TruthCounts, check_accounting
 from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import DataError
-from spark_eval.evaluation.conform import plain_recommendations, plain_train, plain_truth
 from spark_eval.evaluation.plan import LARGEST_DOUBLE, Plan
 from spark_eval.evaluation.summaries import Summaries
 from spark_eval.names import model_faults
 from spark_eval.schema import FATAL, FOLD, MODEL, MOST_FOLDS, USER, Outcome, Reason
-from spark_eval.tables.inputs import align_ids, check_id_types
-from spark_eval.tables.plain_files import PlainFiles
+from spark_eval.tables.conformed import Rows, align_ids, check_id_types, some_values
+from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.local_tables import LocalTable
 from spark_eval.tables.quarantine import MOST_EXAMPLES, share_faults, unusable_rows
 
 # Maximum number of folds in a message.
@@ -37,37 +34,29 @@ class Tables:
     """
 
     plan: Plan
-    recommendations: DataFrame
-    truth: DataFrame
-    train: DataFrame | None = None
-    users: DataFrame | None = None
-    items: DataFrame | None = None
+    recommendations: Rows
+    truth: Rows
+    train: Rows = None
+    users: Rows = None
+    items: Rows = None
     model: str | None = None
     files: Mapping[str, PlainFiles | None] = field(default_factory=dict)
     most_quarantined: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        frames: Mapping[str, tuple[DataFrame, DataFrame]],
-        described: Mapping[str, Any],
-        plan: Plan,
-        most_quarantined: Mapping[str, float],
-    ) -> "Tables":
-        """Return the tables of an evaluation from pairs of (original, conformed) frames, by name."""
-        given, lists = {name: frame for name, (frame, _) in frames.items()}, described["recommendations"]
-        names = {name: described[name].columns or {} for name in frames}
-        files = {
-            "recommendations": plain_recommendations(
-                given["recommendations"], names["recommendations"], lists.model, lists.layout
-            ),
-            "truth": plain_truth(given["truth"], names["truth"], plan.conventions),
-            "train": plain_train(given["train"], names["train"]) if "train" in given else None,
-        }
-        conformed = {name: frame for name, (_, frame) in frames.items()}
-        return cls(plan, **conformed, model=lists.model, files=files, most_quarantined=most_quarantined)
+    def local(cls, tables: Mapping[str, LocalTable], plan: Plan, model: str | None) -> "Tables":
+        """Return tables of this process."""
+        given: dict[str, Any] = dict(tables)
+        return cls(plan, **given, model=model)
 
-    def given(self) -> dict[str, DataFrame]:
+    def n_rows(self, name: str) -> int | None:
+        """Return the number of rows of a table; None if it is unknown before they are read."""
+        table, files = getattr(self, name), self.files.get(name)
+        if isinstance(table, LocalTable):
+            return table.n_rows
+        return None if files is None else files.n_rows
+
+    def given(self) -> dict[str, Rows]:
         """Return the tables that were given, by name."""
         names = ("recommendations", "truth", "train", "users", "items")
         return {name: frame for name in names if (frame := getattr(self, name)) is not None}
@@ -78,7 +67,7 @@ class Tables:
         recommendations, truth = align_ids(self.recommendations, self.truth)
         return replace(self, recommendations=recommendations, truth=truth)
 
-    def judged(self, entries: Iterable[Entry]) -> dict[str, DataFrame]:
+    def judged(self, entries: Iterable[Entry]) -> dict[str, Any]:
         """Return the tables that have quarantined rows, with codes in ``fault``.
 
         Recommendations and truth are reduced to their quarantined rows; the other tables are complete.
@@ -119,8 +108,9 @@ def check_tables(
     ``counts`` are those of the lists. ``faults`` are the errors already found. Errors of the lists, rows with
     fatal codes and excessive quarantine are added.
     """
-    of_lists, judged = list_faults(tables, entries, counts), tables.judged(entries)
-    shares = share_faults(entries, judged, tables.most_quarantined)
+    of_lists = list_faults(tables, entries, counts)
+    limits = tables.most_quarantined
+    shares = share_faults(entries, tables.judged(entries), limits) if limits else []
     check_accounting(entries, [*faults, *of_lists, *shares])
 
 
@@ -156,12 +146,11 @@ def list_faults(
     return faults
 
 
-def some_users(rows: DataFrame, model: str | None = None) -> str:
+def some_users(rows: Rows, model: str | None = None) -> str:
     """Return a few users of a table, or of a model's lists, as an example."""
-    mine = rows.where(F.col(USER).isNotNull())
-    mine = mine if model is None else mine.where(F.col(MODEL) == model)
-    users = {repr(row[USER]) for row in mine.select(USER).limit(MOST_EXAMPLES).collect()}
-    return ", ".join(sorted(users)) or "null"
+    of_model = {} if model is None or MODEL not in rows.columns else {MODEL: model}
+    users = [user for user in some_values(rows, USER, MOST_EXAMPLES + 1, of_model) if user is not None]
+    return ", ".join(sorted(map(repr, users[:MOST_EXAMPLES]))) or "null"
 
 
 def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> str:
@@ -222,6 +211,6 @@ def missing_folds(what: str, folds: Sequence[int]) -> list[DataError]:
     return [DataError("FOLDS_DIFFER", f"{what} of the truth, such as {shown}; {mend}")] if folds else []
 
 
-def some_folds(frame: DataFrame) -> list[str]:
+def some_folds(table: Rows) -> list[str]:
     """Return up to two of a table's folds, as text."""
-    return [str(row[FOLD]) for row in frame.select(FOLD).distinct().take(2)]
+    return list(map(str, some_values(table, FOLD, 2)))

@@ -53,7 +53,8 @@ from spark_eval.runners.objects import collect_objects
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import persist, release_with
 from spark_eval.schema import ALL, MODEL, Outcome, Table
-from spark_eval.tables.frames import Frame, to_spark_frames
+from spark_eval.tables.arrow_frames import Frame
+from spark_eval.tables.frames import to_spark_frames
 from spark_eval.tables.quarantine import HINTS, share_faults
 
 # Approximate number of rows that a task sorts: distinct scores per label, and rows for metrics per user.

@@ -58,8 +58,10 @@ from spark_eval.schema import (
     USER,
     WEIGHT,
 )
-from spark_eval.tables.inputs import NO_MODEL, Input, fold_of, open_input
-from spark_eval.tables.plain_files import PlainFiles, plain_files, source_columns
+from spark_eval.tables.columns import NO_MODEL
+from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.inputs import Input, fold_of, open_input
+from spark_eval.tables.plain_files import plain_files, source_columns
 
 PREDICTIONS: Final = "predictions"
 # Number of the counts among the parts of tasks.

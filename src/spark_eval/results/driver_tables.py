@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.names import folder_name
 from spark_eval.schema import MODEL
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 # Rows in the driver, and the Spark schema of their table.
 SmallRows = tuple[Sequence[Sequence[Any]], str]
@@ -24,10 +27,9 @@ ARROW_TYPES: Final = {
 }
 
 
-def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str) -> DataFrame:
+def small_table(spark: "SparkSession", rows: Sequence[Sequence[Any]], schema: str) -> "DataFrame":
     """Return rows as a frame, via Arrow: Spark would start Python workers to convert tuples."""
-    frame: DataFrame = spark.createDataFrame(arrow_table(rows, schema))
-    return frame
+    return spark.createDataFrame(arrow_table(rows, schema))
 
 
 def arrow_schema(schema: str) -> pa.Schema:
@@ -45,7 +47,11 @@ def arrow_table(rows: Sequence[Sequence[Any]], schema: str) -> pa.Table:
 
 def write_small(rows: Sequence[Sequence[Any]], schema: str, folder: Path, *, by_model: bool) -> None:
     """Write rows as Parquet, in one file or one per model. Spark's first write would take seconds."""
-    table = arrow_table(rows, schema)
+    write_rows(arrow_table(rows, schema), folder, by_model=by_model)
+
+
+def write_rows(table: pa.Table, folder: Path, *, by_model: bool) -> None:
+    """Write a table as Parquet to a new folder, in one file or one per model."""
     parts = {folder: table}
     if by_model:
         models = table[MODEL]
@@ -58,3 +64,17 @@ def write_small(rows: Sequence[Sequence[Any]], schema: str, folder: Path, *, by_
     for path, part in parts.items():
         path.mkdir(parents=True)
         pq.write_table(part, path / "part-0.parquet", write_page_checksum=True)
+
+
+def is_of_spark(table: Any) -> bool:
+    """Return True for a Spark frame, of a session here or behind Spark Connect."""
+    return type(table).__module__.startswith("pyspark.")
+
+
+def to_arrow(table: Any) -> pa.Table:
+    """Return a Spark, pandas or polars frame as an Arrow table."""
+    if is_of_spark(table):
+        return table.toArrow()
+    if isinstance(table, pd.DataFrame):
+        return pa.Table.from_pandas(table, preserve_index=False)
+    return pa.table(table)

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pandas as pd
 import pyarrow as pa
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
 
 from spark_eval.errors import ConfigError, escape_control_characters
 from spark_eval.metrics.aliases import as_list
-from spark_eval.results.driver_tables import SmallRows, small_table
+from spark_eval.results.driver_tables import (
+    SmallRows,
+    arrow_table,
+    is_of_spark,
+    small_table,
+    to_arrow,
+    write_rows,
+)
 from spark_eval.results.mlflow_runs import log_run
 from spark_eval.results.report.data import MetricText, RunFacts
 from spark_eval.runtime.local_files import check_path, local_path
@@ -131,16 +136,17 @@ class Displayable(ABC):
         return "".join(table._repr_html_() for table in self.shown())
 
     def __dir__(self) -> list[str]:
-        return sorted({*self.tables, *self.offers, "summary", "plot", "to_pandas"})
+        return sorted({*self.tables, *self.offers, "summary", "plot", "to_pandas", "to_arrow"})
 
-    def table(self, name: str) -> DataFrame:
+    def table(self, name: str) -> Any:
         """Return a table by its name.
 
         Args:
             name: One of ``tables``.
 
         Returns:
-            The table as a Spark frame.
+            The table as a Spark frame. Of a result computed in this process a pandas frame, and ``per_user``
+            of the kind that was given.
 
         Raises:
             ConfigError: UNKNOWN_TABLE.
@@ -148,13 +154,12 @@ class Displayable(ABC):
         Examples:
             With the ``result`` of the example of ``evaluate``:
 
-            >>> result.table("per_user").count()
-            2
+            >>> "rr_at_2" in result.table("per_user").columns
+            True
         """
         if name not in self.tables:
             raise ConfigError.unknown("UNKNOWN_TABLE", "table", name, self.tables, type(self).__name__)
-        frame: DataFrame = getattr(self, name)
-        return frame
+        return getattr(self, name)
 
     def to_pandas(self, table: str | None = None) -> pd.DataFrame:
         """Return a table as a pandas frame; integer columns with missing values remain integer.
@@ -174,18 +179,42 @@ class Displayable(ABC):
             >>> result.to_pandas("per_user").set_index("user")["rr_at_2"].sort_index().tolist()
             [0.5, 1.0]
         """
-        frame: pd.DataFrame = (
-            self.table(table or self.tables[0]).toArrow().to_pandas(types_mapper=WHOLE_NUMBERS.get)
-        )
+        frame: pd.DataFrame = self.to_arrow(table).to_pandas(types_mapper=WHOLE_NUMBERS.get)
         return frame
 
+    def to_arrow(self, table: str | None = None) -> pa.Table:
+        """Return a table as an Arrow table; ``polars.from_arrow`` and others convert it.
 
-class SmallFrame(cached_property[DataFrame]):
-    """Attribute of results: a table in the driver, converted to a Spark frame at first access."""
+        Args:
+            table: The name of a table; by default the first one of ``tables``. All of its rows are collected.
+
+        Returns:
+            The Arrow table.
+
+        Raises:
+            ConfigError: UNKNOWN_TABLE.
+
+        Examples:
+            With the ``result`` of the example of ``evaluate``:
+
+            >>> result.to_arrow("per_user").num_rows
+            2
+        """
+        return to_arrow(self.table(table or self.tables[0]))
+
+
+class SmallFrame(cached_property[Any]):
+    """Attribute of results: a table in the driver, converted at first access.
+
+    It is a Spark frame if the result was computed on Spark, otherwise a pandas frame.
+    """
 
     def __init__(self, table: Table, meaning: str) -> None:
-        def frame(result: Any) -> DataFrame:
-            return small_table(result.spark, *result.small_tables[table])
+        def frame(result: Any) -> Any:
+            rows = result.small_tables[table]
+            if result.spark is None:
+                return arrow_table(*rows).to_pandas(types_mapper=WHOLE_NUMBERS.get)
+            return small_table(result.spark, *rows)
 
         frame.__doc__ = f"The table ``{table}``: {meaning}"
         super().__init__(frame)
@@ -263,21 +292,34 @@ class Writable(Displayable):
             With the ``result`` of the example of ``evaluate``, and the path of a ``folder``:
 
             >>> result.write(f"{folder}/als")
-            >>> spark.read.parquet(f"{folder}/als/per_user").count()
+            >>> len(pd.read_parquet(f"{folder}/als/per_user"))
             2
         """
         if (local := local_path(str(path))) is not None:
             check_path(local)
         empty = {table for table, (rows, _) in self.small_tables.items() if not rows}
         for name in (name for name in self.tables if name not in empty):
-            writer = self.table(name).write.mode("error")
-            try:
-                (writer.partitionBy(MODEL) if name == Table.PER_USER else writer).parquet(f"{path}/{name}")
-            except AnalysisException as error:
-                if error.getCondition() != "PATH_ALREADY_EXISTS":
-                    raise
-                message = f"{str(path)!r} has a folder {name} already; give another path, or remove it"
-                raise ConfigError("FOLDER_EXISTS", message) from error
+            write_table(self.table(name), path, name)
+
+
+def write_table(table: Any, path: str | Path, name: str) -> None:
+    """Write a table to a new folder, ``per_user`` by model; raise ConfigError FOLDER_EXISTS otherwise."""
+    message = f"{str(path)!r} has a folder {name} already; give another path, or remove it"
+    by = [MODEL] if name == Table.PER_USER else []
+    if not is_of_spark(table):
+        folder = Path(path, name)
+        if folder.exists():
+            raise ConfigError("FOLDER_EXISTS", message)
+        write_rows(to_arrow(table), folder, by_model=bool(by))
+        return
+    from pyspark.errors import AnalysisException
+
+    try:
+        table.write.mode("error").partitionBy(*by).parquet(f"{path}/{name}")
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_ALREADY_EXISTS":
+            raise
+        raise ConfigError("FOLDER_EXISTS", message) from error
 
 
 def as_if_published(

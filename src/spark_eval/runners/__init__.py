@@ -1,1 +1,1 @@
-"""Runners: operations that carry the workers' code, messages and objects over Spark."""
+"""Runners: operations that carry the workers' code, messages and objects, over Spark or in this process."""

@@ -3,16 +3,19 @@
 import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_eval.arrow.files import Batches, FilePart, read_parts
+from spark_eval.arrow.files import Batches
 from spark_eval.errors import DataError
+from spark_eval.runners import spread
+from spark_eval.runners.spread import Spread, bring_together, collect_column, map_parts, parallelism
 from spark_eval.runtime.any_session import tasks_at_once
-from spark_eval.tables.plain_files import PlainFiles
+from spark_eval.tables.file_parts import PlainFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 # An object, and the number to group it by; None if it is not grouped.
 NumberedObject = tuple[int | None, Any]
@@ -22,33 +25,27 @@ OBJECTS: Final = pa.schema({NUMBER: pa.int32(), OBJECT: pa.binary()})
 NUMBERS_PER_TASK: Final = 4
 
 
-def map_batches(rows: DataFrame, make: Callable[[Batches], Iterable[NumberedObject]]) -> DataFrame:
+def map_batches(rows: Spread, make: Callable[[Batches], Iterable[NumberedObject]]) -> Spread:
     """Apply ``make`` to the batches of each task; return its objects."""
-    return rows.mapInArrow(lambda batches: pickle_objects(make(batches)), from_arrow_schema(OBJECTS))
+    return map_parts(rows, lambda batches: pickle_objects(make(batches)), OBJECTS)
 
 
 def map_files(
-    spark: SparkSession, files: PlainFiles, make: Callable[[Batches], Iterable[NumberedObject]]
-) -> DataFrame:
+    spark: "SparkSession", files: PlainFiles, make: Callable[[Batches], Iterable[NumberedObject]]
+) -> "DataFrame":
     """Apply ``make`` to batches of plain files, a share of the files per task; return its objects."""
-    tasks: list[list[FilePart]] = files.tasks(tasks_at_once(spark))
-    columns = files.columns
-
-    def read(batches: Batches) -> Iterable[NumberedObject]:
-        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
-        return make(read_parts([part for number in numbers for part in tasks[number]], columns))
-
-    return map_batches(spark.range(0, len(tasks), 1, len(tasks)), read)
+    n_tasks = tasks_at_once(spark)
+    return spread.map_files(spark, files, n_tasks, lambda batches: pickle_objects(make(batches)), OBJECTS)
 
 
-def map_objects(objects: DataFrame, make: Callable[[Any], Iterable[NumberedObject]]) -> DataFrame:
+def map_objects(objects: Spread, make: Callable[[Any], Iterable[NumberedObject]]) -> Spread:
     """Apply ``make`` to each object; return its objects."""
     return map_batches(
         objects, lambda batches: (one for _, part in unpickle_objects(batches) for one in make(part))
     )
 
 
-def group_by_key(objects: DataFrame, n_numbers: int, make: Callable[[int, list[Any]], Any]) -> DataFrame:
+def group_by_key(objects: Spread, n_numbers: int, make: Callable[[int, list[Any]], Any]) -> Spread:
     """Apply ``make`` to each number and its objects; return its objects: one shuffle."""
 
     def meet(batches: Batches) -> Iterator[NumberedObject]:
@@ -58,9 +55,9 @@ def group_by_key(objects: DataFrame, n_numbers: int, make: Callable[[int, list[A
         while arrived:
             yield None, make(*arrived.popitem())
 
-    at_once = tasks_at_once(objects.sparkSession)
+    at_once = parallelism(objects)
     n_tasks = min(n_numbers, max(at_once, n_numbers // NUMBERS_PER_TASK))
-    return map_batches(objects.repartition(n_tasks, NUMBER), meet)
+    return map_batches(bring_together([objects], NUMBER, n_tasks), meet)
 
 
 def pickle_objects(objects: Iterable[NumberedObject]) -> Iterator[pa.RecordBatch]:
@@ -79,12 +76,12 @@ def unpickle_objects(batches: Batches) -> Iterator[tuple[int, Any]]:
             yield number.as_py(), pickle.loads(data.as_buffer())
 
 
-def collect_objects(objects: DataFrame) -> list[Any]:
-    """Collect the objects in a frame of ``runners.objects``."""
-    return [pickle.loads(row[OBJECT]) for row in objects.select(OBJECT).collect()]
+def collect_objects(objects: Spread) -> list[Any]:
+    """Collect the objects of ``map_batches`` and the like."""
+    return list(map(pickle.loads, collect_column(objects, OBJECT)))
 
 
-def collect_or_raise(objects: DataFrame) -> list[Any]:
+def collect_or_raise(objects: Spread) -> list[Any]:
     """Collect the objects; raise one DataError if some are errors, each distinct error listed once."""
     found = collect_objects(objects)
     faults = {str(one): one for one in found if isinstance(one, DataError)}

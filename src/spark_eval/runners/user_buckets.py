@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import iadd
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.messages import Content, group_by_bucket, partition_bucket
@@ -24,9 +22,14 @@ from spark_eval.errors import DataError
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.runners.exchange import BUCKETS_PER_TASK, exchange, send
 from spark_eval.runners.objects import NumberedObject, map_batches
-from spark_eval.runtime.any_session import is_remote, tasks_at_once
+from spark_eval.runners.spread import parallelism
+from spark_eval.runtime.any_session import is_remote
 from spark_eval.schema import FOLD, MODEL, N_RELEVANT
-from spark_eval.tables.plain_files import takes_files
+from spark_eval.tables.conformed import Rows, rows_equal
+from spark_eval.tables.file_parts import takes_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Groups of overlapping files are used if they are at most this many times coarser than the files.
 COARSEST: Final = 8
@@ -43,11 +46,11 @@ class Buckets:
     ``is_sent`` is true if the rows come from a shuffle.
     """
 
-    frame: DataFrame
+    frame: Any
     populations: Callable[[Batches], Iterator[AlignedUsers]]
     is_sent: bool
 
-    def map(self, make: Callable[[Iterator[AlignedUsers]], Iterable[NumberedObject]]) -> DataFrame:
+    def map(self, make: Callable[[Iterator[AlignedUsers]], Iterable[NumberedObject]]) -> Any:
         """Apply ``make`` to the populations of each task; a DataError is returned as an object, too."""
         populations = self.populations
 
@@ -59,11 +62,11 @@ class Buckets:
 
         return map_batches(self.frame, make_all)
 
-    def each(self, measure: Callable[[AlignedUsers], Any]) -> DataFrame:
+    def each(self, measure: Callable[[AlignedUsers], Any]) -> Any:
         """Apply ``measure`` to each population; return one object per population."""
         return self.map(lambda populations: ((None, measure(users)) for users in populations))
 
-    def added(self, measure: Callable[[AlignedUsers], Any]) -> DataFrame:
+    def added(self, measure: Callable[[AlignedUsers], Any]) -> Any:
         """Apply ``measure`` to the populations of each task; return one sum per task."""
 
         def add_up(populations: Iterator[AlignedUsers]) -> Iterator[NumberedObject]:
@@ -76,7 +79,7 @@ class Buckets:
 
 
 def buckets_of_files(
-    spark: SparkSession, groups: Sequence[Mapping[int, Sequence[str]]], n_tasks: int, task: ComparisonTask
+    spark: "SparkSession", groups: Sequence[Mapping[int, Sequence[str]]], n_tasks: int, task: ComparisonTask
 ) -> Buckets:
     """Return buckets that workers read from groups of files; the paths are given per model index."""
     of_tasks = [groups[start::n_tasks] for start in range(n_tasks)]
@@ -97,7 +100,7 @@ def rows_of_files(
 
 
 def buckets_of_frames(
-    frames: Mapping[str, DataFrame], n_buckets: int, n_tasks: int, task: ComparisonTask
+    frames: Mapping[str, Rows], n_buckets: int, n_tasks: int, task: ComparisonTask
 ) -> Buckets:
     """Return buckets of the rows of baseline and candidate, after one shuffle by user."""
 
@@ -118,12 +121,12 @@ def buckets_of_frames(
     return Buckets(exchange(sent, n_tasks), populations, is_sent=True)
 
 
-def chosen_rows(frame: DataFrame, role: str, task: ComparisonTask) -> DataFrame:
+def chosen_rows(table: Rows, role: str, task: ComparisonTask) -> Rows:
     """Return the rows and columns of a table that are compared."""
     segments = task.segments if role == CANDIDATE else task.moved
     truth = [N_RELEVANT] if task.has_truth else []
     names = [MODEL, *task.keys, *(name for name in segments if name != FOLD), *truth, *task.values]
-    return frame.where(F.col(MODEL).isin(list(task.models_of(role)))).select(*map(F.col, names))
+    return rows_equal(table, MODEL, list(task.models_of(role))).select(*names)
 
 
 def tables_of_models(task: ComparisonTask, tables: Mapping[Content, pa.Table]) -> dict[int, pa.Table]:
@@ -155,7 +158,7 @@ class UserTable(NamedTuple):
     in a fold; None if unknown.
     """
 
-    frame: DataFrame
+    frame: Rows
     segments: Sequence[str] = ()
     folder: str | None = None
     files: frozenset[str] | None = None
@@ -172,12 +175,12 @@ def buckets_of_users(tables: Mapping[str, UserTable], task: ComparisonTask) -> B
 
     ``tables`` are by role.
     """
-    spark = tables[CANDIDATE].frame.sparkSession
-    at_once = tasks_at_once(spark)
+    candidate = tables[CANDIDATE].frame
+    at_once = parallelism(candidate)
     groups = groups_of_files(tables, task)
     if groups is not None:
         n_tasks = max(1, min(len(groups), BUCKETS_PER_TASK * at_once))
-        return buckets_of_files(spark, groups, n_tasks, task)
+        return buckets_of_files(candidate.sparkSession, groups, n_tasks, task)
     frames = {role: users.frame for role, users in tables.items() if task.models_of(role)}
     return buckets_of_frames(frames, BUCKETS_PER_TASK * 2 * at_once, 2 * at_once, task)
 

@@ -22,7 +22,7 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import INPUT_COLUMNS, MODEL, Outcome, Table
 from spark_eval.sources.read import read_each
-from spark_eval.tables.inputs import check_id_types
+from spark_eval.tables.conformed import check_id_types
 from spark_eval.tables.quarantine import quarantined
 
 Given = TypeVar("Given")

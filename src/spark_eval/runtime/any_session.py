@@ -1,23 +1,25 @@
-"""Helpers for any Spark session: Spark Connect, parallelism, persisted frames, settings."""
+"""Helpers for any Spark session: Spark Connect, parallelism, persisted frames, settings.
+
+PySpark is imported when a function needs it.
+"""
 
 import logging
+import sys
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from threading import Thread
-from typing import Final
-
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Final
 
 from spark_eval.errors import ConfigError
 from spark_eval.runtime import events
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 # Opens the session on first use.
-OpenSession = Callable[[], SparkSession]
+OpenSession = Callable[[], "SparkSession"]
 # Assumed parallelism of a remote session, which does not report it.
 TASKS_OF_REMOTE: Final = 8
 # Timestamp type of files that Spark writes: the one of files written by executors; Spark's default is INT96.
@@ -29,24 +31,24 @@ NANOS_AS_LONG: Final = "spark.sql.legacy.parquet.nanosAsLong"
 REFUSES_TO_PERSIST: Final = ("[NOT_SUPPORTED_WITH_SERVERLESS]", "[CACHE_REQUIRES_NEWER_CLIENT")
 
 
-def is_remote(of: DataFrame | SparkSession) -> bool:
+def is_remote(of: "DataFrame | SparkSession") -> bool:
     """Return True for Spark Connect; its classes are not imported, because they need grpc."""
     return type(of).__module__.startswith("pyspark.sql.connect.")
 
 
-def tasks_at_once(spark: SparkSession) -> int:
+def tasks_at_once(spark: "SparkSession") -> int:
     """Return the number of tasks that run in parallel."""
     return TASKS_OF_REMOTE if is_remote(spark) else spark.sparkContext.defaultParallelism
 
 
-def refuse_remote(of: DataFrame | SparkSession, what: str) -> None:
+def refuse_remote(of: "DataFrame | SparkSession", what: str) -> None:
     """Raise ConfigError CONNECT_UNSUPPORTED for a session of Spark Connect, or a frame of one."""
     if is_remote(of):
         message = f"{what} does not work with Spark Connect; run it in a process of its own"
         raise ConfigError("CONNECT_UNSUPPORTED", f"{message}, without SPARK_REMOTE: python or spark-submit")
 
 
-def persist(rows: DataFrame, held: ExitStack) -> DataFrame:
+def persist(rows: "DataFrame", held: ExitStack) -> "DataFrame":
     """Persist rows until the exit stack ``held`` closes; return the persisted frame, to be used from then on.
 
     Spark answers any plan from a persisted one that looks the same, even if files were rewritten in between.
@@ -54,6 +56,9 @@ def persist(rows: DataFrame, held: ExitStack) -> DataFrame:
 
     If the server refuses to persist, log a warning; the rows are then recomputed at every use.
     """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+
     rows = rows.where(F.lit(uuid.uuid4().hex).isNotNull())
     try:
         rows.persist()
@@ -76,6 +81,11 @@ def release_aside(held: ExitStack) -> None:
     """Close ``held`` in a new thread: garbage collection may interrupt a call of the JVM."""
 
     def release() -> None:
+        if "pyspark" not in sys.modules:
+            return  # frames are held there alone
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
         with suppress(PySparkException, Py4JError, OSError):  # the session may have ended
             held.close()
 
@@ -83,7 +93,7 @@ def release_aside(held: ExitStack) -> None:
 
 
 @contextmanager
-def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+def setting(spark: "SparkSession", name: str, value: str) -> Iterator[None]:
     """Set a setting of a session; restore the previous value at the end."""
     before = spark.conf.get(name, None)
     spark.conf.set(name, value)

@@ -157,11 +157,11 @@ def timed_call(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # This imports PySpark, which the call has imported anyway.
-        from spark_eval.runtime.spark_errors import is_of_spark, named_spark_error
+        if "pyspark" in sys.modules:
+            from spark_eval.runtime.spark_errors import is_of_spark, named_spark_error
 
-        if is_of_spark(error):
-            raise named_spark_error(error, more="") from error
+            if is_of_spark(error):
+                raise named_spark_error(error, more="") from error
         raise
     say("call_ended", what, seconds=round(time.monotonic() - start, 3))
 

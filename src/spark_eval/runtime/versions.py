@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Final
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Final
 
 from spark_eval.errors import SetupError
 from spark_eval.names import summarize_names
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import refuse_remote
 from spark_eval.schema import VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
 CODE: Final = "spark_eval"
@@ -50,7 +51,7 @@ def sources_below(folder: Traversable) -> Iterator[bytes]:
             yield entry.read_bytes()
 
 
-def check_workers(spark: SparkSession) -> None:
+def check_workers(spark: "SparkSession") -> None:
     """Compare the versions of the workers, one task per slot, with the driver's; log hosts and versions.
 
     Local workers use the driver's Python and are not checked. Raises SetupError WORKER_ENV_MISMATCH

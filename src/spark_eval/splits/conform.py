@@ -10,8 +10,9 @@ from pyspark.sql import types as T
 from spark_eval.arrow.row_faults import inexact_relevance
 from spark_eval.names import quote_column
 from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, TIMESTAMP, USER, Fault
+from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.inputs import Input, first_fault_column, instant, is_any_null, open_input
-from spark_eval.tables.plain_files import PLAIN_TYPES, PlainFiles, plain_files, source_columns
+from spark_eval.tables.plain_files import PLAIN_TYPES, plain_files, source_columns
 
 LOG_TYPES: Final = (*PLAIN_TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
 

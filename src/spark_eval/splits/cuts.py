@@ -29,7 +29,7 @@ from spark_eval.splits.rules.moments import (
     zone,
 )
 from spark_eval.splits.worker.labels import SHORT_TIME, count_times, merged_times
-from spark_eval.tables.plain_files import PlainFiles
+from spark_eval.tables.file_parts import PlainFiles
 
 # A pass divides a bucket into at most 2 ** FANOUT_BITS + 1 smaller ones.
 FANOUT_BITS: Final = 12

@@ -22,7 +22,7 @@ from spark_eval.splits.subsets import subset_rows
 from spark_eval.splits.worker.bloom import BloomFilter, slice_bits_for, slice_of
 from spark_eval.splits.worker.leaks import LeakCounter
 from spark_eval.statistics.exact import Ints
-from spark_eval.tables.plain_files import PlainFiles, takes_files
+from spark_eval.tables.file_parts import PlainFiles, takes_files
 
 PART_ROWS_PER_BUCKET: Final = 500_000
 ROWS: Final = "rows"

@@ -36,9 +36,10 @@ from spark_eval.splits.leakage import (
 from spark_eval.splits.rules.fold_rule import FoldRule, Found, Layout, Numbering
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of, with_options
 from spark_eval.splits.worker.labels import RowLabeller
-from spark_eval.tables.frames import Frame, to_spark_frames
+from spark_eval.tables.arrow_frames import Frame
+from spark_eval.tables.file_parts import PlainFiles, takes_files
+from spark_eval.tables.frames import to_spark_frames
 from spark_eval.tables.listed import NOTHING_LISTED, ListedFiles
-from spark_eval.tables.plain_files import PlainFiles, takes_files
 
 # The leakage report, and the accounting per fold.
 Compared = tuple[list[LeakageRow], list[Entry]]

@@ -1,34 +1,29 @@
 """An input table: find its columns, check their types, collect its errors."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.errors import DataError
 from spark_eval.names import quote_column
 from spark_eval.schema import (
     EXACT_DIGITS,
     FOLD,
-    INPUT_COLUMNS,
-    ITEM,
     LARGEST_EXACT,
     NO_TEXT,
     TIMESTAMP,
-    USER,
     Fault,
 )
+from spark_eval.tables.columns import check_mapping, missing_column
 
 # Spark's collation of plain strings.
 BYTE_BY_BYTE: Final = "UTF8_BINARY"
-NO_MODEL = "no column holds the model's name; pass model=\"als\" or columns={'model': 'yours'}"
 FROM_EPOCH = {"s": F.timestamp_seconds, "ms": F.timestamp_millis, "us": F.timestamp_micros}
 # Suffix after the time of day that Spark accepts as an offset: Z, +01, +01:00, UTC or Europe/Berlin.
 OFFSET = r":\d{1,2}(\.\d*)?\s*([A-Za-z]\S*|[+-]\d{1,2}(:?\d{2}){0,2})\s*$"
@@ -58,8 +53,8 @@ class Input:
         outer, *inner = [theirs] if theirs in self.frame.columns else theirs.split(".")
         alike = [column for column in self.frame.columns if column.lower() == outer.lower()]
         if outer not in alike:
-            what = " ".join(filter(None, (f"no column {theirs!r}", self.needed.get(name))))
-            self.fault("MISSING_COLUMN", f"{what}; {self.instead_of(name)}")
+            needed = self.needed.get(name, "")
+            self.note(missing_column(self.source, name, self.names, self.frame.columns, needed))
         elif len(alike) > 1:
             self.fault("AMBIGUOUS_COLUMN", f"columns {', '.join(alike)} differ by case only; rename one")
         elif not has_path(self.frame.schema[outer].dataType, inner):
@@ -68,13 +63,6 @@ class Input:
         else:
             return F.col(".".join(quote_column(part) for part in (outer, *inner)))
         return F.lit(None)
-
-    def instead_of(self, name: str) -> str:
-        """Return the part of a message that lists the table's columns and how to map one to ``name``."""
-        known = nearest(self.names.get(name, name), self.frame.columns)
-        close = re.fullmatch(r"did you mean '(.*)'\?", known)
-        found = known if close else f"found: {', '.join(sorted(self.frame.columns))}."
-        return f"{found} Map with columns={{{name!r}: {close[1] if close else 'yours'!r}}}"
 
     def kind(self, name: str) -> T.DataType:
         """Return the type of the table's column for ours."""
@@ -136,7 +124,10 @@ class Input:
 
     def fault(self, code: str, message: str) -> None:
         """Note an error of the table, once."""
-        fault = DataError(code, f"{self.source}: {message}")
+        self.note(DataError(code, f"{self.source}: {message}"))
+
+    def note(self, fault: DataError) -> None:
+        """Note this error, once."""
         if str(fault) not in map(str, self.faults):
             self.faults.append(fault)
 
@@ -162,16 +153,8 @@ def has_path(kind: T.DataType, fields: Sequence[str]) -> bool:
 
 def open_input(frame: DataFrame, source: str, names: Mapping[str, str] | None) -> Input:
     """Return the table with its column mapping (ours: theirs); ConfigError for a name that is not ours."""
-    known = INPUT_COLUMNS[source]
-    for name in names or {}:
-        if name not in known:
-            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "column", name, known, f"{source}.columns")
+    check_mapping(source, names or {})
     return Input(frame, source, names or {})
-
-
-def id_type(frame: DataFrame, name: str) -> pa.DataType:
-    """Return the Arrow type of the ids."""
-    return pa.string() if isinstance(frame.schema[name].dataType, T.StringType) else pa.int64()
 
 
 def fold_of(table: Input) -> dict[str, Column]:
@@ -228,31 +211,3 @@ def first_fault_column(faults: Mapping[Fault, Column]) -> Column:
 def is_any_null(*keys: Column) -> Column:
     """Return True if any key is null."""
     return reduce(or_, (key.isNull() for key in keys))
-
-
-def check_id_types(tables: Mapping[str, DataFrame]) -> None:
-    """Raise DataError ID_TYPE_MISMATCH if an id is text in one table and an integer in another.
-
-    Spark would silently cast one of them, and '007', ' 7' and 7 would be the same user.
-    """
-    faults = []
-    for name in (USER, ITEM):
-        kinds = {
-            table: frame.schema[name].dataType for table, frame in tables.items() if name in frame.columns
-        }
-        if len({isinstance(kind, T.StringType) for kind in kinds.values()}) > 1:
-            types = " and ".join(f"{kind.simpleString()} in {table}" for table, kind in kinds.items())
-            message = f"{name} is {types}; write all with one type"
-            faults.append(DataError("ID_TYPE_MISMATCH", message))
-    DataError.raise_all(faults)
-
-
-def align_ids(left: DataFrame, right: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Return both frames with ids of one type: integers are widened exactly.
-
-    ``check_id_types`` has refused text beside integers.
-    """
-    for name in (USER, ITEM):
-        if left.schema[name].dataType != right.schema[name].dataType:
-            left, right = (frame.withColumn(name, F.col(name).cast("long")) for frame in (left, right))
-    return left, right

@@ -3,18 +3,18 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from spark_eval.accounting import Entry
 from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.errors import DataError
 from spark_eval.schema import FATAL, FAULT, MODEL, Fault, Outcome
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # Number of quarantined rows in a message, and the maximum number of characters of each.
 MOST_EXAMPLES: Final = 3
@@ -27,8 +27,10 @@ LONGEST_EXAMPLE: Final = 200
 HINTS: Final = {Fault.NOT_A_PROBABILITY.value: "; say scores: raw of scores that are no probabilities"}
 
 
-def quarantined(source: str, rows: DataFrame) -> DataFrame:
+def quarantined(source: str, rows: "DataFrame") -> "DataFrame":
     """Return (source, code, row as JSON) of the invalid rows of a conformed table."""
+    from pyspark.sql import functions as F
+
     codes = [fault.value for fault in Fault]
     return rows.where(F.col(FAULT).isin(codes)).select(
         F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
@@ -36,7 +38,7 @@ def quarantined(source: str, rows: DataFrame) -> DataFrame:
 
 
 def share_faults(
-    entries: Sequence[Entry], tables: Mapping[str, DataFrame], most: Mapping[str, float]
+    entries: Sequence[Entry], tables: "Mapping[str, DataFrame]", most: Mapping[str, float]
 ) -> list[DataError]:
     """Return errors QUARANTINE_SHARE for tables with a larger quarantined share than ``most`` allows.
 
@@ -52,7 +54,7 @@ def share_faults(
     for (source, model), of_codes in codes.items():
         share, n_bad = Fraction(str(most.get(source, 1))), of_codes.total()
         if n_bad > share * n_rows[source, model]:
-            rows = tables[source] if model is None else tables[source].where(F.col(MODEL) == model)
+            rows = tables[source] if model is None else tables[source].where(tables[source][MODEL] == model)
             examples = quarantined(source, rows).limit(MOST_EXAMPLES).collect()
             shown = ", ".join(f"{row['code']} {row['row'][:LONGEST_EXAMPLE]}" for row in examples)
             by_code = ", ".join(f"{number} {code}" for code, number in of_codes.items())
@@ -65,8 +67,10 @@ def share_faults(
     return faults
 
 
-def unusable_rows(rows: DataFrame, rule: FaultRule) -> DataFrame:
+def unusable_rows(rows: "DataFrame", rule: FaultRule) -> "DataFrame":
     """Return the conformed rows that are invalid by the rule, with the code in ``fault``."""
+    from pyspark.sql import types as T
+
     names = [name for name in rows.columns if name != FAULT]
     schema = T.StructType([*rows.select(names).schema.fields, T.StructField(FAULT, T.StringType())])
 

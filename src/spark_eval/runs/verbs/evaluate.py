@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def compute(work: Work) -> Computed:
     """Measure all lists in one pass; ``per_user`` is written by the executors."""
+    from spark_eval.evaluation.conform import tables_of
     from spark_eval.evaluation.evaluate import measure_lists
     from spark_eval.evaluation.segments import tables_read
-    from spark_eval.evaluation.tables import Tables
     from spark_eval.publishing.verify import Expected
     from spark_eval.runtime import events
     from spark_eval.sources.read import read_each
@@ -26,7 +26,7 @@ def compute(work: Work) -> Computed:
     plan, job = work.config.plan, work.job
     sources: dict[str, Any] = {name: job.sources[name] for name in tables_read(plan, job.sources)}
     frames = read_each(work.spark, sources, job.timezone, plan, job.before)
-    tables = Tables.of(frames, sources, plan, job.most_quarantined)
+    tables = tables_of(frames, sources, plan, job.most_quarantined)
     events.stage("read", then="measure")
     evaluation = measure_lists(tables, work.attempt.staged(Table.PER_USER))
     work.held.enter_context(closing(evaluation.held))

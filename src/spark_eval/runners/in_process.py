@@ -1,0 +1,142 @@
+"""Batches in this process: parts computed by threads, brought together by number, in files beyond a limit."""
+
+import os
+import shutil
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
+from threading import Lock
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_eval.arrow.codes import to_numpy
+from spark_eval.arrow.files import Batches
+
+# Bytes of batches that wait in memory for those of the same number; more go to files.
+MOST_WAITING: Final = 1 << 30
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    usable = getattr(os, "sched_getaffinity", None)  # macOS has none
+    return len(usable(0)) if usable else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class LocalBatches:
+    """Parts of a table, each computed anew by a thread whenever it is read."""
+
+    parts: Sequence[Callable[[], Batches]]
+    schema: pa.Schema
+
+    def map(self, make: Callable[[Batches], Iterator[pa.RecordBatch]], schema: pa.Schema) -> "LocalBatches":
+        """Apply ``make`` to the batches of each part."""
+        return LocalBatches([partial(applied, make, part) for part in self.parts], schema)
+
+    def together(self, column: str, n_parts: int) -> "LocalBatches":
+        """Return ``n_parts`` parts, each with all rows of its numbers."""
+        waiting = Waiting(n_parts)
+
+        def sort(part: Callable[[], Batches]) -> None:
+            for batch in part():
+                waiting.add(batch, to_numpy(batch[column]) % n_parts)
+
+        run(sort, self.parts)
+        return LocalBatches([partial(waiting.taken, number) for number in range(n_parts)], self.schema)
+
+    def with_values(self, column: str, names: Sequence[str]) -> "LocalBatches":
+        """Return these columns of the rows whose ``column`` is not null."""
+
+        def chosen(batches: Batches) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                yield batch.filter(pc.is_valid(batch[column])).select(list(names))
+
+        return self.map(chosen, pa.schema([self.schema.field(name) for name in names]))
+
+    def kept(self) -> "LocalBatches":
+        """Compute all parts once, and keep their batches in memory."""
+        return LocalBatches([partial(iter, part) for part in self.computed()], self.schema)
+
+    def computed(self) -> list[list[pa.RecordBatch]]:
+        """Return the batches of each part."""
+        return run(lambda part: list(part()), self.parts)
+
+    def table(self) -> pa.Table:
+        """Return all rows."""
+        return pa.Table.from_batches((batch for part in self.computed() for batch in part), self.schema)
+
+
+def applied(
+    make: Callable[[Batches], Iterator[pa.RecordBatch]], part: Callable[[], Batches]
+) -> Iterator[pa.RecordBatch]:
+    """Return ``make`` of the batches of a part."""
+    return make(part())
+
+
+def run(work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+    """Return the results of ``work`` for all parts, in their order; the first error stops the others."""
+    n_threads = min(cores(), len(parts))
+    if n_threads < 2:
+        return list(map(work, parts))
+    with ThreadPoolExecutor(n_threads, "spark-eval") as threads:
+        try:
+            return list(threads.map(work, parts))
+        except BaseException:
+            threads.shutdown(cancel_futures=True)
+            raise
+
+
+@dataclass
+class Waiting:
+    """Batches by part until all have arrived; beyond ``MOST_WAITING`` bytes they are moved to files."""
+
+    n_parts: int
+    lock: Lock = field(default_factory=Lock)
+    n_bytes: int = 0
+    n_files: int = 0
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.in_memory: list[list[pa.RecordBatch]] = [[] for _ in range(self.n_parts)]
+        self.in_files: list[list[Path]] = [[] for _ in range(self.n_parts)]
+
+    def add(self, batch: pa.RecordBatch, parts: Any) -> None:
+        """Add the rows of a batch to their parts."""
+        for part in np.unique(parts).tolist():
+            rows = batch.filter(pa.array(parts == part))
+            with self.lock:
+                self.in_memory[part].append(rows)
+                self.n_bytes += rows.nbytes
+                if self.n_bytes > MOST_WAITING:
+                    self.spill()
+
+    def spill(self) -> None:
+        """Move all batches to files, one per part."""
+        if self.folder is None:
+            self.folder = Path(mkdtemp(prefix="spark-eval-"))
+            weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        for part, batches in enumerate(self.in_memory):
+            if batches:
+                path = self.folder / f"{part}-{self.n_files}.arrow"
+                with pa.ipc.new_file(path, batches[0].schema) as file:
+                    for batch in batches:
+                        file.write_batch(batch)
+                self.in_files[part].append(path)
+                self.n_files += 1
+                batches.clear()
+        self.n_bytes = 0
+
+    def taken(self, part: int) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a part."""
+        yield from self.in_memory[part]
+        for path in self.in_files[part]:
+            with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
+                for number in range(file.num_record_batches):
+                    yield file.get_batch(number)

@@ -1,0 +1,143 @@
+"""Operations of a runner: the same on Spark frames and on batches in this process.
+
+The data paths use these alone, so that they are written once: apply a function to the batches of each part,
+bring rows together by number, collect, keep.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import reduce
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import pyarrow as pa
+from pyarrow.dataset import dataset, partitioning
+
+from spark_eval.arrow.files import Batches, read_parts
+from spark_eval.names import literal_path
+from spark_eval.runners.in_process import LocalBatches, cores
+from spark_eval.runtime.any_session import persist, tasks_at_once
+from spark_eval.schema import MODEL
+from spark_eval.tables.conformed import Rows
+from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.local_tables import LocalTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+# Rows spread over tasks: a Spark frame or ``LocalBatches``, where only functions below tell them apart.
+Spread = TypeVar("Spread")
+
+
+def map_parts(rows: Spread, make: Callable[[Batches], Iterator[pa.RecordBatch]], schema: pa.Schema) -> Spread:
+    """Apply ``make`` to the batches of each part; return its batches, which have this schema."""
+    if isinstance(rows, LocalBatches):
+        return cast(Spread, rows.map(make, schema))
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    frame: Any = rows
+    return cast(Spread, frame.mapInArrow(make, from_arrow_schema(schema)))
+
+
+def bring_together(rows: Sequence[Spread], column: str, n_tasks: int) -> Spread:
+    """Return the rows of all, in ``n_tasks`` parts; rows of equal numbers are in one part."""
+    given: Sequence[Any] = rows
+    if isinstance(given[0], LocalBatches):
+        parts = list(chain.from_iterable(one.parts for one in given))
+        return cast(Spread, LocalBatches(parts, given[0].schema).together(column, n_tasks))
+    return cast(Spread, reduce(type(given[0]).unionAll, given).repartition(n_tasks, column))
+
+
+def rows_with(rows: Spread, column: str, names: Sequence[str]) -> Spread:
+    """Return these columns of the rows whose ``column`` is not null."""
+    if isinstance(rows, LocalBatches):
+        return cast(Spread, rows.with_values(column, names))
+    frame: Any = rows
+    return cast(Spread, frame.where(frame[column].isNotNull()).select(*names))
+
+
+def collect_column(rows: Any, column: str) -> list[Any]:
+    """Return the values of a column that are not null."""
+    values = rows_with(rows, column, [column])
+    if isinstance(values, LocalBatches):
+        found: list[Any] = values.table()[column].to_pylist()
+        return found
+    return [row[0] for row in values.collect()]
+
+
+def keep(rows: Spread, held: ExitStack) -> Spread:
+    """Keep the rows until ``held`` closes; they are computed once."""
+    if isinstance(rows, LocalBatches):
+        return cast(Spread, rows.kept())
+    frame: Any = rows
+    return cast(Spread, persist(frame, held))
+
+
+def keep_table(table: Rows, held: ExitStack) -> Rows:
+    """Keep a small table until ``held`` closes; it is read once."""
+    return table.read() if isinstance(table, LocalTable) else persist(table, held)
+
+
+def parallelism(rows: Any) -> int:
+    """Return the number of parts that are computed at once."""
+    return cores() if isinstance(rows, LocalBatches | LocalTable) else tasks_at_once(rows.sparkSession)
+
+
+def map_files(
+    spark: "SparkSession",
+    files: PlainFiles,
+    n_tasks: int,
+    make: Callable[[Batches], Iterator[pa.RecordBatch]],
+    schema: pa.Schema,
+    *,
+    coded: bool = False,
+) -> "DataFrame":
+    """Apply ``make`` to the batches of plain files, which Spark's workers read themselves."""
+    tasks, columns = files.tasks(n_tasks), files.columns
+
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        return make(read_parts([part for number in numbers for part in tasks[number]], columns, coded=coded))
+
+    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    return map_parts(numbers, read, schema)
+
+
+def is_first_task() -> bool:
+    """Return True in the first task on Spark; False in this process."""
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    return task is not None and task.partitionId() == 0
+
+
+def table_of(rows: Any, folder: str | None) -> Any:
+    """Return rows as a table: a Spark frame, computed when it is read, or an Arrow table.
+
+    With a folder, which a Spark frame alone may have, they are written there by model and read from it.
+    """
+    if isinstance(rows, LocalBatches):
+        return rows.table()
+    if folder is None:
+        return rows
+    rows.write.mode("error").partitionBy(MODEL).parquet(folder)
+    return read_folder(rows.sparkSession, rows.schema, folder)
+
+
+def read_written(like: Rows, schema: pa.Schema, folder: str) -> Any:
+    """Return the table that workers have written to a folder by model, of the kind of ``like``."""
+    if isinstance(like, LocalTable):
+        by_model = partitioning(pa.schema([schema.field(MODEL)]), flavor="hive")
+        return dataset(folder, schema, format="parquet", partitioning=by_model).to_table()
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return read_folder(like.sparkSession, from_arrow_schema(schema), folder)
+
+
+def read_folder(spark: "SparkSession", schema: "StructType", folder: str) -> "DataFrame":
+    """Return Parquet files with this schema: Spark would infer that models 1 and 01 are the same number."""
+    return spark.read.schema(schema).parquet(literal_path(folder))

@@ -1,0 +1,121 @@
+"""pandas and polars frames as Arrow tables, with types that Spark has. No Spark here."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Union, runtime_checkable
+
+import pandas as pd
+import pyarrow as pa
+
+from spark_eval.arrow.footers import MOST_DIGITS
+from spark_eval.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@runtime_checkable
+class Exporting(Protocol):
+    """Frame that exports itself as an Arrow table, such as a polars frame."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a capsule of Arrow's C stream."""
+
+
+# Inputs of the verbs. Arrow tables are accepted as well, but have no static types. A text is the path of
+# Parquet files.
+Frame = Union["DataFrame", pd.DataFrame, Exporting, str, Path]
+# Arrow types that Spark lacks, and Spark's types with the same values.
+WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.null(): pa.string(),
+}
+
+
+def not_a_frame(name: str, given: Any) -> ConfigError:
+    """Return the error for an object that is not a frame."""
+    kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
+    if type(given).__name__ == "LazyFrame":
+        return ConfigError("NOT_A_FRAME", f"{name} is a {kind}; give {name}.collect()")
+    message = f"{name} is of type {kind}; give a Spark, pandas or polars frame, an Arrow table"
+    return ConfigError("NOT_A_FRAME", f"{message}, or the path of Parquet files")
+
+
+def as_arrow(name: str, frame: Any) -> pa.Table:
+    """Return a frame of another library as an Arrow table with types that Spark has.
+
+    Raises ConfigError NOT_A_FRAME, or DataError UNSUPPORTED_TYPE with all columns that cannot be converted.
+    """
+    labels, columns, faults = [], [], []
+    if not isinstance(frame, pd.DataFrame | pa.Table):
+        try:
+            frame = pa.table(frame)
+        except (pa.ArrowException, TypeError, ValueError):  # a single polars column also exports itself
+            raise not_a_frame(name, frame) from None
+    for label, column in named_columns(frame):
+        labels.append(label)
+        try:
+            columns.append(cast_for_spark(column))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            mend = (
+                "round it, as .dt.floor('us') does"
+                if "timestamp" in reason
+                else "give it one type that Spark has"
+            )
+            message = f"{name}: column {label!r} cannot be taken: {reason}; {mend}"
+            faults.append(DataError("UNSUPPORTED_TYPE", message))
+    DataError.raise_all(faults)
+    return pa.table(columns, names=labels)
+
+
+def named_columns(frame: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (name, values) of every column, index columns first if all levels of the index have names."""
+    if isinstance(frame, pd.DataFrame):
+        rows = frame.reset_index() if all(frame.index.names) else frame
+        for place, label in enumerate(rows.columns):
+            yield str(label), rows.iloc[:, place]
+    else:
+        yield from zip(frame.column_names, frame.columns, strict=True)
+
+
+def cast_for_spark(column: Any) -> Any:
+    """Return a column with a type that Spark has; missing values are null.
+
+    Raises pyarrow's errors for values of mixed types, timestamps finer than microseconds and integers beyond
+    64 bits, and TypeError for a type that Spark lacks.
+    """
+    values = pa.array(column, from_pandas=True) if isinstance(column, pd.Series) else column
+    if str(values.type).startswith("dictionary<values=string_view"):  # polars; no direct cast
+        values = pa.chunked_array([plain_text(chunk) for chunk in values.chunks], pa.string())
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_timestamp(kind):
+        kind = pa.timestamp("us", kind.tz)
+    elif str(kind) == "string_view":
+        kind = pa.string()
+    if pa.types.is_time(kind) or (pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS):
+        raise TypeError(f"Spark has no type {kind}")
+    return values.cast(WIDER.get(kind, kind))
+
+
+def plain_text(coded: pa.DictionaryArray) -> pa.Array:
+    """Decode dictionary-encoded text."""
+    return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string())).cast(pa.string())
+
+
+def like_given(table: pa.Table, given: Any) -> Any:
+    """Return an Arrow table as a frame of the kind of ``given``; of paths as a pandas frame."""
+    if isinstance(given, pa.Table):
+        return table
+    if type(given).__module__.startswith("polars."):
+        from polars import from_arrow
+
+        return from_arrow(table)
+    return table.to_pandas()

@@ -1,0 +1,236 @@
+"""Tables of this process, conformed: plain Parquet files of this machine, or frames as Arrow tables.
+
+A table is taken if the workers would read it themselves: Spark judges every other one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_eval.arrow.files import BATCH_ROWS, Batches, check_text, read_parts
+from spark_eval.arrow.footers import EncryptedFile, flat_column_indices, is_plain, read_footer, readable_type
+from spark_eval.errors import DataError
+from spark_eval.runtime.local_files import is_hidden, local_path
+from spark_eval.tables.arrow_frames import as_arrow
+from spark_eval.tables.file_parts import PlainFiles
+
+# Rows of a part of a frame.
+PART_ROWS: Final = 1 << 20
+WHOLE: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+IDS: Final = (*WHOLE, pa.string())
+NUMBERS: Final = (*WHOLE, pa.float32(), pa.float64())
+
+
+def is_id(kind: pa.DataType) -> bool:
+    """Return True for types of ids."""
+    return kind in IDS
+
+
+def is_whole(kind: pa.DataType) -> bool:
+    """Return True for types of integers."""
+    return kind in WHOLE
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return True for types of numbers that workers read."""
+    return kind in NUMBERS
+
+
+def is_set(kind: pa.DataType) -> bool:
+    """Return True for types of sets: text, lists of text or integers."""
+    return kind == pa.string() or (pa.types.is_list(kind) and kind.value_type in IDS)
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Return True for types of vectors: lists of numbers."""
+    return pa.types.is_list(kind) and kind.value_type in NUMBERS
+
+
+Takes = Callable[[pa.DataType], bool]
+Missing = Callable[[str, Sequence[str]], DataError]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Our columns that are read of a table, each with a test of its type; ``optional`` ones may be missing.
+
+    ``missing`` returns the error for a missing one, from its name and the table's columns.
+    """
+
+    needed: Mapping[str, Takes]
+    optional: Mapping[str, Takes]
+    missing: Missing
+
+
+class NotPlain(Exception):
+    """Only Spark can take this table; the text says why."""
+
+
+@dataclass(frozen=True)
+class LocalTable:
+    """Conformed table: some of our columns, of ``rows`` or of ``files``, in these types."""
+
+    schema: pa.Schema
+    rows: Any = None  # pa.Table
+    files: PlainFiles | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.schema.names)
+
+    def select(self, *names: str) -> "LocalTable":
+        """Return the table with these columns only."""
+        schema = pa.schema([self.schema.field(name) for name in names])
+        rows = None if self.rows is None else self.rows.select(list(names))
+        return replace(self, schema=schema, rows=rows, files=self.files and self.files.only(names))
+
+    def drop(self, name: str) -> "LocalTable":
+        """Return the table without a column, if it has it."""
+        return self.select(*(column for column in self.columns if column != name))
+
+    def cast(self, name: str, kind: pa.DataType) -> "LocalTable":
+        """Return the table with another type of a column; rows of files are cast when they are measured."""
+        place = self.schema.get_field_index(name)
+        schema = self.schema.set(place, pa.field(name, kind))
+        return replace(self, schema=schema, rows=self.rows and self.rows.cast(schema))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.files.n_rows if self.files is not None else len(self.rows)
+
+    def parts(self, n_tasks: int) -> list[Callable[[], Batches]]:
+        """Return a reader of each part."""
+        if self.files is not None:
+            columns = self.files.columns
+            return [partial(read_parts, part, columns, coded=True) for part in self.files.tasks(n_tasks)]
+        starts = range(0, max(len(self.rows), 1), PART_ROWS)
+        return [partial(self.rows.slice(start, PART_ROWS).to_batches, BATCH_ROWS) for start in starts]
+
+    def read(self) -> "LocalTable":
+        """Return the table with its rows in memory."""
+        return LocalTable(self.schema, self.table())
+
+    def table(self, *names: str) -> pa.Table:
+        """Return all rows of these columns; by default of all columns."""
+        chosen = self.select(*names) if names else self
+        if chosen.rows is not None:
+            return chosen.rows
+        batches = chain.from_iterable(part() for part in chosen.parts(1))
+        tables = [pa.table(batch).cast(chosen.schema) for batch in batches]
+        return pa.concat_tables([chosen.schema.empty_table(), *tables])
+
+
+def columns_of(name: str, given: Any) -> tuple[pa.Table | None, list[str], pa.Schema]:
+    """Return the rows of a frame, or the files at a path, and their columns.
+
+    Raises NotPlain if only Spark can judge them, and the errors of ``as_arrow``.
+    """
+    if isinstance(given, str | Path):
+        paths = plain_paths(str(given))
+        return None, paths, file_schema(paths)
+    rows = as_arrow(name, given)
+    return rows, [], rows.schema
+
+
+def local_table(
+    name: str,
+    found: tuple[pa.Table | None, Sequence[str], pa.Schema],
+    columns: Mapping[str, str],
+    wanted: Wanted,
+) -> LocalTable:
+    """Return a table of ``columns_of`` with our columns; ``columns`` maps our names to theirs.
+
+    Raises NotPlain if only Spark can judge it, and DataError for columns that are missing.
+    """
+    rows, paths, schema = found
+    theirs = theirs_of(name, schema.names, columns, wanted)
+    kinds = {ours: normal(schema.field(one).type) for ours, one in theirs.items()}
+    takes = {**wanted.needed, **wanted.optional}
+    for ours, one in theirs.items():
+        if not takes[ours](kinds[ours]):
+            raise NotPlain(f"{name}: column {one} is not plain")
+    fields = pa.schema(kinds)
+    if rows is None:
+        of_files = pa.schema({one: kinds[ours] for ours, one in theirs.items()})
+        if not all(is_plain(path, of_files) for path in paths):
+            raise NotPlain(f"{name} is not plain Parquet")
+        return LocalTable(fields, files=PlainFiles.of(paths, theirs))
+    try:
+        rows = pa.table([rows[one] for one in theirs.values()], names=list(theirs)).cast(fields)
+    except pa.ArrowException as error:
+        raise NotPlain(f"{name} cannot be read: {error}") from error
+    for ours, one in theirs.items():
+        for chunk in rows[ours].chunks:
+            check_text(chunk, one, name)
+    return LocalTable(fields, rows)
+
+
+def theirs_of(name: str, names: Sequence[str], columns: Mapping[str, str], wanted: Wanted) -> dict[str, str]:
+    """Return their columns by ours; raise DataError for missing ones, NotPlain for fields and case."""
+    optional = [ours for ours in wanted.optional if ours in columns or ours in names]
+    theirs, faults = {}, []
+    for ours in (*wanted.needed, *optional):
+        one = columns.get(ours, ours)
+        alike = [column for column in names if column.lower() in (one.lower(), one.split(".")[0].lower())]
+        if alike == [one]:
+            theirs[ours] = one
+        elif alike:
+            raise NotPlain(f"{name} has {', '.join(alike)} for {one}")
+        else:
+            faults.append(wanted.missing(ours, names))
+    DataError.raise_all(faults)
+    return theirs
+
+
+def normal(kind: pa.DataType) -> pa.DataType:
+    """Return a type with plain strings and lists."""
+    if pa.types.is_large_string(kind) or str(kind) == "string_view":
+        return pa.string()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(normal(kind.value_type))
+    return kind
+
+
+def plain_paths(path: str) -> list[str]:
+    """Return the files at a path of this machine, which is one file, or a folder of files alone.
+
+    Raises NotPlain for anything else.
+    """
+    local = local_path(path)
+    top = None if local is None else local.absolute()
+    if top is None or not top.exists() or is_hidden(top.name):
+        raise NotPlain(f"{path} is not on this machine")
+    found = [top] if top.is_file() else [one for one in sorted(top.iterdir()) if not is_hidden(one.name)]
+    if not found or not all(one.is_file() for one in found):
+        raise NotPlain(f"{path} is neither a file nor a folder of files alone")
+    if not (found := [one for one in found if one.stat().st_size]):
+        raise NotPlain(f"{path} has no rows")
+    return list(map(str, found))
+
+
+def file_schema(paths: Sequence[str]) -> pa.Schema:
+    """Return the columns of Parquet files that all have the same ones; NotPlain otherwise."""
+    try:
+        footers = [read_footer(path) for path in paths]
+    except (OSError, EncryptedFile, pa.ArrowException):
+        raise NotPlain(f"{paths[0]} is not plain Parquet") from None
+    schemas = [schema_of(footer) for footer in footers]
+    if any(schema != schemas[0] for schema in schemas):
+        raise NotPlain(f"files beside {paths[0]} have other columns")
+    return schemas[0]
+
+
+def schema_of(footer: pq.FileMetaData) -> pa.Schema:
+    """Return the columns of a file with the types to read them with; null for those that are not plain."""
+    flat = flat_column_indices(footer)
+    names = footer.schema.to_arrow_schema().names
+    kinds = [readable_type(footer.schema.column(flat[name])) if name in flat else None for name in names]
+    return pa.schema([pa.field(name, kind or pa.null()) for name, kind in zip(names, kinds, strict=True)])
