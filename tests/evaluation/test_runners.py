@@ -410,10 +410,7 @@ def test_rows_by_user_are_of_the_kind_that_came_in() -> None:
 def test_results_of_both_engines_are_compared() -> None:
     frames = two_tables()
     local, of_spark = (evaluate(**frames, metrics=["map"], engine=engine) for engine in ("local", "spark"))
-    differences = {
-        row["difference"]
-        for row in compare(local, of_spark, model="als", baseline_model="als").to_pandas().to_dict("records")
-    }
+    differences = {row["difference"] for row in compare(local, of_spark).to_pandas().to_dict("records")}
     assert differences == {0.0}
 
 
