@@ -100,6 +100,8 @@ EVERYTHING: Final[Mapping[str, Mapping[str, Any]]] = {
         "metrics": ["novelty", "arp", "gini", "catalog_coverage", "entropy", "ild", "serendipity"],
         "k": [3, 5],
     },
+    "groups": {"metrics": ["pop_lift", "calibration_kl", "alpha_ndcg", "exposure"], "k": [3, 5]},
+    "base": {"metrics": ["unexpectedness"], "k": 3, "base": "knn"},
     "stages": {
         "metrics": ["recall"],
         "k": 5,
