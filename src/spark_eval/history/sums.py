@@ -10,7 +10,7 @@ from spark_eval.errors import DataError
 from spark_eval.evaluation.summary import METRICS, SUMS, SumRow, merge_sum_rows, metric_rows
 from spark_eval.names import summarize_names
 from spark_eval.results.driver_tables import arrow_schema, arrow_table
-from spark_eval.tables.frames import as_arrow
+from spark_eval.tables.arrow_frames import as_arrow
 
 
 def sum_row(row: Mapping[str, Any]) -> SumRow:
