@@ -217,7 +217,10 @@ def mean_columns(plan: Plan) -> dict[tuple[str, int | None], MeanColumns]:
 
 def users_of(days: Sequence[Day], model: str, unit: Unit) -> OfModel:
     """Return the sums over the users of a model: the files of all days are read a range of users at once."""
-    means, segments = list(mean_columns(days[0].plan).values()), list(days[0].plan.segments)
+    means = list(mean_columns(days[0].plan).values())
+    # Folds are a segment of the rows that no plan names.
+    named = dict.fromkeys(row.segment for day in days for row in day.sum_rows)
+    segments = [name for name in named if name != ALL]
     columns = [USER, *segments, *dict.fromkeys(name for mean in means for name in mean if name is not None)]
     sums: dict[MeanColumns, dict[Cell, UserSums]] = {}
     for paths in ranges_of_users(days, model):
