@@ -23,7 +23,8 @@ def load_classes(folder: Path) -> None:
     for kind in ("csv", "json", "orc", "parquet"):
         session.createDataFrame(LOG).write.format(kind).save(str(folder / kind))
         session.read.format(kind).load(str(folder / kind)).groupBy().count().collect()
-    found = evaluate(str(folder / "parquet"), LOG[["user", "item"]], model="m", metrics="ndcg", k=1)
+    lists, truth = str(folder / "parquet"), LOG[["user", "item"]]
+    found = evaluate(lists, truth, model="m", metrics="ndcg", k=1, engine="spark")
     found.per_user.collect()
     log = LOG.assign(timestamp=range(1_700_000_000, 1_704_000_000, 100_000))
     split(log, timestamp_unit="s", local_cut="20d", global_cut="5d").write(str(folder / "split"))
