@@ -16,16 +16,21 @@ from spark_eval.conventions.choice import Need
 from spark_eval.metrics import RANKING
 from spark_eval.metrics.values import without_metric
 from spark_eval.runs.sections import (
+    AssignmentSection,
     Baseline,
     CompareSection,
     Config,
     EvaluateSection,
+    ExperimentSection,
     GateSection,
+    MetricSection,
+    OnlineSection,
     PredictionsSection,
     ReportSection,
     SparkSection,
     SplitSection,
     StageSection,
+    TermSection,
     ThresholdRules,
 )
 from spark_eval.splits.rules.methods import options_in_words
@@ -47,6 +52,11 @@ SHOWN_SECTIONS: Final[Mapping[str, type[Section]]] = {
     "stages": StageSection,
     "predictions": PredictionsSection,
     "predictions.choose": ThresholdRules,
+    "online": OnlineSection,
+    "online.metrics": MetricSection,
+    "of, numerator and denominator of online.metrics": TermSection,
+    "online.experiments": ExperimentSection,
+    "online.experiments.assignment": AssignmentSection,
     "compare": CompareSection,
     "compare.baseline, gates.against": Baseline,
     "gates": GateSection,

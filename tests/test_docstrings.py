@@ -27,8 +27,8 @@ MODULES: Final = sorted(
     for path in SOURCE.rglob("*.py")
     if ">>> " in path.read_text(encoding="utf-8")
 )
-VERBS: Final = ("split", "evaluate", "evaluate_predictions", "compare")
-RESULTS: Final = ("Split", "Evaluation", "Predictions", "Comparison", "Window")
+VERBS: Final = ("split", "evaluate", "evaluate_predictions", "evaluate_experiments", "compare")
+RESULTS: Final = ("Split", "Evaluation", "Predictions", "Experiments", "Comparison", "Window")
 FUNCTIONS: Final = tuple(vars(functions)["__all__"])  # its stub has none
 # Nothing that a caller does makes these fail.
 NEVER_RAISE: Final = {"metrics", "summary", "unpersist"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from spark_eval import evaluate, evaluate_predictions, split
+from spark_eval import evaluate, evaluate_experiments, evaluate_predictions, split
 from spark_eval.cli.commands import program
 from spark_eval.comparison.compare import compare
 from spark_eval.comparison.gates import GateOptions
@@ -16,15 +16,23 @@ from spark_eval.comparison.plan import CompareOptions, make_compare_plan
 from spark_eval.config.keys import Section
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import EvaluateOptions, make_plan
+from spark_eval.experiments.plan import ExperimentOptions
 from spark_eval.options import declared
 from spark_eval.predictions.plan import PredictionOptions, make_prediction_plan
-from spark_eval.runs.sections import CompareSection, EvaluateSection, GateSection, PredictionsSection
+from spark_eval.runs.sections import (
+    CompareSection,
+    EvaluateSection,
+    GateSection,
+    OnlineSection,
+    PredictionsSection,
+)
 from spark_eval.splits.rules.fold_rule import rule_options
 from spark_eval.splits.rules.methods import METHODS, options_by_method, rule_of
 
 VERBS = [
     (evaluate, EvaluateOptions, EvaluateSection),
     (evaluate_predictions, PredictionOptions, PredictionsSection),
+    (evaluate_experiments, ExperimentOptions, OnlineSection),
     (compare, CompareOptions, CompareSection),
 ]
 # Options that the config has elsewhere: in a mapping, or as a section of their own.

@@ -15,6 +15,7 @@ from spark_eval.cli.metric_tables import markdown
 from spark_eval.comparison.rows import COMPARISONS, GATES
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
 from spark_eval.evaluation.summary import METRICS, SUMS
+from spark_eval.experiments.tables import CHECKS, DECISIONS, EXPERIMENTS
 from spark_eval.predictions.tables import CURVES, THRESHOLDS
 from spark_eval.results.subsets import SUBSET_TABLE
 from spark_eval.runs.verb import Published
@@ -35,6 +36,9 @@ COLUMNS: Final[Mapping[str, str]] = {
     Table.FUNNEL: FUNNEL,
     Table.CURVES: CURVES,
     Table.THRESHOLDS: THRESHOLDS,
+    Table.EXPERIMENTS: EXPERIMENTS,
+    Table.CHECKS: CHECKS,
+    Table.DECISIONS: DECISIONS,
     Table.COMPARISONS: COMPARISONS,
     Table.GATES: GATES,
     Table.ACCOUNTING: ACCOUNTING,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from spark_eval.errors import SparkEvalError
     from spark_eval.evaluation.evaluate import evaluate
     from spark_eval.evaluation.result import Evaluation
+    from spark_eval.experiments.evaluate import Experiments, evaluate_experiments
     from spark_eval.history.sums import add_sums
     from spark_eval.history.window import Window
     from spark_eval.predictions.evaluate import Predictions, evaluate_predictions
@@ -29,6 +30,7 @@ __version__: Final = VERSION
 __all__ = [
     "Comparison",
     "Evaluation",
+    "Experiments",
     "Predictions",
     "SparkEvalError",
     "Split",
@@ -37,6 +39,7 @@ __all__ = [
     "add_sums",
     "compare",
     "evaluate",
+    "evaluate_experiments",
     "evaluate_predictions",
     "get_session",
     "metrics",
@@ -52,6 +55,8 @@ _HOMES: Final = {
     "compare": "spark_eval.comparison.compare",
     "Evaluation": "spark_eval.evaluation.result",
     "evaluate": "spark_eval.evaluation.evaluate",
+    "Experiments": "spark_eval.experiments.evaluate",
+    "evaluate_experiments": "spark_eval.experiments.evaluate",
     "get_session": "spark_eval.runtime.session",
     "Predictions": "spark_eval.predictions.evaluate",
     "evaluate_predictions": "spark_eval.predictions.evaluate",

@@ -223,10 +223,15 @@ def rows_in(entries: Iterable[Entry], source: str) -> int:
 
 
 def headline_counts(entries: Iterable[Entry]) -> dict[str, int | None]:
-    """Return a summary for operators: rows in, used, quarantined, users of the largest mean, models."""
+    """Return a summary for operators: rows in, used, quarantined, users of the largest mean, models.
+
+    Rows of a whole table that are also counted by experiment are counted once.
+    """
+    entries = list(entries)
+    whole = {entry.source for entry in entries if entry.model is None and entry.outcome == Outcome.IN}
     rows, users = Counter[str](), Counter[str | None]()
     for entry in entries:
-        if entry.source not in (USERS, FOLDS):
+        if entry.source not in (USERS, FOLDS) and (entry.model is None or entry.source not in whole):
             rows[entry.outcome] += entry.rows
         elif entry.source == USERS and entry.outcome == Outcome.USED:
             users[entry.model] += entry.rows

@@ -12,6 +12,11 @@ RELEVANCE: Final = "relevance"
 TIMESTAMP: Final = "timestamp"
 LABEL: Final = "label"
 WEIGHT: Final = "weight"
+VARIANT: Final = "variant"
+EXPERIMENT: Final = "experiment"
+KIND: Final = "kind"
+VALUE: Final = "value"
+EVENT_ID: Final = "id"
 SUBSET: Final = "subset"
 FOLD: Final = "fold"
 N_RELEVANT: Final = "n_relevant"
@@ -57,6 +62,8 @@ INPUT_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "truth": (*EVENT_COLUMNS, FOLD),
     "recommendations": (USER, ITEM, SCORE, RANK, MODEL, FOLD),
     "predictions": (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD),
+    "exposures": (USER, VARIANT, TIMESTAMP, EXPERIMENT),
+    "events": (USER, TIMESTAMP, KIND, VALUE, EVENT_ID),
     "users": (USER,),
     "items": (ITEM, GROUPS, FEATURES, VECTOR),
 }
@@ -111,6 +118,9 @@ class Table(StrEnum):
     GATES = "gates"
     STAGES = "stages"
     FUNNEL = "funnel"
+    EXPERIMENTS = "experiments"
+    CHECKS = "checks"
+    DECISIONS = "decisions"
 
 
 # Names of all known tables; a verb adds those of its own when its record is read.
@@ -175,6 +185,11 @@ class Fault(StrEnum):
     NO_DISTRIBUTION = "NO_DISTRIBUTION"
     NULL_WEIGHT = "NULL_WEIGHT"
     WEIGHT_OUT_OF_RANGE = "WEIGHT_OUT_OF_RANGE"
+    NULL_VARIANT = "NULL_VARIANT"
+    NULL_EXPERIMENT = "NULL_EXPERIMENT"
+    NULL_KIND = "NULL_KIND"
+    VALUE_OUT_OF_RANGE = "VALUE_OUT_OF_RANGE"
+    NEGATIVE_VALUE = "NEGATIVE_VALUE"
     # A single row with one of these makes the whole table invalid.
     NULL_MODEL = "NULL_MODEL"
     RANK_NOT_INTEGER = "RANK_NOT_INTEGER"
@@ -230,6 +245,15 @@ class Reason(StrEnum):
     SEEN = "seen"
     ONLY_HERE = "only_here"
     UNPAIRED = "unpaired"
+    OTHER_KIND = "other_kind"
+    OTHER_EXPERIMENT = "other_experiment"
+    OUTSIDE_PERIOD = "outside_period"
+    NOT_ASSIGNED = "not_assigned"
+    NOT_EXPOSED = "not_exposed"
+    CROSSOVER = "crossover"
+    PRE_PERIOD = "pre_period"
+    BEFORE_EXPOSURE = "before_exposure"
+    AFTER_WINDOW = "after_window"
 
 
 SEGMENT: Final = "segment"

@@ -34,6 +34,7 @@ RESULTS = {
         *("rows", "subset", "train", "validation", "test"),
         *("accounting", "leakage", "subsets", "plot", "to_pandas"),
     ),
+    "Experiments": ("experiments", "checks", "decisions", "accounting", "to_pandas", "write"),
     "Predictions": (
         *("metrics", "thresholds", "curves", "accounting", "models"),
         *("plot", "to_pandas", "write", "log_mlflow"),

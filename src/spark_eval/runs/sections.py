@@ -28,6 +28,7 @@ from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import EvaluateOptions, Plan, make_plan
 from spark_eval.evaluation.segments import check_given
+from spark_eval.experiments.plan import ExperimentOptions, ExperimentPlan, make_experiment_plan
 from spark_eval.history.plan import WindowOptions, WindowPlan, make_window_plan
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.metrics.values import parse_metric
@@ -187,6 +188,66 @@ class WindowSection(Section):
         return make_window_plan(**options)
 
 
+class TermSection(Section):
+    """Events of a kind, and the value of a user's events."""
+
+    kind: str = Field(description="of the events")
+    value: str = Field(default="count", description="sum of values, count of events, or any: 1 or 0")
+
+
+class MetricSection(Section):
+    """A metric of experiments: the sums of each user, and their role in the decision."""
+
+    name: str = Field(description="in the tables")
+    kind: str = Field(description="mean, ratio (of sums) or mean_of_ratios (of users)")
+    of: TermSection | None = Field(default=None, description="of a mean: what is summed")
+    numerator: TermSection | None = Field(default=None, description="of a ratio")
+    denominator: TermSection | None = Field(default=None, description="of a ratio")
+    role: str = Field(default="goal", description="goal, guardrail or info")
+    direction: str = Field(default="higher", description="higher or lower is better")
+    decimals: int = Field(default=0, description="that values of events are rounded to, half-even")
+    signed: bool = Field(default=False, description="true: values may be negative")
+    margin: float | None = Field(default=None, description="of a guardrail: how much worse it may be")
+    margin_kind: str = Field(default="absolute", description="absolute, or relative to the control's value")
+
+
+class AssignmentSection(Section):
+    """Assignment by the hash of a salt and the user."""
+
+    salt: str = Field(description="of the hash; a layer is a salt")
+    buckets: int = Field(default=10_000, ge=1, description="number of buckets of the hash")
+    ranges: dict[str, list[int]] = Field(description="buckets of each variant: [start, end)")
+
+
+class ExperimentSection(Section):
+    """An experiment: variants, period, and who is assigned."""
+
+    name: str = Field(description="in the tables")
+    control: str = Field(description="the variant that the others are compared with")
+    variants: dict[str, float | int] = Field(description="planned weight of each variant")
+    period: list[str] = Field(description="[start, end): days of the time zone, or instants")
+    window: str | None = Field(default=None, description="after exposure: 30m, 12h, 7d; null: to the end")
+    assignment: AssignmentSection | None = Field(default=None, description="by hash; null: as logged")
+    gate: bool = Field(default=False, description="true: a decision of loss or blocked is exit code 5")
+
+
+@keyed(ExperimentOptions)
+class OnlineSection(Section):
+    """Experiments, their metrics, and options of the analysis."""
+
+    metrics: list[MetricSection] = Field(description="what is compared")
+    experiments: Several[ExperimentSection] = Field(description="one, or a list")
+
+    def checked(self) -> ExperimentPlan:
+        """Return the validated plan; raise ConfigError with the key that is wrong."""
+        options: Any = {name: getattr(self, name) for name in declared(ExperimentOptions)}
+        metrics, experiments = (
+            [one.model_dump(exclude_unset=True) for one in several]
+            for several in (self.metrics, self.experiments)
+        )
+        return make_experiment_plan(metrics, experiments, **options)
+
+
 class ReportSection(Section):
     """Options of reports; the section alone enables them."""
 
@@ -235,6 +296,9 @@ class Config(Section):
     predictions: PredictionsSection | None = Field(
         default=None, description="rows of a label and a score, and what is measured of them"
     )
+    exposures: Source | None = Field(default=None, description="users and the variants that they were shown")
+    events: Source | None = Field(default=None, description="what users did: kind and value")
+    online: OnlineSection | None = Field(default=None, description="experiments, and what is compared")
     compare: CompareSection = Field(
         default=CompareSection(), description="models of published runs, user by user"
     )
@@ -250,6 +314,8 @@ class Config(Section):
         self.split.rule()
         if self.predictions is not None:
             self.predictions.checked()
+        if self.online is not None:
+            self.online.checked()
         self.compare.checked(self.gates)
         self.window.checked()
         given = [name for name in ("train", "users", "items") if getattr(self, name) is not None]

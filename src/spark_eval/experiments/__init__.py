@@ -1,0 +1,1 @@
+"""Online experiments: plan, workers' code, inference, decisions and result."""

@@ -1,0 +1,1 @@
+"""Code of the executors: sums of units in a bucket of users."""

@@ -1,0 +1,107 @@
+"""The verb ``online``: compare the variants of experiments, check trust, and decide."""
+
+from typing import TYPE_CHECKING
+
+from spark_eval.runs.verb import ACCOUNTING, Computed, Published, Screen, Verb, Work
+from spark_eval.schema import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark_eval.experiments.plan import ExperimentPlan
+    from spark_eval.runs.job import Job, Run
+    from spark_eval.runs.sections import Config
+    from spark_eval.runtime.any_session import OpenSession
+
+ONLINE = "online"
+SOURCES = ("exposures", "events")
+
+
+def read_tables(
+    config: "Config", job: "Job", spark: "SparkSession"
+) -> tuple["ExperimentPlan", "DataFrame", "DataFrame"]:
+    """Return the plan, and the conformed exposures and events.
+
+    Raises ConfigError MISSING_SECTION if there is none.
+    """
+    from spark_eval.experiments.conform import conform_events, conform_exposures
+    from spark_eval.runs.run import needed
+    from spark_eval.sources.read import read_source
+
+    plan = needed(config.online, ONLINE).checked()
+    tables = []
+    for name, conform in zip(SOURCES, (conform_exposures, conform_events), strict=True):
+        source = needed(getattr(config, name), name)
+        frame = read_source(spark, job.sources[name], name, plan.timezone, (), job.before[name])
+        tables.append(conform(frame, source.columns, source.timestamp_unit, plan))
+    exposures, events = tables
+    return plan, exposures, events
+
+
+def compute(work: Work) -> Computed:
+    """Sum all units in one shuffle by user, and decide."""
+    from spark_eval.experiments.evaluate import measure_experiments
+
+    plan, exposures, events = read_tables(work.config, work.job, work.spark)
+    measured = measure_experiments(exposures, events, plan, work.job.most_quarantined)
+    return Computed(
+        rows=measured.small_tables,
+        entries=measured.entries,
+        judged=dict(zip(SOURCES, (exposures, events), strict=True)),
+        facts={"conventions": plan.stamp},
+        n_rows=len(measured.experiment_rows),
+    )
+
+
+def show(run: "Run", screen: Screen) -> None:
+    """Print a line per experiment, metric and treatment; then the decisions."""
+    from spark_eval.experiments.tables import SHOWN, decision_lines, shown_lines
+
+    lines = shown_lines(run.rows(Table.EXPERIMENTS))
+    screen.grid(SHOWN, lines, f"experiments of run {run.run_id}", of=Table.EXPERIMENTS)
+    for text in decision_lines(run.rows(Table.DECISIONS)):
+        screen.say(text)
+
+
+def check(verb: Verb, config: "Config", session: "OpenSession") -> list[str]:
+    """Check columns and types of both tables; return their names."""
+    from spark_eval.runs.job import Job
+    from spark_eval.tables.conformed import check_id_types
+
+    if config.online is not None:
+        _, exposures, events = read_tables(config, Job.of(verb, config, None, session), session())
+        check_id_types(dict(zip(SOURCES, (exposures, events), strict=True)))
+    return list(SOURCES)
+
+
+def judge(run: "Run") -> None:
+    """Raise GateFailure EXPERIMENT_FAILED if an experiment is not trusted, or a gated one lost or blocked."""
+    from spark_eval.experiments.analysis import failure_of
+    from spark_eval.experiments.tables import DecisionRow
+
+    rows = run.rows(Table.DECISIONS)
+    failure = failure_of([DecisionRow(*(row[name] for name in DecisionRow._fields)) for row in rows])
+    if failure is not None:
+        raise failure
+
+
+VERB = Verb(
+    name=ONLINE,
+    order=6,
+    about="""Compare the variants of online experiments; publish estimates, checks, decisions and accounting.
+
+    Exit code 5 if an experiment cannot be trusted, or if one with a gate is lost or blocked.
+    """,
+    sections=(ONLINE, *SOURCES),
+    tables=(
+        Published(Table.EXPERIMENTS),
+        Published(Table.CHECKS),
+        Published(Table.DECISIONS),
+        ACCOUNTING,
+    ),
+    phases=("experiments",),
+    compute=compute,
+    show=show,
+    check=check,
+    judge=judge,
+)

@@ -1,0 +1,196 @@
+"""The verb online: what it publishes, what it counts, what it refuses, and when it ends with exit code 5."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Answer, Desk
+
+NOON: Final = pd.Timestamp("2024-05-03T12:00:00Z")
+METRICS: Final[list[dict[str, Any]]] = [
+    {"name": "ctr", "kind": "ratio", "numerator": {"kind": "click"}, "denominator": {"kind": "view"}},
+    {
+        "name": "watch",
+        "kind": "mean",
+        "of": {"kind": "watch", "value": "sum"},
+        "decimals": 3,
+        "role": "guardrail",
+        "margin": 0.5,
+        "margin_kind": "relative",
+    },
+]
+HOME: Final[dict[str, Any]] = {
+    "name": "home",
+    "control": "a",
+    "variants": {"a": 1.0, "b": 1.0},
+    "period": ["2024-05-01", "2024-05-08"],
+}
+
+
+def exposures(n_users: int = 40) -> pd.DataFrame:
+    """Users by turns in a and b."""
+    users = range(n_users)
+    return pd.DataFrame({"user": users, "arm": ["ab"[user % 2] for user in users], "timestamp": NOON})
+
+
+def events(n_users: int = 40) -> pd.DataFrame:
+    """Ten views of each user; in b twice as many clicks; the same watch time in both."""
+    rows: list[tuple[Any, ...]] = []
+    for user in range(n_users):
+        n_clicks = 1 + user // 2 % 3 + 3 * (user % 2)
+        rows += [(user, "view", None)] * 10 + [(user, "click", None)] * n_clicks
+        rows.append((user, "watch", 10.5 + user // 2 % 7))
+    found = pd.DataFrame(rows, columns=["user", "kind", "value"]).assign(timestamp=NOON)
+    found["value"] = found["value"].fillna(1.0).astype(float)
+    return found
+
+
+def with_experiment(
+    desk: "Desk",
+    shown: pd.DataFrame | None = None,
+    happened: pd.DataFrame | None = None,
+    metrics: list[dict[str, Any]] | None = None,
+    **change: Any,
+) -> "Desk":
+    shown = exposures() if shown is None else shown
+    happened = events() if happened is None else happened
+    desk.change("exposures", path=str(desk.write("exposures", shown)), columns={"variant": "arm"})
+    desk.change("events", path=str(desk.write("events", happened)))
+    desk.change("online", metrics=metrics or METRICS, experiments={**HOME, **change})
+    return desk
+
+
+def rows_of(desk: "Desk", table: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(desk.out / table).to_pylist()
+    return rows
+
+
+@pytest.fixture(scope="module")
+def told(new_desk: type["Desk"], tmp_path_factory: pytest.TempPathFactory) -> tuple["Desk", "Answer"]:
+    """A desk with one run, only to be read, and what the verb said."""
+    bad = pd.DataFrame(
+        [(1, "watch", -2.0), (2, "watch", float("nan")), (3, "scroll", 1.0), (99, "click", 1.0)],
+        columns=["user", "kind", "value"],
+    ).assign(timestamp=NOON)
+    early = events(1).assign(timestamp=pd.Timestamp("1969-12-31T23:00:00Z"))
+    happened = pd.concat([events(), bad, early], ignore_index=True)
+    desk = with_experiment(new_desk(tmp_path_factory.mktemp("online")), happened=happened)
+    return desk, desk.done("online", "--run-id", "o")
+
+
+def test_it_says_the_difference_and_the_decision(told: tuple["Desk", "Answer"]) -> None:
+    desk, answer = told
+    assert "home, b: win (better: ctr)" in answer.out
+    for table in ("experiments", "checks", "decisions", "accounting", "quarantine"):
+        assert str(desk.out / table) in answer.out
+    found = {(row["metric"], row["method"]): row for row in rows_of(desk, "experiments")}
+    assert found.keys() == {("ctr", "raw"), ("watch", "raw"), ("watch", "non_inferiority")}
+    ctr = found["ctr", "raw"]
+    assert (ctr["n_control"], ctr["n_treatment"]) == (20, 20)
+    assert ctr["difference"] == pytest.approx(0.3)
+    assert ctr["p_adjusted"] == ctr["p_value"] < 0.001
+    assert found["watch", "raw"]["difference"] == 0
+    assert found["watch", "non_inferiority"]["p_value"] < 0.05
+    assert {row["check"] for row in rows_of(desk, "checks")} == {"srm", "crossover", "pre_period"}
+
+
+def test_every_row_is_accounted_for(told: tuple["Desk", "Answer"]) -> None:
+    desk, _ = told
+    found = {
+        (row["source"], row["model"], row["outcome"], row["reason"]): row["rows"]
+        for row in rows_of(desk, "accounting")
+    }
+    n_events = len(events())
+    assert found["events", None, "quarantined", "NEGATIVE_VALUE"] == 1
+    assert found["events", None, "quarantined", "VALUE_OUT_OF_RANGE"] == 1
+    assert found["events", None, "filtered", "other_kind"] == 1
+    assert found["events", "home", "dropped", "not_exposed"] == 1
+    assert found["events", "home", "dropped", "outside_period"] == len(events(1))
+    assert found["events", "home", "used", None] == n_events
+    assert found["exposures", "home", "used", None] == found["users", "home", "used", None] == 40
+    assert {row["code"] for row in rows_of(desk, "quarantine")} == {"NEGATIVE_VALUE", "VALUE_OUT_OF_RANGE"}
+
+
+def test_the_same_run_is_published_once_and_files_in_any_order_give_the_same_bits(
+    told: tuple["Desk", "Answer"], tmp_path: Path
+) -> None:
+    desk, _ = told
+    assert "already" in desk.done("online", "--run-id", "o").out
+    before = rows_of(desk, "experiments")
+    for number, part in enumerate((2, 0, 1)):
+        events()[part::3][::-1].to_parquet(tmp_path / f"{number}.parquet")
+    desk.done("online", "--run-id", "other", "--set", f"events.path={tmp_path}")
+    both = pq.read_table(desk.out / "experiments").to_pylist()
+    other = [row for row in both if row["run_id"] == "other"]
+    names = before[0].keys() - {"run_id"}
+    assert [{name: row[name] for name in names} for row in other] == [
+        {name: row[name] for name in names} for row in before
+    ]
+
+
+def test_a_skewed_sample_and_a_lost_gate_are_exit_code_5(desk: "Desk") -> None:
+    shown = exposures(400)
+    skewed = shown[(shown["arm"] == "a") | (shown["user"] > 200)]
+    answer = with_experiment(desk, skewed, events(400)).run("online", "--run-id", "skewed")
+    assert answer.code == 5
+    assert "EXPERIMENT_FAILED" in answer.err
+    assert "not trusted: srm" in answer.err
+    lower = [{**METRICS[0], "direction": "lower"}]
+    with_experiment(desk, metrics=lower).done("online", "--run-id", "open")
+    answer = with_experiment(desk, metrics=lower, gate=True).run("online", "--run-id", "gated")
+    assert answer.code == 5
+    assert "home, b: loss (worse: ctr)" in answer.err
+    assert {row["decision"] for row in rows_of(desk, "decisions")} == {"loss", "blocked"}
+
+
+@pytest.mark.parametrize(
+    ("arms", "code"),
+    [({0: "c"}, "UNKNOWN_VARIANT"), ({0: "b", 1: "a"}, None), ({40: "b"}, "TOO_MANY_CROSSOVERS")],
+)
+def test_odd_variants(desk: "Desk", arms: dict[int, str], code: str | None) -> None:
+    shown = exposures()
+    again = pd.DataFrame({"user": [0], "arm": ["a"], "timestamp": [NOON]})
+    shown = pd.concat([shown, again], ignore_index=True)
+    for row, arm in arms.items():
+        shown.loc[row, "arm"] = arm
+    if code is None:
+        shown = shown[:40]
+    answer = with_experiment(desk, shown).run("online")
+    assert answer.code == (0 if code is None else 3)
+    assert code is None or code in answer.err
+
+
+def test_events_in_another_unit_and_empty_arms(desk: "Desk") -> None:
+    late = events().assign(timestamp=pd.Timestamp("2224-05-03T12:00:00Z"))
+    answer = with_experiment(desk, happened=late).run("online")
+    assert (answer.code, "EVENTS_OUTSIDE_PERIOD" in answer.err) == (3, True)
+    shown = exposures(4)
+    with_experiment(desk, shown[shown["arm"] == "a"], metrics=[METRICS[0]]).done(
+        "online", "--run-id", "empty"
+    )
+    [row] = rows_of(desk, "experiments")
+    assert (row["n_treatment"], row["p_value"], row["reason"]) == (0, None, "an arm without units")
+    assert [row["decision"] for row in rows_of(desk, "decisions")] == ["undecided"]
+
+
+def test_variants_follow_from_the_hash_and_a_logged_one_must_agree(desk: "Desk") -> None:
+    halves = {"salt": "exp1", "ranges": {"a": [0, 5000], "b": [5000, 10000]}}
+    with_experiment(desk, exposures().drop(columns="arm"), assignment=halves)
+    desk.change("exposures", columns={})
+    desk.done("online", "--run-id", "hashed")
+    answer = with_experiment(desk, assignment=halves).run("online", "--run-id", "both")
+    assert answer.code == 5
+    assert "not trusted: assignment" in answer.err
+
+
+def test_the_config_is_checked(desk: "Desk") -> None:
+    with_experiment(desk)
+    assert "exposures" in desk.done("validate", "--verb", "online").out
+    answer = desk.run("online", "--set", "online.sequential=true")
+    assert (answer.code, "UNKNOWN_CONFIG_KEY" in answer.err) == (2, True)
+    answer = with_experiment(desk, period=["2024-05-08", "2024-05-01"]).run("online")
+    assert (answer.code, "INVALID_EXPERIMENT" in answer.err) == (2, True)

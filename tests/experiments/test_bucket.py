@@ -1,0 +1,217 @@
+"""Sums of a bucket of users against a slow loop: every row is accounted for, whatever the parts."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_eval.experiments.plan import Assignment, make_experiment_plan
+from spark_eval.experiments.worker.bucket import BucketSums, by_bucket, hashed_buckets, measure_bucket
+
+DAY: Final = 86_400_000_000
+# The clock changes on 2024-03-31 in Berlin, in the middle of the period.
+START: Final = int(datetime(2024, 3, 29, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()) * 1_000_000
+TIMES: Final = st.integers(-4 * 24, 6 * 24).map(lambda hour: START + hour * DAY // 24)
+USERS: Final = st.integers(1, 5)
+PLAN: Final = make_experiment_plan(
+    [
+        {"name": "money", "kind": "mean", "of": {"kind": "buy", "value": "sum"}, "decimals": 2},
+        {"name": "ctr", "kind": "ratio", "numerator": {"kind": "click"}, "denominator": {"kind": "view"}},
+        {
+            "name": "ctr_user",
+            "kind": "mean_of_ratios",
+            "numerator": {"kind": "click", "value": "any"},
+            "denominator": {"kind": "view"},
+        },
+    ],
+    {
+        "name": "home",
+        "control": "a",
+        "variants": {"a": 1, "b": 1},
+        "window": "30h",
+        "period": ["2024-03-29", "2024-04-02"],
+    },
+    timezone="Europe/Berlin",
+    pre_days=2,
+)
+
+
+def measured(exposures: list[Any], events: list[Any], n_buckets: int, size: int) -> BucketSums:
+    """The sums of the rows in batches of a size, and in so many buckets."""
+    types = {"user": pa.int64(), "timestamp": pa.int64(), "value": pa.float64()}
+    found: dict[int, list[Any]] = {}
+    for source, names, rows in (
+        ("exposures", ("user", "timestamp", "variant", "experiment", "fault"), exposures),
+        ("events", ("user", "timestamp", "kind", "value", "id", "fault"), events),
+    ):
+        schema = pa.schema({name: types.get(name, pa.string()) for name in names})
+        table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema)
+        for number, part in by_bucket(table.to_batches(size), source, PLAN, n_buckets):
+            found.setdefault(number, []).append(part)
+    total = BucketSums()
+    for parts in found.values():
+        total.merge(measure_bucket(reversed(parts), PLAN))
+    return total
+
+
+def slow(exposures: list[Any], events: list[Any]) -> tuple[Counter[Any], dict[str, dict[int, list[Any]]]]:
+    """The counts, and the used events of each user by arm, row by row."""
+    rows: Counter[Any] = Counter()
+    shown = slow_exposures(exposures, rows)
+    arms: dict[str, dict[int, list[Any]]] = {"a": {}, "b": {}}
+    for user, seen in shown.items():
+        if len({variant for _, variant in seen}) > 1:
+            rows["exposures", "crossover"] += len(seen)
+        else:
+            rows["exposures", "used"] += 1
+            rows["exposures", "deduplicated"] += len(seen) - 1
+            arms[seen[0][1]][user] = []
+    ids = set()
+    for user, when, kind, value, key, fault in sorted(events, key=lambda row: row[:4]):
+        outcome = "quarantined" if fault else "filtered" if kind == "other" else ""
+        if not outcome:
+            is_repeated = key is not None and (user, key) in ids
+            ids.add((user, key))
+            outcome = "deduplicated" if is_repeated else slow_outcome(when, shown.get(user, []))
+        rows["events", outcome] += 1
+        if outcome == "used":
+            arms["a" if user in arms["a"] else "b"][user].append((kind, value))
+    return rows, arms
+
+
+def slow_exposures(exposures: list[Any], rows: Counter[Any]) -> dict[int, list[Any]]:
+    """The time and variant of each user's exposures in the period; all others are counted."""
+    experiment, shown = PLAN.experiments[0], dict[int, list[Any]]()
+    for user, when, variant, name, fault in exposures:
+        if fault or name != "home":
+            rows["exposures", "quarantined" if fault else "filtered"] += 1
+        elif not experiment.start <= when < experiment.end:
+            rows["exposures", "outside_period"] += 1
+        else:
+            shown.setdefault(user, []).append((when, variant))
+    return shown
+
+
+def slow_outcome(when: int, seen: list[Any]) -> str:
+    """The outcome of an event at a time, of a user with these exposures."""
+    experiment, zone = PLAN.experiments[0], ZoneInfo("Europe/Berlin")
+    if when < datetime(2024, 3, 27, tzinfo=zone).timestamp() * 1e6 or when >= experiment.end:
+        return "outside_period"
+    if not seen:
+        return "not_exposed"
+    if len({variant for _, variant in seen}) > 1:
+        return "crossover"
+    first = min(seen)[0]
+    local = datetime.fromtimestamp(first / 1e6, UTC).astimezone(zone)
+    day = datetime(local.year, local.month, local.day, tzinfo=zone)
+    past = day - timedelta(days=2)  # by the wall clock
+    if past.timestamp() <= when / 1e6 < day.timestamp():
+        return "pre_period"
+    if when < first:
+        return "before_exposure"
+    return "after_window" if when >= min(first + 30 * DAY // 24, experiment.end) else "used"
+
+
+FAULTS: Final = st.sampled_from([None] * 9 + ["NULL_ID"])
+EXPOSURES: Final = st.tuples(
+    USERS, TIMES, st.sampled_from("aaab"), st.sampled_from(["home", "home", "else"]), FAULTS
+)
+EVENTS: Final = st.tuples(
+    *(USERS, TIMES, st.sampled_from(["buy", "click", "view", "view", "other"])),
+    *(st.sampled_from([1.0, 0.25, 2.5, 7.0]), st.sampled_from([None, "x", "y"]), FAULTS),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(EXPOSURES, max_size=12), st.lists(EVENTS, max_size=25), st.integers(1, 4), st.integers(1, 9))
+def test_rows_and_moments_are_those_of_a_slow_loop(
+    exposures: list[Any], events: list[Any], n_buckets: int, size: int
+) -> None:
+    found = measured(exposures, events, n_buckets, size)
+    rows, arms = slow(exposures, events)
+    counted: Counter[Any] = Counter()
+    for (name, source, outcome, reason), n_rows in found.rows.items():
+        is_of_table = name is None and outcome in ("quarantined", "filtered", "deduplicated")
+        if source != "users" and outcome != "in" and (is_of_table or name is not None):
+            by_reason = reason is not None and outcome in ("dropped", "used")
+            counted[source, str(reason if by_reason else outcome)] += n_rows
+    assert +counted == +rows
+    for arm, users in arms.items():
+        assert found.units["home", arm] == len(users)
+        money = [sum(round(v * 100) for k, v in seen if k == "buy") for seen in users.values()]
+        moments = found.moments.get(("home", "money", "used", arm))
+        if moments is not None:
+            assert (moments.n, moments.x, moments.xx) == (len(users), sum(money), sum(m * m for m in money))
+        clicks, views = (
+            [sum(k == kind for k, _ in seen) for seen in users.values()] for kind in ("click", "view")
+        )
+        ctr = found.moments.get(("home", "ctr", "used", arm))
+        if ctr is not None:
+            assert (ctr.x, ctr.y) == (sum(clicks), sum(views))
+            assert ctr.xy == sum(x * y for x, y in zip(clicks, views, strict=True))
+            of_users = found.moments["home", "ctr_user", "used", arm]
+            assert of_users.n_undefined == views.count(0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(EXPOSURES, max_size=12), st.lists(EVENTS, max_size=25), st.randoms())
+def test_order_and_partitions_do_not_change_a_bit(
+    exposures: list[Any], events: list[Any], random: Any
+) -> None:
+    whole = measured(exposures, events, 1, 100)
+    random.shuffle(exposures)
+    random.shuffle(events)
+    parts = measured(exposures, events, 3, 2)
+    assert +whole.rows == +parts.rows
+    assert +whole.units == +parts.units
+    both = whole.moments.keys() & parts.moments.keys()
+    assert {key: whole.moments[key] for key in both} == {key: parts.moments[key] for key in both}
+    assert not any(sums.n for key, sums in {**whole.moments, **parts.moments}.items() if key not in both)
+
+
+def test_buckets_are_those_of_xxhash64() -> None:
+    worked = {"exp1": {"1": 1348, "2": 573, "user_42": 8120}, "exp2": {"1": 2153, "user_42": 3299}}
+    for salt, buckets in worked.items():
+        found = hashed_buckets(pa.array(list(buckets)), Assignment(salt, {})).tolist()
+        assert found == list(buckets.values())
+
+
+def test_an_unlisted_variant_is_named() -> None:
+    found = measured([(1, START, "c", "home", None), (2, START, "a", "home", None)], [], 1, 10)
+    assert found.unknown == {("home", "c")}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"period": ["2024-05-02", "2024-05-01"]}, "is not before"),
+        ({"period": ["soon", "2024-05-01"]}, "not a day or time"),
+        ({"control": "c"}, "among them the control 'c'"),
+        ({"variants": {"a": 1, "b": 0}}, "weights are above 0"),
+        ({"window": "7w"}, "not a duration"),
+        ({"windows": "7d"}, "windows"),
+        ({"assignment": {"salt": "s", "ranges": {"a": [0, 6000], "b": [5000, 10000]}}}, "disjoint"),
+        ({"assignment": {"salt": "s", "ranges": {"a": [0, 6000]}}}, "one for each variant"),
+    ],
+)
+def test_a_wrong_experiment_is_refused(change: dict[str, Any], message: str) -> None:
+    sound = {
+        "name": "h",
+        "control": "a",
+        "variants": {"a": 1, "b": 1},
+        "period": ["2024-05-01", "2024-05-02"],
+    }
+    clicks = {"name": "clicks", "kind": "mean", "of": {"kind": "click"}}
+    make_experiment_plan([clicks], sound)
+    with pytest.raises(Exception, match=message):
+        make_experiment_plan([clicks], {**sound, **change})
+    with pytest.raises(Exception, match="time zone"):
+        make_experiment_plan([clicks], sound, timezone="Mars/Olympus")
+    for wrong in ({"role": "guardrail"}, {"margin": 0.1}, {"decimals": 9}, {"numerator": {"kind": "a"}}):
+        with pytest.raises(Exception, match=r"online.metrics.0"):
+            make_experiment_plan([{**clicks, **wrong}], sound)
