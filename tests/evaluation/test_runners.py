@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final
@@ -385,6 +386,20 @@ def test_messages_beyond_a_limit_go_to_files_that_are_removed(
     assert found(inputs(), "local", **EVERYTHING["items"]) == whole
     gc.collect()
     assert (seen, list(tmp_path.iterdir())) == ({".arrow"}, [])
+
+
+def test_a_full_disk_has_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    full = tmp_path / "spark-eval-full"
+    full.mkdir()
+    for part, number in product(range(40), repeat=2):
+        (full / f"{part}-{number}.arrow").symlink_to("/dev/full")
+    monkeypatch.setattr("spark_eval.runners.in_process.MOST_WAITING", 2_000)
+    monkeypatch.setattr("spark_eval.runners.in_process.mkdtemp", lambda **_: str(full))
+    refused = found(inputs(), "local", **EVERYTHING["items"])
+    assert isinstance(refused, str)
+    assert refused.startswith("error[DISK_FULL] no space for temporary files in ")
+    gc.collect()
+    assert not full.exists()
 
 
 def test_one_core_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Batches in this process: parts computed by threads, brought together by number, in files beyond a limit."""
 
+import errno
 import os
 import shutil
 import weakref
@@ -8,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 from threading import Lock
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import to_numpy
 from spark_eval.arrow.files import Batches
+from spark_eval.errors import EnvironmentFault
 
 # Bytes of batches that wait in memory for those of the same number; more go to files.
 MOST_WAITING: Final = 1 << 30
@@ -118,7 +120,17 @@ class Waiting:
                     self.spill()
 
     def spill(self) -> None:
-        """Move all batches to files, one per part."""
+        """Move all batches to files, one per part; EnvironmentFault DISK_FULL if there is no space."""
+        try:
+            self.write_files()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            message = f"no space for temporary files in {gettempdir()}; free disk space, or set TMPDIR"
+            raise EnvironmentFault("DISK_FULL", message) from error
+
+    def write_files(self) -> None:
+        """Write all batches to files, one per part, and let go of them."""
         if self.folder is None:
             self.folder = Path(mkdtemp(prefix="spark-eval-"))
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
