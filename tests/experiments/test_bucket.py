@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_eval.errors import ConfigError
 from spark_eval.experiments.plan import Assignment, make_experiment_plan
 from spark_eval.experiments.worker.bucket import BucketSums, by_bucket, hashed_buckets, measure_bucket
 
@@ -208,10 +209,10 @@ def test_a_wrong_experiment_is_refused(change: dict[str, Any], message: str) -> 
     }
     clicks = {"name": "clicks", "kind": "mean", "of": {"kind": "click"}}
     make_experiment_plan([clicks], sound)
-    with pytest.raises(Exception, match=message):
+    with pytest.raises(ConfigError, match=message):
         make_experiment_plan([clicks], {**sound, **change})
-    with pytest.raises(Exception, match="time zone"):
+    with pytest.raises(ConfigError, match="time zone"):
         make_experiment_plan([clicks], sound, timezone="Mars/Olympus")
     for wrong in ({"role": "guardrail"}, {"margin": 0.1}, {"decimals": 9}, {"numerator": {"kind": "a"}}):
-        with pytest.raises(Exception, match=r"online.metrics.0"):
+        with pytest.raises(ConfigError, match=r"online.metrics.0"):
             make_experiment_plan([{**clicks, **wrong}], sound)

@@ -27,7 +27,7 @@ N_BUCKETS = 2
 class UserDay(NamedTuple):
     """A row of ``per_user``: the user, a country, the values and the weight of the micro average."""
 
-    user: str
+    user: str | int
     country: str | None
     ap: float | None
     fcp: float | None
@@ -60,11 +60,12 @@ def sums_of(models: OfDay) -> list[SumRow]:
 def write_users(rows: Sequence[UserDay], folder: Path) -> None:
     """Write ``per_user`` of a model, a file for each bucket of users."""
     folder.mkdir(parents=True)
+    kind = pa.string() if all(isinstance(row.user, str) for row in rows) else pa.int64()
     for bucket in range(N_BUCKETS):
-        own = [row for row in rows if sum(row.user.encode()) % N_BUCKETS == bucket]
+        own = [row for row in rows if sum(str(row.user).encode()) % N_BUCKETS == bucket]
         table = pa.table(
             {
-                "user": pa.array([row.user for row in own], pa.string()),
+                "user": pa.array([row.user for row in own], kind),
                 "country": pa.array([row.country for row in own], pa.string()),
                 **{
                     name: pa.array([row[at] for row in own], pa.float64())
