@@ -35,7 +35,10 @@ def shown(notebook: Any) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_gives_the_outputs_that_it_shows(name: str, tmp_path: Path) -> None:
+def test_a_notebook_gives_the_outputs_that_it_shows(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_EVAL_ENGINE")
     for file in NEEDED.get(name, ()):
         if not (DATA / file).exists():
             pytest.skip("MovieLens ml-latest-small is not beside the repository")

@@ -50,7 +50,7 @@ def plain_errors(days: Sequence[OfDay], model: str, country: str) -> Mapping[str
     rows = [row for day in days for row in day[model] if country in ("all", row.country or "(missing)")]
     found = {}
     for name in ("map", "fcp", "fcp_micro"):
-        x, w = dict[str, Fraction](), dict[str, Fraction]()
+        x, w = dict[str | int, Fraction](), dict[str | int, Fraction]()
         for row in rows:
             value = row.ap if name == "map" else row.fcp
             if value is not None:
