@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from spark_eval import compare, evaluate
+from spark_eval import compare, evaluate, report
 from spark_eval.errors import SparkEvalError
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.results.driver_tables import is_of_spark
@@ -429,6 +429,15 @@ def test_results_of_both_engines_are_compared() -> None:
     local, of_spark = (evaluate(**frames, metrics=["map"], engine=engine) for engine in ("local", "spark"))
     differences = {row["difference"] for row in compare(local, of_spark).to_pandas().to_dict("records")}
     assert differences == {0.0}
+
+
+@pytest.mark.usefixtures("spark")
+def test_reports_of_both_engines_count_the_same_users(tmp_path: Path) -> None:
+    local, of_spark = (evaluate(**inputs(), k=3, engine=engine) for engine in ("local", "spark"))
+    users = local.facts_of_run().users
+    assert users == of_spark.facts_of_run().users
+    assert {row.model for row in users} == set(local.models)
+    assert Path(report(local, tmp_path / "report.html")).exists()
 
 
 WITHOUT_JAVA: Final = """

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pyarrow.dataset import dataset
-
 from spark_eval.accounting import ACCOUNTING, Entry, unusable
 from spark_eval.arrow.user_files import open_dataset
 from spark_eval.errors import ConfigError
@@ -31,6 +29,7 @@ from spark_eval.results.report.spread import (
     N_BINS,
     UserCount,
     spread_of,
+    spread_of_table,
     spread_values,
     upper_bound,
     user_counts,
@@ -168,7 +167,7 @@ class Evaluation(Writable):
         if self.folder is not None:
             return spread_of(open_dataset(self.folder), measures)[0]
         if self.spark is None:
-            return spread_of(dataset(to_arrow(self.per_user)), measures)[0]
+            return spread_of_table(to_arrow(self.per_user), measures)
         return spread_in_spark(self.per_user, measures)
 
     @cached_property

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
@@ -17,6 +18,8 @@ from spark_eval.schema import MODEL
 # Maximum number of metrics with a distribution: the first ones, each at its largest cutoff.
 MOST_SPREAD: Final = 6
 N_BINS: Final = 20
+# Numbers of users by bin, by the column of a metric and by model.
+Counts = dict[str, dict[str, Any]]
 
 
 class UserCount(NamedTuple):
@@ -59,7 +62,7 @@ def spread_of(
     columns is in memory at a time.
     """
     values = spread_values(dataset.schema.names, measures)
-    counts: dict[str, dict[str, Any]] = {value.column: {} for value in values}
+    counts: Counts = {value.column: {} for value in values}
     n_rows = 0
     for fragment in dataset.get_fragments():
         model = str(ds.get_partition_keys(fragment.partition_expression).get(MODEL, ""))
@@ -68,13 +71,36 @@ def spread_of(
                 if is_published:
                     check_no_nan(batch, fragment.path)
                 n_rows += batch.num_rows
-                for value in values:
-                    numbers = pc.drop_null(batch[value.column]).to_numpy(zero_copy_only=False)
-                    counted, of_value = binned(numbers, upper_bound(value)), counts[value.column]
-                    of_value[model] = of_value.get(model, 0) + counted
-    lists = [(value, model) for value in values for model in sorted(counts[value.column])]
-    rows = [user_counts(model, value, counts[value.column][model].tolist()) for value, model in lists]
-    return [row for of_list in rows for row in of_list], n_rows
+                count_values(counts, values, model, batch)
+    return user_rows(counts, values), n_rows
+
+
+def spread_of_table(per_user: pa.Table, measures: Collection[str] | None = None) -> list[UserCount]:
+    """Return the counts of a table with the columns of ``per_user``, among them the model."""
+    values = spread_values(per_user.column_names, measures)
+    counts: Counts = {value.column: {} for value in values}
+    for model in pc.unique(per_user[MODEL]).to_pylist():
+        for batch in per_user.filter(pc.equal(per_user[MODEL], model)).select(list(counts)).to_batches():
+            count_values(counts, values, model, batch)
+    return user_rows(counts, values)
+
+
+def count_values(counts: Counts, values: Sequence[MetricValue], model: str, batch: pa.RecordBatch) -> None:
+    """Add the values of a batch of a model's users to ``counts``."""
+    for value in values:
+        numbers = pc.drop_null(batch[value.column]).to_numpy(zero_copy_only=False)
+        of_value = counts[value.column]
+        of_value[model] = of_value.get(model, 0) + binned(numbers, upper_bound(value))
+
+
+def user_rows(counts: Counts, values: Sequence[MetricValue]) -> list[UserCount]:
+    """Return the rows of all values, each with its models by name."""
+    return [
+        row
+        for value in values
+        for model in sorted(counts[value.column])
+        for row in user_counts(model, value, counts[value.column][model].tolist())
+    ]
 
 
 def upper_bound(value: MetricValue) -> float:
