@@ -433,7 +433,8 @@ def test_results_of_both_engines_are_compared() -> None:
 
 @pytest.mark.usefixtures("spark")
 def test_reports_of_both_engines_count_the_same_users(tmp_path: Path) -> None:
-    local, of_spark = (evaluate(**inputs(), k=3, engine=engine) for engine in ("local", "spark"))
+    frames: dict[str, Any] = dict(inputs())
+    local, of_spark = (evaluate(**frames, k=3, engine=engine) for engine in ("local", "spark"))
     users = local.facts_of_run().users
     assert users == of_spark.facts_of_run().users
     assert {row.model for row in users} == set(local.models)
