@@ -98,7 +98,7 @@ def test_predictions_and_a_split_show_themselves(spark: SparkSession) -> None:
     assert cells[:4] == ["local_cut", "share 0.6", "global_cut", "share 0.8"]
     assert cells[-2:] == ["seen", "keep"]
     assert parts.to_pandas("rows")["user"].dtype == "Int64"
-    assert spark is parts.places.sparkSession
+    assert spark is parts.assigned.sparkSession
 
 
 def test_results_draw_charts_of_their_report(measured: Evaluation, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, USER
-from spark_eval.splits.label import PLACE, explode_folds, label
+from spark_eval.splits.label import ASSIGNMENT, explode_folds, label
 from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker, Timeline
 from spark_eval.splits.rules.moments import to_microseconds
 
@@ -51,7 +51,7 @@ def log_at(spark: SparkSession, *times: str) -> DataFrame:
 
 def labelled(log: DataFrame, rule: GlobalLocalRanker, timeline: Timeline) -> DataFrame:
     """The log with fold and subset."""
-    return explode_folds(label(log, rule, rule.layout(timeline)), rule).drop(PLACE)
+    return explode_folds(label(log, rule, rule.layout(timeline)), rule).drop(ASSIGNMENT)
 
 
 def outcomes(labelled: DataFrame) -> list[str]:

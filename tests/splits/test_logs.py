@@ -97,8 +97,8 @@ def test_rows_are_written_by_part_and_counted(tmp_path: Path) -> None:
     facts, files = labelling(GlobalLocalRanker()).write([rows.slice(0, 6), rows.slice(6)], str(tmp_path))
     assert (facts.n_rows, facts.n_used, facts.n_written) == (9, 7, 7)
     assert facts.counts == {"after_end": 1, "NULL_TIMESTAMP": 1, "before_1900": 1}
-    assert sum(facts.places[name] for name in LOCAL) == 1
-    assert (facts.places["local_train"], facts.places["global_test"]) == (3, 3)
+    assert sum(facts.assigned[name] for name in LOCAL) == 1
+    assert (facts.assigned["local_train"], facts.assigned["global_test"]) == (3, 3)
     assert sorted(files) == sorted(str(f.relative_to(tmp_path)) for f in tmp_path.rglob("*.parquet"))
     [file] = [file for file in files if "global_test" in file]
     table = pq.read_table(tmp_path / file, partitioning=None)

@@ -112,9 +112,9 @@ def test_the_rows_are_counted_while_they_are_written(spark: SparkSession, tmp_pa
 
 
 def test_a_ledger_that_does_not_close_is_refused(spark: SparkSession) -> None:
-    places = raw_split(spark).places.withColumn(FAULT, F.regexp_replace(FAULT, "gap", "unheard of"))
+    assigned = raw_split(spark).assigned.withColumn(FAULT, F.regexp_replace(FAULT, "gap", "unheard of"))
     with pytest.raises(SparkEvalError, match="LEDGER_OPEN"):
-        replace(raw_split(spark), places=places).facts().accounting()
+        replace(raw_split(spark), assigned=assigned).facts().accounting()
 
 
 def test_rows_have_the_columns_of_the_table_splits(spark: SparkSession) -> None:

@@ -91,7 +91,7 @@ def found(split_rows: DataFrame, facts: SplitCounts | None = None, folder: str |
 
 def facts_of(split_rows: DataFrame) -> SplitCounts:
     parts = split_rows.groupBy("subset").count().collect()
-    return SplitCounts(GlobalLocalRanker(), places=Counter({row["subset"]: row["count"] for row in parts}))
+    return SplitCounts(GlobalLocalRanker(), assigned=Counter({row["subset"]: row["count"] for row in parts}))
 
 
 def one_by_one(rows: list[Row]) -> Found:

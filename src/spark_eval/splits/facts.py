@@ -24,7 +24,7 @@ FoldCounts = Mapping[str, Sequence[tuple[int, int]]]
 class SplitCounts:
     """Row counts of a log: all rows, rows that some fold uses, and ``counts`` of all others by code.
 
-    ``counts`` also has the rows before 1900. ``places`` counts a row once per fold, by subset or by the
+    ``counts`` also has the rows before 1900. ``assigned`` counts a row once per fold, by subset or by the
     policy that dropped it there. ``ends`` are the latest timestamps of each subset in each fold, in
     microseconds; empty if unknown.
     """
@@ -33,7 +33,7 @@ class SplitCounts:
     n_rows: int = 0
     n_used: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    places: Counter[str] = field(default_factory=Counter)
+    assigned: Counter[str] = field(default_factory=Counter)
     ends: dict[tuple[str, int], int] = field(default_factory=dict, compare=False)
 
     def add(self, other: "SplitCounts") -> None:
@@ -41,7 +41,7 @@ class SplitCounts:
         self.n_rows += other.n_rows
         self.n_used += other.n_used
         self.counts.update(other.counts)
-        self.places.update(other.places)
+        self.assigned.update(other.assigned)
         for (subset, fold), end in other.ends.items():
             self.reach(subset, fold, end)
 
@@ -54,7 +54,7 @@ class SplitCounts:
         subsets = [outcome for outcome in outcomes if outcome in set(Subset)]
         self.n_rows += n_rows
         for subset in subsets:
-            self.places[subset] += n_rows
+            self.assigned[subset] += n_rows
         if subsets:
             self.n_used += n_rows
         else:
@@ -63,7 +63,7 @@ class SplitCounts:
     @property
     def n_written(self) -> int:
         """Number of rows of the table ``splits``."""
-        return sum(self.places[subset] for subset in self.rule.subsets)
+        return sum(self.assigned[subset] for subset in self.rule.subsets)
 
     def accounting(self) -> list[Entry]:
         """Return the accounting of the log; if folds have lines of their own, used rows are one line here.
@@ -75,7 +75,7 @@ class SplitCounts:
             raise DataError("EMPTY_INPUT", f"{INTERACTIONS}: no valid row to split; see columns and where")
         used: dict[str | None, int] = {None: self.n_used}
         if not self.rule.reports_folds:
-            used = {subset.value: self.places[subset] for subset in self.rule.subsets}
+            used = {subset.value: self.assigned[subset] for subset in self.rule.subsets}
         lines: list[tuple[str, str | None, int]] = [(Outcome.IN, None, self.n_rows)]
         lines += [(Outcome.USED, reason, n_rows) for reason, n_rows in used.items()]
         lines += [(outcome, str(code), self.counts[code]) for code, outcome in UNUSED.items()]
@@ -89,9 +89,9 @@ class SplitCounts:
 
         Raises SparkEvalError LEDGER_OPEN unless the folds have as many rows as were written.
         """
-        dropped = {reason.value: self.places[reason] for reason in POLICIES}
-        n_places = self.n_written + sum(dropped.values())
-        entries = [Entry(FOLDS, None, Outcome.IN, None, n_places, None)]
+        dropped = {reason.value: self.assigned[reason] for reason in POLICIES}
+        n_assigned = self.n_written + sum(dropped.values())
+        entries = [Entry(FOLDS, None, Outcome.IN, None, n_assigned, None)]
         for fold in range(len(counts[Subset.TRAIN])):
             for part in self.rule.subsets:
                 entries.append(Entry(FOLDS, None, Outcome.USED, f"fold {fold} {part}", *counts[part][fold]))

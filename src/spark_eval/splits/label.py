@@ -12,13 +12,13 @@ from spark_eval.splits.facts import UNUSED
 from spark_eval.splits.rules.fold_rule import POLICIES, Dealt, FoldRule, HeldOut, Indexed, Layout, Numbering
 from spark_eval.splits.rules.moments import Boundary
 
-# Outcomes of a row per fold: a Subset, a Reason, or "" if the row is in other folds only.
-PLACES: Final = "spark_eval_places"
-# One outcome, if there is one row per fold.
-PLACE: Final = "spark_eval_place"
+# Assignments of a row, one per fold: a Subset, a Reason, or "" if the row is in other folds only.
+ASSIGNMENTS: Final = "spark_eval_assignments"
+# The assignment to one fold, if there is one row per fold.
+ASSIGNMENT: Final = "spark_eval_assignment"
 # Temporary columns.
 ROW_NUMBER: Final = "spark_eval_row_number"
-HELD: Final = "spark_eval_held"
+N_HELD_OUT: Final = "spark_eval_n_held_out"
 STRATUM: Final = "spark_eval_stratum"
 BUCKET: Final = "spark_eval_bucket"
 BEFORE: Final = "spark_eval_before"
@@ -44,25 +44,25 @@ def label(interactions: DataFrame, rule: FoldRule, layout: Layout) -> DataFrame:
     """
     rows = number_rows(interactions, layout.numbering)
     outcomes = F.split(F.lit(";".join(map(",".join, layout.outcomes))), ";")
-    places = F.split(F.get(outcomes, F.col(ROW_NUMBER).cast("int")), ",")
-    rows = rows.withColumn(PLACES, F.when(F.col(FAULT).isNull(), places))
+    assignments = F.split(F.get(outcomes, F.col(ROW_NUMBER).cast("int")), ",")
+    rows = rows.withColumn(ASSIGNMENTS, F.when(F.col(FAULT).isNull(), assignments))
     if rule.drops:
         rows = after_drops(rows, rule)
-    is_used = F.arrays_overlap(PLACES, F.array(*(F.lit(subset.value) for subset in rule.subsets)))
-    reason = F.when(~is_used, F.get(F.array_remove(PLACES, ""), F.lit(0)))
+    is_used = F.arrays_overlap(ASSIGNMENTS, F.array(*(F.lit(subset.value) for subset in rule.subsets)))
+    reason = F.when(~is_used, F.get(F.array_remove(ASSIGNMENTS, ""), F.lit(0)))
     own = [F.col(quote_column(name)) for name in interactions.columns if name != FAULT]
     own.insert(interactions.columns.index(FAULT), F.coalesce(FAULT, reason).alias(FAULT))
-    return rows.select(*own, PLACES)
+    return rows.select(*own, ASSIGNMENTS)
 
 
 def explode_folds(labelled: DataFrame, rule: FoldRule) -> DataFrame:
     """Return labelled rows once per fold, with fold, subset and PLACE; rows without a fold once."""
-    others = [F.col(quote_column(name)) for name in labelled.columns if name != PLACES]
-    rows = labelled.select(*others, F.posexplode_outer(PLACES).alias(FOLD, PLACE))
+    others = [F.col(quote_column(name)) for name in labelled.columns if name != ASSIGNMENTS]
+    rows = labelled.select(*others, F.posexplode_outer(ASSIGNMENTS).alias(FOLD, ASSIGNMENT))
     if not rule.reports_folds:
         rows = rows.withColumn(FOLD, F.coalesce(FOLD, F.lit(0)))
-    is_used = F.col(PLACE).isin([subset.value for subset in rule.subsets])
-    return rows.withColumn(SUBSET, F.when(is_used, F.col(PLACE)))
+    is_used = F.col(ASSIGNMENT).isin([subset.value for subset in rule.subsets])
+    return rows.withColumn(SUBSET, F.when(is_used, F.col(ASSIGNMENT)))
 
 
 def row_counts(rule: FoldRule) -> list[Column]:
@@ -72,7 +72,7 @@ def row_counts(rule: FoldRule) -> list[Column]:
     counted = {"n_rows": is_first, "n_used": is_first & fault.isNull()}
     counted |= {f"row_{code}": is_first & (fault == code) for code in UNUSED}
     counted[f"row_{Outcome.BEFORE_1900}"] = is_first & (F.unix_micros(TIMESTAMP) < EPOCH_1900)
-    counted |= {f"place_{place}": F.col(PLACE) == place for place in (*rule.subsets, *rule.drops)}
+    counted |= {f"assigned_{name}": F.col(ASSIGNMENT) == name for name in (*rule.subsets, *rule.drops)}
     return [F.count_if(condition).alias(name) for name, condition in counted.items()]
 
 
@@ -88,8 +88,8 @@ def number_by(how: Numbering) -> Column:
 
 def first_of(conditions: Sequence[Column], start: int) -> Column:
     """Return ``start`` plus the index of the first true condition, or plus their number if none is true."""
-    places = [F.when(holds, start + place) for place, holds in enumerate(conditions)]
-    return F.coalesce(*places, F.lit(start + len(places)))
+    numbers = [F.when(holds, start + index) for index, holds in enumerate(conditions)]
+    return F.coalesce(*numbers, F.lit(start + len(numbers)))
 
 
 def before(cut: int, boundary: Boundary) -> Column:
@@ -121,8 +121,8 @@ def number_rows(log: DataFrame, how: Numbering | Dealt | Indexed | HeldOut) -> D
             return deal_rows(log, how, draw(how.seed), stratum)
         case Indexed():
             all_rows = Window.partitionBy(F.when(F.col(FAULT).isNotNull(), draw(how.seed)))
-            place = F.row_number().over(all_rows.orderBy(draw(how.seed), text_of(log)))
-            return log.withColumn(ROW_NUMBER, place - 1)
+            number = F.row_number().over(all_rows.orderBy(draw(how.seed), text_of(log)))
+            return log.withColumn(ROW_NUMBER, number - 1)
         case HeldOut():
             return label_held_out(log, how)
 
@@ -154,58 +154,58 @@ def label_held_out(log: DataFrame, how: HeldOut) -> DataFrame:
     # Rows without a user are distributed over the tasks.
     of_user = Window.partitionBy(USER, F.when(F.col(FAULT).isNotNull(), draw(how.seed)))
     latest = [F.col(TIMESTAMP).desc()] if how.by_time else []
-    place = F.row_number().over(of_user.orderBy(*latest, draw(how.seed), text_of(log)))
-    rows = log.withColumns({ROW_NUMBER: place, HELD: n_held(how, F.count(F.lit(1)).over(of_user))})
-    is_test = F.col(ROW_NUMBER) <= F.col(HELD)
+    number = F.row_number().over(of_user.orderBy(*latest, draw(how.seed), text_of(log)))
+    rows = log.withColumns({ROW_NUMBER: number, N_HELD_OUT: n_held_out(how, F.count(F.lit(1)).over(of_user))})
+    is_test = F.col(ROW_NUMBER) <= F.col(N_HELD_OUT)
     if how.together:
-        cut = F.max(F.when(F.col(ROW_NUMBER) == F.col(HELD), F.col(TIMESTAMP))).over(of_user)
-        rows = rows.withColumns({BEFORE: cut, HELD: F.min(TIMESTAMP).over(of_user)})
-        is_test = (F.col(TIMESTAMP) >= F.col(BEFORE)) & (F.col(HELD) < F.col(BEFORE))
+        cut = F.max(F.when(F.col(ROW_NUMBER) == F.col(N_HELD_OUT), F.col(TIMESTAMP))).over(of_user)
+        rows = rows.withColumns({BEFORE: cut, N_HELD_OUT: F.min(TIMESTAMP).over(of_user)})
+        is_test = (F.col(TIMESTAMP) >= F.col(BEFORE)) & (F.col(N_HELD_OUT) < F.col(BEFORE))
     return rows.withColumn(ROW_NUMBER, F.when(is_test, 1).otherwise(0))
 
 
-def n_held(how: HeldOut, n_rows: Column) -> Column:
+def n_held_out(how: HeldOut, n_rows: Column) -> Column:
     """Return the number of held-out rows of a user with ``n_rows`` rows."""
     if isinstance(how.held, int):
         return F.when(n_rows > how.held, how.held).otherwise(0)
     return F.floor(n_rows * how.held.numerator / F.lit(how.held.denominator))
 
 
-def after_drops(placed: DataFrame, rule: FoldRule) -> DataFrame:
+def after_drops(assigned: DataFrame, rule: FoldRule) -> DataFrame:
     """Return the rows with a policy's reason in place of the outcomes that it drops.
 
     Cold users and items and seen pairs of a fold do not depend on the rows that other policies drop.
     """
-    known = placed
+    joined = assigned
     for reason in rule.drops:
         keys = list(POLICIES[reason])
-        known = known.join(filled(placed, keys, FILLED + reason), keys, "left")
+        joined = joined.join(filled(assigned, keys, FILLED + reason), keys, "left")
 
-    def after(place: Column, fold: Column) -> Column:
-        reasons = [F.when(is_dropped(place, fold, reason), reason.value) for reason in rule.drops]
-        is_tested = place.isin([subset.value for subset in rule.subsets]) & (stage_of(place) > 0)
-        return F.coalesce(F.when(is_tested, F.coalesce(*reasons)), place)
+    def after(assignment: Column, fold: Column) -> Column:
+        reasons = [F.when(is_dropped(assignment, fold, reason), reason.value) for reason in rule.drops]
+        is_tested = assignment.isin([subset.value for subset in rule.subsets]) & (stage_of(assignment) > 0)
+        return F.coalesce(F.when(is_tested, F.coalesce(*reasons)), assignment)
 
-    return known.withColumn(PLACES, F.transform(PLACES, after))
+    return joined.withColumn(ASSIGNMENTS, F.transform(ASSIGNMENTS, after))
 
 
-def filled(placed: DataFrame, keys: list[str], name: str) -> DataFrame:
+def filled(assigned: DataFrame, keys: list[str], name: str) -> DataFrame:
     """Return for each key the list ``name`` of the subsets with its rows, each as 2 * fold + order."""
-    places = placed.select(*keys, F.posexplode(PLACES).alias(FOLD, PLACE))
-    early = places.where(F.col(PLACE).isin([subset.value for subset in STAGES]))
-    return early.groupBy(*keys).agg(F.collect_set(F.col(FOLD) * 2 + stage_of(F.col(PLACE))).alias(name))
+    assignments = assigned.select(*keys, F.posexplode(ASSIGNMENTS).alias(FOLD, ASSIGNMENT))
+    early = assignments.where(F.col(ASSIGNMENT).isin([subset.value for subset in STAGES]))
+    return early.groupBy(*keys).agg(F.collect_set(F.col(FOLD) * 2 + stage_of(F.col(ASSIGNMENT))).alias(name))
 
 
-def is_dropped(place: Column, fold: Column, reason: Reason) -> Column:
+def is_dropped(assignment: Column, fold: Column, reason: Reason) -> Column:
     """Return True if a policy drops an outcome, given the subsets that have rows of its key."""
     parts = F.coalesce(FILLED + reason, F.array().cast("array<int>"))
     in_train = F.array_contains(parts, fold * 2)
     if reason is not Reason.SEEN:
         return ~in_train
-    return in_train | ((stage_of(place) == LAST_STAGE) & F.array_contains(parts, fold * 2 + 1))
+    return in_train | ((stage_of(assignment) == LAST_STAGE) & F.array_contains(parts, fold * 2 + 1))
 
 
-def stage_of(place: Column) -> Column:
+def stage_of(assignment: Column) -> Column:
     """Return the order of a subset within its fold: 0, 1 or 2."""
-    stages = [F.when(place == subset.value, number) for subset, number in STAGES.items()]
+    stages = [F.when(assignment == subset.value, number) for subset, number in STAGES.items()]
     return F.coalesce(*stages, F.lit(LAST_STAGE))

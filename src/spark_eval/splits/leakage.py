@@ -60,7 +60,7 @@ def compare_times(rows: DataFrame, facts: SplitCounts, n_folds: int, folder: str
     files = folder if folder is not None and takes_files(folder) else None
     rule = facts.rule
     parts = rule.subsets if rule.reports_folds else rule.subsets[1:]
-    n_rows = sum(facts.places[part] for part in parts)
+    n_rows = sum(facts.assigned[part] for part in parts)
     n_buckets = max(1, n_rows // PART_ROWS_PER_BUCKET)
     comparing = LeakCounter(rule, n_folds, n_buckets, ends_of(rows, facts, n_folds))
     of_parts = partial(messages_of_subsets, rows, files, comparing.columns)

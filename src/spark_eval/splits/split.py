@@ -24,7 +24,7 @@ from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIM
 from spark_eval.splits.conform import conform_interactions, plain_log
 from spark_eval.splits.cuts import Times
 from spark_eval.splits.facts import SplitCounts
-from spark_eval.splits.label import PLACE, explode_folds, label, row_counts
+from spark_eval.splits.label import ASSIGNMENT, explode_folds, label, row_counts
 from spark_eval.splits.leakage import (
     LEAKAGE,
     LeakageRow,
@@ -49,9 +49,10 @@ Compared = tuple[list[LeakageRow], list[Entry]]
 class Split(Displayable):
     """Result of ``split``: a labelled log.
 
-    ``places`` has each row of the log once, with its positions in all folds. ``timeline`` are the properties
-    of the log that the rule needed, such as the instants of its cuts. ``plain`` are the log's files if the
-    executors can label and write them without creating Spark rows; ``unit`` is the unit of their timestamps.
+    ``assigned`` has each row of the log once, with its assignments in all folds. ``timeline`` are the
+    properties of the log that the rule needed, such as the instants of its cuts. ``plain`` are the log's
+    files if the executors can label and write them without creating Spark rows; ``unit`` is the unit of their
+    timestamps.
     ``listed`` is the state of the log's files at the time of the split: rows are computed lazily, so the
     files must not change.
 
@@ -62,7 +63,7 @@ class Split(Displayable):
         'time'
     """
 
-    places: DataFrame
+    assigned: DataFrame
     rule: FoldRule
     timeline: Found | None
     layout: Layout
@@ -113,12 +114,12 @@ class Split(Displayable):
         fold uses a row, ``fault`` has the reason; a row without a position in any fold occurs once. Raises
         DataError INPUT_CHANGED_DURING_RUN if the log's files have changed since the split.
         """
-        return self.in_folds().drop(PLACE)
+        return self.in_folds().drop(ASSIGNMENT)
 
     def in_folds(self) -> DataFrame:
         """Return ``labelled`` with the position of each row in its fold."""
-        self.listed.check(self.places, "interactions")
-        return explode_folds(self.places, self.rule)
+        self.listed.check(self.assigned, "interactions")
+        return explode_folds(self.assigned, self.rule)
 
     @property
     def rows(self) -> DataFrame:
@@ -192,17 +193,17 @@ class Split(Displayable):
         rows = facts.accounting()
         if self.rule.reports_folds:
             rows += self.compared(facts)[1]
-        return small_table(self.places.sparkSession, rows, ACCOUNTING)
+        return small_table(self.assigned.sparkSession, rows, ACCOUNTING)
 
     @cached_property
     def leakage(self) -> DataFrame:
         """The leakage report, one row per fold and check of the rule, counted at first access."""
-        return small_table(self.places.sparkSession, self.compared(self.facts())[0], LEAKAGE)
+        return small_table(self.assigned.sparkSession, self.compared(self.facts())[0], LEAKAGE)
 
     @cached_property
     def subsets(self) -> DataFrame:
         """Rows, users and items of each subset, and its cold users and items, counted at first access."""
-        return small_table(self.places.sparkSession, self.counted_subsets(), SUBSET_TABLE)
+        return small_table(self.assigned.sparkSession, self.counted_subsets(), SUBSET_TABLE)
 
     def counted_subsets(self, folder: str | None = None) -> list[SubsetRow]:
         """Return the rows of the table ``subsets``; with ``folder``, the written split is read from there."""
@@ -215,13 +216,13 @@ class Split(Displayable):
 
     def counted(self, aggregates: Mapping[str, Any]) -> SplitCounts:
         """Return the counts from the aggregates of ``splits.label.row_counts``."""
-        found: dict[str, Counter[str]] = {"row": Counter(), "place": Counter()}
+        counters: dict[str, Counter[str]] = {"row": Counter(), "assigned": Counter()}
         for name, n_rows in aggregates.items():
             kind, _, code = name.partition("_")
-            if kind in found:
-                found[kind][code] = n_rows
+            if kind in counters:
+                counters[kind][code] = n_rows
         return SplitCounts(
-            self.rule, aggregates["n_rows"], aggregates["n_used"], found["row"], found["place"]
+            self.rule, aggregates["n_rows"], aggregates["n_used"], counters["row"], counters["assigned"]
         )
 
     def write(self, folder: str) -> SplitCounts:
@@ -246,8 +247,8 @@ class Split(Displayable):
             return self.write_plain(self.plain, folder)
         observed = Observation("split")
         rows = used_rows(self.in_folds().observe(observed, *row_counts(self.rule)))
-        with setting(self.places.sparkSession, TIMESTAMP_TYPE, MICROSECONDS):
-            rows.drop(PLACE).write.mode("error").partitionBy(SUBSET).parquet(folder)
+        with setting(self.assigned.sparkSession, TIMESTAMP_TYPE, MICROSECONDS):
+            rows.drop(ASSIGNMENT).write.mode("error").partitionBy(SUBSET).parquet(folder)
         return self.counted(observed.get)
 
     def write_plain(self, plain: PlainFiles, folder: str) -> SplitCounts:
@@ -255,7 +256,7 @@ class Split(Displayable):
         facts, files = SplitCounts(self.rule), set[str]()
         labelling = RowLabeller(self.rule, self.layout, self.unit)
         tasks = map_files(
-            self.places.sparkSession, plain, lambda batches: [(None, labelling.write(batches, folder))]
+            self.assigned.sparkSession, plain, lambda batches: [(None, labelling.write(batches, folder))]
         )
         for of_task, written in collect_objects(tasks):
             facts.add(of_task)
