@@ -11,6 +11,7 @@ from spark_eval.schema import FATAL, FOLDS, Fault, Outcome, Reason, ddl_of
 
 RECOMMENDATIONS: Final = "recommendations"
 USERS: Final = "users"
+REQUESTS: Final = "requests"
 # Outcomes that are counted for users (or lists) only, not for rows.
 BESIDE: Final = (
     Outcome.TIES_AT_CUT,
@@ -93,13 +94,15 @@ class TruthCounts(Counts):
 class ListCounts(Counts):
     """Counts of a model's lists, and of their users: with truth, with truth but no hit, without truth.
 
-    ``clashes`` are hits that share a rank.
+    ``clashes`` are hits that share a rank. If users have a list per request, these are numbers of lists, and
+    ``people`` counts the users who have any, who have one in the mean, and who lack one.
     """
 
     with_truth: int = 0
     without_hits: int = 0
     without_truth: int = 0
     clashes: int = 0
+    people: Counter[Outcome] = field(default_factory=Counter)
 
 
 def add_values(name: str, one: Any, other: Any) -> Any:
@@ -135,7 +138,10 @@ def user_lines(source: str, model: str | None, counts: Counts) -> list[Entry]:
 def list_entries(
     counts: Mapping[str | None, ListCounts], n_truth_users: int, conventions: Conventions
 ) -> list[Entry]:
-    """Return the entries of lists and users, from the counts of each model."""
+    """Return the entries of lists and users, from the counts of each model.
+
+    ``n_truth_users`` is the number of users with truth; of lists with truth, if there is one per request.
+    """
     entries = []
     for model, count in sorted(counts.items(), key=lambda one: str(one[0])):
         of_rows = (line for line, rows in count.rows.items() if rows or line[0] == Outcome.IN)
@@ -146,7 +152,8 @@ def list_entries(
             clash = (Outcome.QUARANTINED, Fault.DUPLICATE_RANK, count.clashes, None)
             entries.append(Entry(RECOMMENDATIONS, model, *clash))
         without = n_truth_users - count.with_truth
-        rule = (Outcome.NO_RECOMMENDATIONS, conventions.no_recommendations, 0, without)
+        n_lacking = count.people[Outcome.NO_RECOMMENDATIONS] if count.people else without
+        rule = (Outcome.NO_RECOMMENDATIONS, conventions.no_recommendations, 0, n_lacking)
         entries.append(Entry(RECOMMENDATIONS, model, *rule))
         entries += user_lines(RECOMMENDATIONS, model, count)
         entries += user_entries(model, count, without, conventions)
@@ -154,7 +161,10 @@ def list_entries(
 
 
 def user_entries(model: str | None, count: ListCounts, without: int, conventions: Conventions) -> list[Entry]:
-    """Return the entries of the source ``users``: users in the mean of a model, and users left out."""
+    """Return the entries of the source ``users``: users in the mean of a model, and users left out.
+
+    With a list per request, the source ``requests`` says the same of lists.
+    """
     users = (
         (None, count.with_truth - count.without_hits, False),
         (Reason.NO_HITS, count.without_hits, conventions.no_hits is NoHits.DROP),
@@ -167,7 +177,15 @@ def user_entries(model: str | None, count: ListCounts, without: int, conventions
         for reason, number, is_dropped in users
         if number
     ]
-    return [Entry(USERS, model, *line) for line in ((Outcome.IN, None, total, total), *lines)]
+    if not count.people:
+        return [Entry(USERS, model, *line) for line in ((Outcome.IN, None, total, total), *lines)]
+    n_users, n_used = count.people[Outcome.IN], count.people[Outcome.USED]
+    of_users = [(Outcome.IN, n_users), (Outcome.USED, n_used), (Outcome.DROPPED, n_users - n_used)]
+    return [
+        Entry(REQUESTS, model, Outcome.IN, None, total, n_users),
+        *(Entry(REQUESTS, model, outcome, reason, n, None) for outcome, reason, n, _ in lines),
+        *(Entry(USERS, model, outcome, None, n, n) for outcome, n in of_users if n),
+    ]
 
 
 def check_accounting(entries: Sequence[Entry], others: Sequence[DataError] = ()) -> None:
@@ -231,7 +249,9 @@ def headline_counts(entries: Iterable[Entry]) -> dict[str, int | None]:
     whole = {entry.source for entry in entries if entry.model is None and entry.outcome == Outcome.IN}
     rows, users = Counter[str](), Counter[str | None]()
     for entry in entries:
-        if entry.source not in (USERS, FOLDS) and (entry.model is None or entry.source not in whole):
+        if entry.source not in (USERS, REQUESTS, FOLDS) and (
+            entry.model is None or entry.source not in whole
+        ):
             rows[entry.outcome] += entry.rows
         elif entry.source == USERS and entry.outcome == Outcome.USED:
             users[entry.model] += entry.rows

@@ -5,6 +5,7 @@ from typing import Any, Final, get_args, get_type_hints
 
 USER: Final = "user"
 ITEM: Final = "item"
+REQUEST: Final = "request"
 MODEL: Final = "model"
 SCORE: Final = "score"
 RANK: Final = "rank"
@@ -59,8 +60,8 @@ EVENT_COLUMNS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)
 INPUT_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "interactions": EVENT_COLUMNS,
     "train": (*EVENT_COLUMNS, FOLD),
-    "truth": (*EVENT_COLUMNS, FOLD),
-    "recommendations": (USER, ITEM, SCORE, RANK, MODEL, FOLD),
+    "truth": (*EVENT_COLUMNS, FOLD, REQUEST),
+    "recommendations": (USER, ITEM, SCORE, RANK, MODEL, FOLD, REQUEST),
     "predictions": (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD),
     "exposures": (USER, VARIANT, TIMESTAMP, EXPERIMENT),
     "events": (USER, TIMESTAMP, KIND, VALUE, EVENT_ID),

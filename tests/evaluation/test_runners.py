@@ -32,13 +32,14 @@ SMALL: Final = ("metrics", "sums", "accounting", "stages", "funnel")
 Frames = Mapping[str, Any]
 
 
-def inputs(*, by_fold: bool = False) -> dict[str, pd.DataFrame]:
+def inputs(*, by_fold: bool = False, by_request: bool = False) -> dict[str, pd.DataFrame]:
     """Tables in which an order could show: ties, repeats, relevances whose sums depend on their order."""
     draw = np.random.default_rng(11)
     n_rows = 8 * N_USERS
 
     def pairs(n: int, least: int) -> dict[str, Any]:
         fold = {"fold": draw.integers(0, 2, n)} if by_fold else {}
+        fold |= {"request": draw.choice(["am", "pm"], n)} if by_request else {}
         return {"user": draw.integers(least, N_USERS + least, n), "item": draw.integers(0, N_ITEMS, n)} | fold
 
     lists = [
@@ -122,6 +123,18 @@ def test_all_that_an_evaluation_does_has_the_same_bits(name: str, by_fold: bool)
         frames["truth"] = frames["truth"].fillna({"relevance": 1.0})
     assert isinstance(found(frames, "local", **EVERYTHING[name]), dict)
     assert_alike(frames, **EVERYTHING[name])
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(("weight", "has_truth"), [("requests", True), ("users", False)])
+def test_lists_by_request_have_the_same_bits(weight: str, has_truth: bool) -> None:
+    frames = inputs(by_request=True, by_fold=not has_truth)
+    frames["truth"] = frames["truth"].fillna({"relevance": 1.0})
+    if not has_truth:
+        frames["truth"] = frames["truth"].drop(columns="request")
+    options = {"metrics": ["map", "gauc", "novelty", "gini"], "k": [1, 5], "segments": ["country", "known"]}
+    assert isinstance(found(frames, "local", **options, weight=weight), dict)
+    assert_alike(frames, **options, weight=weight)
 
 
 KINDS: Final[Mapping[str, Callable[[pd.DataFrame], Any]]] = {

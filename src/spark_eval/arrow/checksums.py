@@ -1,5 +1,6 @@
 """Checksums of tables, independent of row order: the keys of ``per_user``, and the truth."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -32,13 +33,16 @@ def key_sum(model: str, rows: pa.Table) -> int:
     return (int((signed >> 32).sum()) << 32) + int((signed & 0xFFFFFFFF).sum())
 
 
-def truth_digest(users: pa.Array, user: Ints, items: Codes, item: Ints, relevance: Floats) -> int:
+def truth_digest(users: Sequence[pa.Array], user: Ints, items: Codes, item: Ints, relevance: Floats) -> int:
     """Return the sum modulo 2^64 of Spark's ``xxhash64(user, item, relevance)`` over n relevant pairs.
 
-    ``user`` (n,) are indices in ``users``, ``item`` (n,) are codes of ``items``. Ids are bigints or text.
+    ``user`` (n,) are indices in ``users``: ids, and ids of requests if the truth has them; these are hashed
+    after the user. ``item`` (n,) are codes of ``items``. Ids are bigints or text.
     Equal digests mean the same pairs, in any order.
     """
-    of_user, total = spark_hashes(users, np.uint64(SPARK_SEED)), 0
+    of_user, total = spark_hashes(users[0], np.uint64(SPARK_SEED)), 0
+    for ids in users[1:]:
+        of_user = spark_hashes(ids, of_user)
     for start in range(0, len(user), HASHED_AT_ONCE):
         part = slice(start, start + HASHED_AT_ONCE)
         hashes = spark_hashes(items.ids(item[part]), of_user[user[part]])

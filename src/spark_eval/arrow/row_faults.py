@@ -20,6 +20,7 @@ from spark_eval.schema import (
     N_INTERACTIONS,
     RANK,
     RELEVANCE,
+    REQUEST,
     SCORE,
     TIMESTAMP,
     USER,
@@ -45,7 +46,7 @@ def judge_lists(rows: pa.Table) -> Judged:
         rows = rows.set_column(rows.column_names.index(RANK), RANK, ranks)
     faults: dict[Fault | Reason, Booleans] = {
         Fault.NULL_MODEL: is_any_null(rows, MODEL),
-        Fault.NULL_ID: is_any_null(rows, USER, ITEM, FOLD),
+        Fault.NULL_ID: is_any_null(rows, USER, ITEM, FOLD, REQUEST),
         Fault.NULL_RANK: is_any_null(rows, RANK),
         Fault.NULL_SCORE: is_any_null(rows, SCORE),
     }
@@ -71,7 +72,7 @@ def judge_truth(rows: pa.Table, conventions: Conventions) -> Judged:
     Return rows with relevance as a double (default 1), and timestamp, if any, as an integer. A column
     ``fault`` marks relevances that Spark rounded when it made them doubles.
     """
-    names = [name for name in (USER, ITEM, FOLD, IN_TRAIN) if name in rows.column_names]
+    names = [name for name in (USER, ITEM, FOLD, REQUEST, IN_TRAIN) if name in rows.column_names]
     ones = pa.chunked_array([pa.repeat(1.0, len(rows))])
     given = rows[RELEVANCE] if RELEVANCE in rows.column_names else ones
     relevance = given.cast(pa.float64(), safe=False)
@@ -79,7 +80,7 @@ def judge_truth(rows: pa.Table, conventions: Conventions) -> Judged:
     if TIMESTAMP in rows.column_names:
         judged = judged.append_column(TIMESTAMP, rows[TIMESTAMP].cast(pa.int64()))
     faults: dict[Fault | Reason, Booleans] = {
-        Fault.NULL_ID: is_any_null(rows, USER, ITEM, FOLD),
+        Fault.NULL_ID: is_any_null(rows, USER, ITEM, FOLD, REQUEST),
         Fault.NULL_RELEVANCE: is_any_null(judged, RELEVANCE),
         Fault.RELEVANCE_NOT_FINITE: fill_null_with_false(pc.invert(pc.is_finite(relevance))),
     }

@@ -8,7 +8,7 @@ import pyarrow as pa
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.messages import Content, batch_of, coalesce_tables, messages, unify_dictionary
 from spark_eval.arrow.row_faults import FaultRule
-from spark_eval.schema import FAULT, FOLD, MODEL, USER
+from spark_eval.schema import FAULT, FOLD, MODEL, REQUEST, USER
 
 # Content of a table's invalid rows.
 BAD = {
@@ -49,7 +49,7 @@ class Sender:
             if self.rule is not None:
                 rows, faults = self.rule(rows)
             if faults is not None:
-                names = [name for name in (MODEL, USER, FOLD) if name in rows.column_names]
+                names = [name for name in (MODEL, USER, REQUEST, FOLD) if name in rows.column_names]
                 unusable = rows.select(names).append_column(FAULT, faults)
                 bad.append(unusable.filter(faults.is_valid()))
                 rows = rows.filter(faults.is_null())

@@ -9,7 +9,7 @@ from spark_eval.comparison.decisions import GatedPair, ModelPair, UserCounts
 from spark_eval.comparison.plan import COMPARE, OF_VALUES, OF_WEIGHTED_MEANS, OVER_FOLDS, ComparePlan
 from spark_eval.comparison.values import ComparedValue
 from spark_eval.conventions import POPULATION
-from spark_eval.conventions.presets import parse_stamp
+from spark_eval.conventions.presets import parse_stamp, request_rules
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import WeightedMean
@@ -218,6 +218,10 @@ def check_conventions(baseline: str, candidate: str, values: Sequence[ComparedVa
     """Raise DataError CONVENTIONS_DIFFER unless both stamps define the metrics and their population alike."""
     if candidate == baseline:
         return
+    of_baseline, of_candidate = request_rules(baseline), request_rules(candidate)
+    if of_baseline != of_candidate and "" not in (baseline, candidate):
+        message = f"{of_candidate or 'a list per user'} of the candidate, {of_baseline or 'a list per user'}"
+        raise DataError("CONVENTIONS_DIFFER", f"{message} of the baseline; evaluate both alike")
     try:
         stamps = [parse_stamp(baseline), parse_stamp(candidate)]
     except (ConfigError, ValueError):

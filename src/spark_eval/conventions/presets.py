@@ -239,6 +239,10 @@ PRESETS: Final[dict[str, Preset]] = {
 }
 
 
+# Start of the rules of lists by request in a stamp.
+REQUESTS: Final = "requests: "
+
+
 def conventions_of(name: str) -> Conventions:
     """Return a preset's conventions; raise ConfigError UNKNOWN_PRESET with the nearest name."""
     if name not in PRESETS:
@@ -265,26 +269,39 @@ def changed_choices(conventions: Conventions, base: Conventions) -> dict[str, Ch
     }
 
 
-def stamp(conventions: Conventions) -> str:
+def stamp(conventions: Conventions, of_requests: Mapping[str, str] | None = None) -> str:
     """Return the conventions as text for every output row: preset, changed choices, population rules.
 
     ``default, gain=exp2; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>=4.0``
+
+    ``of_requests`` are the rules of lists by request, if any: ``requests: weight=users, truth=users``.
     """
     own = changed_choices(conventions, conventions_of(conventions.preset))
     choices = [f"{name}={choice}" for name, choice in own.items() if name not in POPULATION]
     rules = [f"{name}={getattr(conventions, name)}" for name in POPULATION]
     relevance = "relevance>0" if conventions.threshold is None else f"relevance>={conventions.threshold}"
+    if of_requests:
+        rules.append(REQUESTS + ", ".join(f"{name}={choice}" for name, choice in of_requests.items()))
     return "; ".join([", ".join([conventions.preset, *choices]), *rules, relevance])
 
 
+def request_rules(text: str) -> str:
+    """Return the part of a stamp about lists by request; empty if users have one list each.
+
+    >>> request_rules("default; no_hits=zero; requests: weight=users, truth=users; relevance>0")
+    'requests: weight=users, truth=users'
+    """
+    return next((part for part in text.split("; ") if part.startswith(REQUESTS)), "")
+
+
 def parse_stamp(text: str) -> Conventions:
-    """Parse a stamp to conventions; raise ConfigError or ValueError for an invalid text.
+    """Parse a stamp to conventions, without rules of requests; ConfigError or ValueError for an invalid text.
 
     >>> own = parse_conventions({"preset": "spark", "gain": "exp2", "no_hits": "drop", "threshold": 4})
     >>> parse_stamp(stamp(own)) == own
     True
     """
-    [own, *rules, relevance] = text.split("; ")
+    [own, *rules, relevance] = (part for part in text.split("; ") if not part.startswith(REQUESTS))
     preset, *choices = own.split(", ")
     threshold = None if relevance == "relevance>0" else float(relevance.removeprefix("relevance>="))
     chosen = dict(one.split("=", 1) for one in [*choices, *rules])

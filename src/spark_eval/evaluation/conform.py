@@ -25,6 +25,7 @@ from spark_eval.schema import (
     MODEL,
     RANK,
     RELEVANCE,
+    REQUEST,
     SCORE,
     TIMESTAMP,
     USER,
@@ -74,7 +75,7 @@ def conform_truth(
     timezone: str,
     conventions: Conventions,
 ) -> DataFrame:
-    """Return user, item, relevance (default 1), timestamp if the latest row counts, and fold if present.
+    """Return user, item, relevance (default 1), timestamp if it decides, fold and request if present.
 
     ``fault`` marks relevances that a double cannot represent; workers find all other invalid rows.
     """
@@ -86,16 +87,16 @@ def conform_truth(
         is_inexact = table.is_inexact(RELEVANCE)
     if conventions.truth_duplicates is TruthDuplicates.LAST:
         columns[TIMESTAMP] = instant(table, timestamp_unit, timezone)
-    columns |= fold_of(table)
+    columns |= fold_of(table) | request_of(table)
     return table.conformed(columns | {FAULT: first_fault_column({Fault.RELEVANCE_NOT_EXACT: is_inexact})})
 
 
 def conform_recommendations(
     frame: DataFrame, names: Mapping[str, str] | None, model: str | None, layout: str = "long"
 ) -> DataFrame:
-    """Return model, user, item, fold if present, and rank or score: one row per recommended item.
+    """Return model, user, item, fold and request if present, and rank or score: a row per item of a list.
 
-    ``layout="array"`` expects one row per user with an array of items, or of structs of an item and its
+    ``layout="array"`` expects one row per list with an array of items, or of structs of an item and its
     score as returned by ``ALS.recommendForAllUsers``. If no score is mapped, the position in the array is
     the rank.
     """
@@ -107,6 +108,7 @@ def conform_recommendations(
         table = unfold(table)
     columns = {USER: table.id(USER), ITEM: table.id(ITEM)}
     columns = {MODEL: table.text(MODEL) if has_name else F.lit(model)} | columns | fold_of(table)
+    columns |= request_of(table)
     if RANK in table.names or (SCORE not in table.names and RANK in table.frame.columns):
         what = "ranks are whole numbers from 1; cast them, in pandas by .astype(int)"
         order = table.typed(RANK, (T.NumericType,), "RANK_NOT_INTEGER", what)
@@ -115,6 +117,11 @@ def conform_recommendations(
     else:
         columns[SCORE] = score_of(table)
     return table.conformed(columns)
+
+
+def request_of(table: Input) -> dict[str, Column]:
+    """Return the column ``request``, if the table has one."""
+    return {REQUEST: table.id(REQUEST)} if table.has(REQUEST) else {}
 
 
 def score_of(table: Input) -> Column:
@@ -141,7 +148,7 @@ def unfold(table: Input) -> Input:
             )
         items = items.getField(ids[0] if ids else "")
     table.id(USER)
-    keys = [name for name in (USER, MODEL, FOLD) if table.has(name)]
+    keys = [name for name in (USER, REQUEST, MODEL, FOLD) if table.has(name)]
     arrays = {ITEM: items} | ({SCORE: table.column(SCORE)} if SCORE in table.names else {})
     table.check()
     columns = [table.column(name).alias(name) for name in keys] + [

@@ -31,6 +31,7 @@ from spark_eval.evaluation.summary import Ends, MeanKey
 from spark_eval.evaluation.tables import (
     Tables,
     check_folds,
+    check_requests,
     check_tables,
     fold_faults,
     train_fold_faults,
@@ -193,7 +194,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
 
     With ``folder``, ``per_user`` is written there. Raises one DataError that lists the errors of all tables.
     """
-    tables = check_folds(tables.aligned())
+    tables = check_requests(check_folds(tables.aligned()))
     plan = tables.plan
     with ExitStack() as held:
         training, tables = read_users_and_items(tables, held)

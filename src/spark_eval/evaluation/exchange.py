@@ -43,6 +43,7 @@ from spark_eval.schema import (
     N_RECOMMENDED,
     N_RELEVANT,
     RANK,
+    REQUEST,
     SCORE,
     USER,
     BuiltIn,
@@ -70,12 +71,13 @@ def evaluation_task(
         most_relevance=tables.plan.most_relevance,
         bounds=bounds,
         facts=facts,
+        request=id_type(tables.recommendations, REQUEST) if tables.plan.by_request else None,
     )
 
 
 def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[Any]:
     """Return the messages of all tables."""
-    names = [USER, ITEM, RANK, SCORE, FOLD, IN_TRAIN, *([MODEL] if tables.model is None else [])]
+    names = [USER, ITEM, RANK, SCORE, FOLD, REQUEST, IN_TRAIN, *([MODEL] if tables.model is None else [])]
     lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
     plan, files, rules = tables.plan, tables.files, fault_rules(tables.plan.conventions)
     messages = [
@@ -138,6 +140,7 @@ def per_user_schema(tables: Tables) -> pa.Schema:
     """Return the schema of ``per_user``."""
     plan = tables.plan
     columns = {MODEL: pa.string(), USER: arrow_type(tables.truth, USER)}
+    columns |= {REQUEST: arrow_type(tables.recommendations, REQUEST)} if plan.by_request else {}
     columns |= {N_RELEVANT: pa.int64(), N_RECOMMENDED: pa.int64()}
     columns |= {FOLD: pa.int32()} if plan.by_fold else {}
     columns |= {name: pa.string() for name in plan.segments if name != FOLD}
@@ -187,7 +190,9 @@ def measure(
                 models.append(replace(one, file=file))
             of_truth = (bucket.truth_counts(), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if question.plan.stages else None
-            summary = BucketSummary(*of_truth, models, measuring.sums, stages, measuring.groups)
+            summary = BucketSummary(
+                *of_truth, models, measuring.sums, stages, measuring.groups, measuring.user_sums
+            )
             del measuring  # free its lists before the next bucket
             yield from add_missing_columns({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
         counts = tally.table()
@@ -230,11 +235,18 @@ def buckets(batches: Batches, question: EvaluationTask, n_buckets: int) -> Itera
 def parts_for(rows: Mapping[Content, pa.Table], question: EvaluationTask) -> int:
     """Return the number of parts to divide a bucket into."""
     n_lists = rows[Content.LISTS].num_rows if Content.LISTS in rows else 0
-    n_users = len(rows[Content.TRUTH][USER].unify_dictionaries().unique()) if Content.TRUTH in rows else 0
+    n_users = n_distinct(rows, Content.TRUTH, USER)
+    if question.request is not None:
+        n_users = max(n_users, n_distinct(rows, Content.LISTS, REQUEST))
     n_columns = sum(len(value.columns) for value in question.plan.metrics)
     n_of_stages = len(summed_columns(question.plan)) if question.plan.stages else 0
     n_values = n_users * (len(models_in(rows, question.model)) * n_columns + n_of_stages)
     return 1 + max(n_lists // MOST_ROWS, n_values // MOST_VALUES)
+
+
+def n_distinct(rows: Mapping[Content, pa.Table], content: Content, name: str) -> int:
+    """Return the number of distinct values of a column of a content's rows."""
+    return len(rows[content][name].unify_dictionaries().unique()) if content in rows else 0
 
 
 def write_users(model: str, rows: pa.Table, folder: str, name: str) -> str:

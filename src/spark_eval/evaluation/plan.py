@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
@@ -37,6 +38,20 @@ class MeanInterval(Choice):
 
     NORMAL = "normal", "mean -+ z * std_error; of weighted means by the delta method"
     BOOTSTRAP = "bootstrap", "percentiles of means over resampled users"
+
+
+class ListWeight(Choice):
+    """Weight of a list in a mean, if users have a list per request."""
+
+    REQUESTS = "requests", "each list counts once; standard errors are clustered by user"
+    USERS = "users", "each user counts once, with the mean of the user's lists"
+
+
+class RequestTruth(StrEnum):
+    """Owner of a relevant item, if users have a list per request."""
+
+    REQUESTS = "requests"
+    USERS = "users"
 
 
 def ascending_cutoffs(given: Any, where: str) -> list[int | None]:
@@ -91,12 +106,21 @@ class EvaluateOptions(TypedDict, total=False):
     ]
     resamples: Annotated[int, "number of bootstrap replicates.", DEFAULT_RESAMPLES, RESAMPLES]
     seed: Seed
+    weight: Annotated[
+        str,
+        "of lists in means, with a column request: requests, or users, who count once each.",
+        "requests",
+        ListWeight,
+    ]
     base: Annotated[str | None, "name of the baseline model for unexpectedness."]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Validated options of ``evaluate``; ``asked`` are the requested metrics, in order."""
+    """Validated options of ``evaluate``; ``asked`` are the requested metrics, in order.
+
+    ``request_truth`` is None if users have one list each; it follows from the tables.
+    """
 
     asked: Sequence[MetricValue]
     conventions: Conventions
@@ -106,7 +130,9 @@ class Plan:
     interval: MeanInterval
     resamples: int
     seed: int
+    weight: ListWeight
     base: str | None
+    request_truth: RequestTruth | None = None
 
     @cached_property
     def run_cuts(self) -> list[int | None]:
@@ -225,6 +251,11 @@ class Plan:
         return MAX_EXP2_RELEVANCE if is_power else LARGEST_DOUBLE
 
     @property
+    def by_request(self) -> bool:
+        """True if a list belongs to a user and a request."""
+        return self.request_truth is not None
+
+    @property
     def by_fold(self) -> bool:
         """True if ids include their fold; ``fold`` is then the first segment."""
         return FOLD in self.segments
@@ -237,7 +268,8 @@ class Plan:
     @property
     def stamp(self) -> str:
         """Conventions and population rules, as in every output row."""
-        return stamp(self.conventions)
+        rules = {} if self.request_truth is None else {"weight": self.weight, "truth": self.request_truth}
+        return stamp(self.conventions, rules)
 
 
 def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:

@@ -176,7 +176,7 @@ class Evaluation(Writable):
         rows = metric_rows(self.sum_rows, self.intervals)
         if self.run_rows:
             rows = in_requested_order([*rows, *self.run_rows], self.plan.asked)
-        return rows + fold_rows(rows)
+        return rows + fold_rows(rows, ("n_users", "n_undefined", "n_requests"))
 
     @cached_property
     def small_tables(self) -> dict[str, SmallRows]:

@@ -10,11 +10,12 @@ import pyarrow as pa
 from spark_eval.accounting import ListCounts, TruthCounts
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.stages.rows import StageSums
-from spark_eval.evaluation.summary import MetricRow, SumRow, sum_rows
+from spark_eval.evaluation.summary import MetricRow, SumRow, request_sum_rows, sum_rows
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.items.counts import group_rows, run_rows
 from spark_eval.evaluation.worker.lists import ColumnSums, SegmentCell, SegmentTotals, merge_sums
 from spark_eval.evaluation.worker.measure import ModelSummary
+from spark_eval.evaluation.worker.requests import summed_of_users
 from spark_eval.metrics.beyond.catalog import GroupWeights
 from spark_eval.schema import ALL, Outcome
 
@@ -26,7 +27,7 @@ class BucketSummary:
     """Summary of a bucket: counts, digest and folds of its truth; lists and sums of each model.
 
     ``stages`` are the sums over pipeline stages, None if there are none. ``groups`` are weights of item
-    groups by the index of their metric and model.
+    groups by the index of their metric and model, ``user_sums`` the sums of users with a list per request.
     """
 
     truth: TruthCounts
@@ -36,6 +37,7 @@ class BucketSummary:
     sums: SegmentTotals
     stages: SegmentTotals | None = None
     groups: Mapping[tuple[int, str], GroupWeights] = field(default_factory=dict)
+    user_sums: SegmentTotals | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,12 @@ class Summaries:
         """Exact sums of the columns of ``per_user``, by model and segment."""
         return merge_sums([one.sums for one in self.buckets], list(self.plan.summed))
 
+    @cached_property
+    def user_sums(self) -> Mapping[SegmentCell, Mapping[str, ColumnSums]]:
+        """Exact sums over users who have a list per request, by model and segment."""
+        parts = [one.user_sums for one in self.buckets if one.user_sums is not None]
+        return merge_sums(parts, summed_of_users(self.plan))
+
     @property
     def n_per_user(self) -> int:
         """Number of rows of ``per_user``."""
@@ -111,7 +119,9 @@ class Summaries:
     @property
     def sum_rows(self) -> list[SumRow]:
         """Rows of the table ``sums``."""
-        return sum_rows(self.sums, self.models, self.plan.metrics, self.plan.stamp)
+        if not self.plan.by_request:
+            return sum_rows(self.sums, self.models, self.plan.metrics, self.plan.stamp)
+        return request_sum_rows(self.sums, self.user_sums, self.models, self.plan)
 
     def run_rows(self, histograms: Sequence[pa.Table], items: ItemAttributes) -> list[MetricRow]:
         """Return the rows of ``metrics`` that have no values per user.
@@ -119,10 +129,20 @@ class Summaries:
         ``histograms`` have the number of items per number of lists; see ``histograms_of``.
         """
         of_groups = [one.groups for one in self.buckets]
-        return [
+        rows = [
             *(run_rows(self.plan, histograms, items, self.sums, self.models) if self.plan.of_run else ()),
             *group_rows(self.plan, of_groups, items, self.sums, self.models),
         ]
+        return [self.with_requests(row) for row in rows] if self.plan.by_request else rows
+
+    def with_requests(self, row: MetricRow) -> MetricRow:
+        """Return a row of a run with the number of its lists as requests, and that of their users."""
+        whole = (row.model, ALL, ALL)
+        of_cell = self.user_sums.get(
+            (row.model, row.segment, row.segment_value), self.user_sums.get(whole, {})
+        )
+        n_users = max((one.n_users for one in of_cell.values()), default=0)
+        return row._replace(n_requests=row.n_users, n_users=n_users)
 
     @property
     def stages(self) -> StageSums | None:

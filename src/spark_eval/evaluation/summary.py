@@ -8,7 +8,9 @@ from itertools import product
 from typing import Final, NamedTuple, Self
 
 from spark_eval.errors import DataError
+from spark_eval.evaluation.plan import ListWeight, Plan
 from spark_eval.evaluation.worker.lists import NOBODY, ColumnSums, SegmentCell
+from spark_eval.evaluation.worker.requests import PRODUCT, WEIGHT
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.columns import weighted
 from spark_eval.schema import ALL, ddl_of
@@ -33,6 +35,10 @@ class SumRow(NamedTuple):
     squares ``squares`` times 4^unit. For a weighted mean, ``total`` sums weight * value and ``squares`` its
     squares; ``weight`` times 2^unit is the sum of the weights. Times 4^unit, ``products`` sums weight * value
     * weight, ``weight_squares`` the squares of the weights.
+
+    If users have a list per request, the mean over requests is such a weighted mean: ``total`` sums the
+    users' totals, ``weight`` their numbers of lists. ``n_requests`` counts the lists, and
+    ``n_requests_defined`` those with a value; both are null otherwise.
     """
 
     model: str
@@ -49,9 +55,18 @@ class SumRow(NamedTuple):
     conventions: str
     products: str | None = None
     weight_squares: str | None = None
+    n_requests: int | None = None
+    n_requests_defined: int | None = None
 
     @classmethod
-    def of(cls, key: Key, n_users: int, n_defined: int, sums: Sequence[Fraction | None]) -> "SumRow":
+    def of(
+        cls,
+        key: Key,
+        n_users: int,
+        n_defined: int,
+        sums: Sequence[Fraction | None],
+        n_requests: Sequence[int | None] = (None, None),
+    ) -> "SumRow":
         """Return a row of exact sums, in the largest unit that makes all of them integers."""
         unit = -max(
             -(-(number.denominator.bit_length() - 1) // power)
@@ -62,7 +77,9 @@ class SumRow(NamedTuple):
             None if number is None else str(int(number * 2 ** (-unit * power)))
             for number, power in zip(sums, POWERS, strict=True)
         )
-        return cls(*key[:5], n_users, n_defined, total or "0", squares, weight, unit, key[5], *of_ratio)
+        products, weight_squares = of_ratio
+        of_mean = (unit, key[5], products, weight_squares)
+        return cls(*key[:5], n_users, n_defined, total or "0", squares, weight, *of_mean, *n_requests)
 
     @property
     def key(self) -> Key:
@@ -80,7 +97,8 @@ class SumRow(NamedTuple):
 class MetricRow(NamedTuple):
     """Row of METRICS: the value of a metric for a model in a segment.
 
-    ``n_users`` counts the users in the mean, ``n_undefined`` those without a value.
+    ``n_users`` counts the users in the mean, ``n_undefined`` those without a value. If users have a list per
+    request, ``n_requests`` counts the lists in the mean, and ``n_undefined`` the lists without a value.
     """
 
     model: str
@@ -95,11 +113,15 @@ class MetricRow(NamedTuple):
     n_users: int
     n_undefined: int
     conventions: str
+    n_requests: int | None = None
 
     @classmethod
     def of_mean(cls, sums: SumRow, intervals: Mapping[MeanKey, Ends] | None = None) -> Self:
         """Return the row of a mean over users; ``intervals`` replace the one by its standard error."""
         found = mean_of(sums, intervals)
+        n_all, n_defined = sums.n_users, found.n
+        if sums.n_requests is not None and sums.n_requests_defined is not None:
+            n_all, n_defined = sums.n_requests, sums.n_requests_defined
         return cls(
             *sums[:5],
             value=found.value,
@@ -107,8 +129,9 @@ class MetricRow(NamedTuple):
             ci_low=found.ci_low,
             ci_high=found.ci_high,
             n_users=found.n,
-            n_undefined=sums.n_users - found.n,
+            n_undefined=n_all - n_defined,
             conventions=sums.conventions,
+            n_requests=sums.n_requests_defined,
         )
 
     @classmethod
@@ -150,6 +173,39 @@ def sum_rows(
     return rows
 
 
+def request_sum_rows(
+    lists: Mapping[SegmentCell, Mapping[str, ColumnSums]],
+    users: Mapping[SegmentCell, Mapping[str, ColumnSums]],
+    models: Sequence[str],
+    plan: Plan,
+) -> list[SumRow]:
+    """Return the rows of ``sum_rows`` for users with a list per request, from sums over lists and over users.
+
+    A mean over requests is a ratio of the users' totals and weights; totals are those of the lists, exactly.
+    """
+    rows = []
+    for cell, value in product(cells_of_models(lists, models), plan.metrics):
+        (model, segment, segment_value), of_lists, of_users = cell, lists.get(cell, {}), users.get(cell, {})
+        alone = of_lists.get(value.column, NOBODY)
+        if alone.n_infinite:
+            raise overflow(value.column)
+        means = {value.name: (value.column, alone.total, Fraction(alone.n_defined))}
+        for name, weight in zip(value.weights, value.columns[1:], strict=True):
+            both, own = (of_lists.get(column, NOBODY) for column in (weighted(value, weight), weight))
+            means[name] = (weighted(value, weight), both.total, own.total)
+        for name, (column, total, weight_total) in means.items():
+            own, weights, products = (
+                of_users.get(form.format(column), NOBODY) for form in ("{}", WEIGHT, PRODUCT)
+            )
+            exact: list[Fraction | None] = [total, own.squares, weight_total, products.total, weights.squares]
+            if plan.weight is ListWeight.USERS and name == value.name:
+                exact = [own.total, own.squares, None, None, None]
+            key = (model, name, value.k, segment, segment_value, plan.stamp)
+            n_lists = (alone.n_users, alone.n_defined)
+            rows.append(SumRow.of(key, own.n_users, own.n_defined, exact, n_lists))
+    return rows
+
+
 def merge_sum_rows(rows: Iterable[SumRow]) -> list[SumRow]:
     """Add the sums of several runs, such as days: a row per model, metric, k, segment and conventions.
 
@@ -163,7 +219,12 @@ def merge_sum_rows(rows: Iterable[SumRow]) -> list[SumRow]:
                 None if one is None or more is None else one + more
                 for one, more in zip(row.sums, other.sums, strict=True)
             ]
-            row = SumRow.of(row.key, row.n_users + other.n_users, row.n_defined + other.n_defined, sums)
+            n_requests = [
+                None if one is None or more is None else one + more
+                for one, more in zip(row[-2:], other[-2:], strict=True)
+            ]
+            n_users, n_defined = row.n_users + other.n_users, row.n_defined + other.n_defined
+            row = SumRow.of(row.key, n_users, n_defined, sums, n_requests)
         totals[row.key] = row
     return list(totals.values())
 

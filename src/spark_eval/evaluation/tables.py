@@ -10,11 +10,11 @@ from typing import Any, Final
 from spark_eval.accounting import Entry, ListCounts, TruthCounts, check_accounting
 from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.conventions import RecommendationDuplicates
-from spark_eval.errors import DataError
-from spark_eval.evaluation.plan import LARGEST_DOUBLE, Plan
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.evaluation.plan import LARGEST_DOUBLE, MeanInterval, Plan, RequestTruth
 from spark_eval.evaluation.summaries import Summaries
 from spark_eval.names import model_faults
-from spark_eval.schema import FATAL, FOLD, MODEL, MOST_FOLDS, USER, Outcome, Reason
+from spark_eval.schema import FATAL, FOLD, MODEL, MOST_FOLDS, REQUEST, USER, Outcome, Reason
 from spark_eval.tables.conformed import Rows, align_ids, check_id_types, some_values
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.local_tables import LocalTable
@@ -183,6 +183,23 @@ def check_folds(tables: Tables) -> Tables:
     truth, train = tables.truth.drop(FOLD), tables.train and tables.train.drop(FOLD)
     files = {name: one and one.without(FOLD) for name, one in tables.files.items()}
     return replace(tables, truth=truth, train=train, files=files)
+
+
+def check_requests(tables: Tables) -> Tables:
+    """Return the tables with a plan by request if the recommendations have requests.
+
+    Raises DataError REQUESTS_DIFFER if only the truth has them, and ConfigError NOT_BY_REQUEST for stages and
+    bootstrap intervals.
+    """
+    if REQUEST not in tables.recommendations.columns:
+        if REQUEST in tables.truth.columns:
+            message = f"truth has a column {REQUEST}, recommendations have none; give them one"
+            raise DataError("REQUESTS_DIFFER", f"{message}, or leave it out of the truth")
+        return tables
+    if tables.plan.stages or tables.plan.interval is MeanInterval.BOOTSTRAP:
+        raise ConfigError("NOT_BY_REQUEST", "stages and bootstrap intervals take one list per user")
+    owner = RequestTruth.REQUESTS if REQUEST in tables.truth.columns else RequestTruth.USERS
+    return replace(tables, plan=replace(tables.plan, request_truth=owner))
 
 
 def fold_faults(summaries: Summaries) -> list[DataError]:

@@ -20,6 +20,7 @@ from spark_eval.schema import (
     MODEL,
     RANK,
     RELEVANCE,
+    REQUEST,
     SCORE,
     USER,
     VECTOR,
@@ -62,18 +63,18 @@ def wanted_columns(name: str, described: Any, columns: Sequence[str], plan: Plan
     names = described.columns or {}
 
     missing = partial(missing_error, name, names, plan)
-    pair, fold = {USER: is_id, ITEM: is_id}, {FOLD: is_whole}
+    pair, fold, request = {USER: is_id, ITEM: is_id}, {FOLD: is_whole}, {REQUEST: is_id}
     match name:
         case "recommendations":
             if described.layout != "long":
                 raise NotPlain(f"recommendations have layout: {described.layout}")
             has_rank = RANK in names or (SCORE not in names and RANK in columns)
             model = {MODEL: is_id} if described.model is None else {}
-            return Wanted({**pair, RANK if has_rank else SCORE: is_number, **model}, fold, missing)
+            return Wanted({**pair, RANK if has_rank else SCORE: is_number, **model}, fold | request, missing)
         case "truth":
             if plan.conventions.truth_duplicates is TruthDuplicates.LAST:
                 raise NotPlain("truth needs timestamps")
-            return Wanted(pair, {RELEVANCE: is_number, **fold}, missing)
+            return Wanted(pair, {RELEVANCE: is_number, **fold, **request}, missing)
         case "train":
             return Wanted(pair, fold, missing)
         case "users":

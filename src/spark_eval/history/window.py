@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 
 from spark_eval.accounting import ACCOUNTING, USERS, Entry, check_closed, entries_of_rows
 from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
+from spark_eval.conventions.presets import request_rules
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.summary import (
@@ -176,8 +177,13 @@ def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:
 
 
 def check_same_question(days: Sequence[Day]) -> None:
-    """Raise DataError MIXED_CONVENTIONS with the first day that differs from the first one, and how."""
+    """Raise DataError MIXED_CONVENTIONS with the first day that differs from the first one, and how.
+
+    Lists by request are NOT_BY_REQUEST.
+    """
     first = days[0]
+    if request_rules(first.conventions):
+        raise DataError("NOT_BY_REQUEST", f"{first.run_id}: windows merge users with one list a day")
     for day in days[1:]:
         pairs = (
             ("conventions", first.conventions, day.conventions),

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.errors import DataError
-from spark_eval.schema import ITEM, USER
+from spark_eval.schema import ITEM, REQUEST, USER
 from spark_eval.tables.local_tables import LocalTable
 
 # A Spark frame or a ``LocalTable``, where only functions below tell them apart.
@@ -51,7 +51,7 @@ def check_id_types(tables: Mapping[str, Rows]) -> None:
     Spark would silently cast one of them, and '007', ' 7' and 7 would be the same user.
     """
     faults = []
-    for name in (USER, ITEM):
+    for name in (USER, ITEM, REQUEST):
         given = {table: frame for table, frame in tables.items() if name in frame.columns}
         if len({id_type(frame, name) for frame in given.values()}) > 1:
             types = " and ".join(f"{type_name(frame, name)} in {table}" for table, frame in given.items())
@@ -63,7 +63,9 @@ def check_id_types(tables: Mapping[str, Rows]) -> None:
 def align_ids(recommendations: Rows, truth: Rows) -> tuple[Rows, Rows]:
     """Return both tables with ids of one type: integers are widened exactly, and never cast to text."""
     check_id_types({"recommendations": recommendations, "truth": truth})
-    for name in (USER, ITEM):
+    for name in (USER, ITEM, REQUEST):
+        if name not in recommendations.columns or name not in truth.columns:
+            continue
         if arrow_type(recommendations, name) != arrow_type(truth, name):
             recommendations, truth = widened(recommendations, name), widened(truth, name)
     return recommendations, truth

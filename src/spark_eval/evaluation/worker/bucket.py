@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,6 @@ from spark_eval.arrow.codes import (
     index_of,
     is_numeric_lookalike,
     to_numpy,
-    unique_sorted,
 )
 from spark_eval.arrow.messages import Content, sum_equal_keys
 from spark_eval.conventions.choice import Need
@@ -42,6 +41,13 @@ from spark_eval.evaluation.worker.ranks import (
 )
 from spark_eval.evaluation.worker.task import EvaluationTask
 from spark_eval.evaluation.worker.truth import Truth, combine_duplicates
+from spark_eval.evaluation.worker.users import (
+    Users,
+    has_user,
+    indices_of_users,
+    number_requests,
+    number_users,
+)
 from spark_eval.metrics.beyond.catalog import UNKNOWN, Entries
 from spark_eval.schema import (
     FAULT,
@@ -53,6 +59,7 @@ from spark_eval.schema import (
     N_INTERACTIONS,
     NO_TRAIN,
     RANK,
+    REQUEST,
     SCORE,
     USER,
     BuiltIn,
@@ -61,39 +68,6 @@ from spark_eval.schema import (
     Reason,
 )
 from spark_eval.statistics.exact import Ints
-
-
-@dataclass(frozen=True)
-class Users:
-    """n users, once per fold.
-
-    ``ids`` are int64 or text; ``folds`` (n,) is None if there are no folds.
-    """
-
-    ids: pa.Array
-    folds: Ints | None
-
-    @classmethod
-    def of(cls, rows: pa.Table, kind: pa.DataType) -> Self:
-        """Return the user of each row, with ids cast to this type."""
-        folds = to_numpy(rows[FOLD]) if FOLD in rows.column_names else None
-        return cls(rows[USER].cast(kind).combine_chunks(), folds)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-def number_users(tables: Sequence[pa.Table]) -> tuple[Users, list[Ints]]:
-    """Return all users of the tables by fold and id, and for each table the user index of each row."""
-    codes = Codes.of([table[USER] for table in tables])
-    users, number = unique_sorted(codes.in_order(np.concatenate(codes.columns)))
-    ids, folds = codes.ids_in_order(users), None
-    if all(FOLD in table.column_names for table in tables):
-        of_row = np.concatenate([to_numpy(table[FOLD]) for table in tables]).astype(np.int64)
-        known, fold = unique_sorted(of_row)
-        pairs, number = unique_sorted(fold * len(ids) + number)
-        folds, ids = known[pairs // max(len(ids), 1)], ids.take(pa.array(pairs % max(len(ids), 1)))
-    return Users(ids, folds), np.split(number, np.cumsum([len(table) for table in tables])[:-1])
 
 
 @dataclass(frozen=True)
@@ -144,18 +118,6 @@ def segments_of(
     return segments
 
 
-def indices_of_users(asked: Users, known: Users) -> Ints:
-    """Return the index of each of ``asked`` in ``known``, in the same fold if both have folds; else -1."""
-    if asked.folds is None or known.folds is None:
-        return index_of(asked.ids, known.ids)
-    places = np.full(len(asked), -1, dtype=np.int64)
-    for fold in np.unique(asked.folds):
-        mine, theirs = np.flatnonzero(asked.folds == fold), np.flatnonzero(known.folds == fold)
-        place = index_of(asked.ids.take(pa.array(mine)), known.ids.take(pa.array(theirs)))
-        places[mine] = np.append(theirs, -1)[place]
-    return places
-
-
 def models_in(rows: Mapping[Content, pa.Table], only: str | None) -> list[str | None]:
     """Return the sorted model names of all buckets, with None for rows without a name.
 
@@ -169,12 +131,6 @@ def models_in(rows: Mapping[Content, pa.Table], only: str | None) -> list[str | 
         else set()
     )
     return sorted(names, key=lambda name: name or "")
-
-
-def has_user(rows: pa.Table) -> pa.ChunkedArray:
-    """Return True for rows with a user, and with a fold if there are folds."""
-    named = pc.is_valid(rows[USER])
-    return pc.and_(named, pc.is_valid(rows[FOLD])) if FOLD in rows.column_names else named
 
 
 def model_codes(names: pa.ChunkedArray, models: Sequence[str | None]) -> Ints:
@@ -210,8 +166,10 @@ class ListRows(RowArrays):
 class Bucket:
     """Users of a bucket with their truth and lists; ``rows`` are the received tables by content.
 
-    ``people`` are the n users, once per fold. ``user`` maps each content to the user codes of its rows;
-    ``items`` codes the items of truth, lists and profiles.
+    ``people`` are the n users, once per fold and request. ``user`` maps each content to the user codes of its
+    rows; ``items`` codes the items of truth, lists and profiles. ``owners`` are the users once per fold, and
+    ``owner`` (n,) the index of each of ``people`` in them; None if there are no requests. ``judged`` are
+    those whom the codes of the truth number: ``people``, or ``owners`` if the truth is not of requests.
     """
 
     def __init__(self, question: EvaluationTask, rows: Mapping[Content, pa.Table]) -> None:
@@ -221,7 +179,12 @@ class Bucket:
         valid = {kind: self.rows[kind] for kind in kinds[:2]}
         bad = {kind: self.rows[kind].filter(has_user(self.rows[kind])) for kind in kinds[2:]}
         self.named = valid | bad
-        self.people, users = number_users([self.named[kind] for kind in kinds])
+        tables = [self.named[kind] for kind in kinds]
+        self.people, users = number_users(tables)
+        self.owners, self.owner = self.people, None
+        if question.request is not None:
+            self.people, self.owner, users = number_requests(self.people, tables, users)
+        self.judged = self.people if REQUEST in tables[0].column_names else self.owners
         self.user = dict(zip(kinds, users, strict=True))
         with_items = (Content.TRUTH, Content.LISTS, Content.PROFILE)
         self.items = Codes.of([self.rows[kind][ITEM] for kind in with_items if kind in self.rows])
@@ -245,7 +208,7 @@ class Bucket:
     def pairs(self) -> tuple[Ints, Ints, NDArray[np.float64], Ints, Booleans | None]:
         """Distinct pairs of the truth: user, item, relevance, number of rows, cold flag (or None)."""
         user, item = self.user[Content.TRUTH], self.items.columns[0]
-        is_cold = self.is_cold(Content.TRUTH, user, self.placed(item))
+        is_cold = self.is_cold(Content.TRUTH, self.judged, user, self.placed(item))
         first, relevance, size = combine_duplicates(
             user, item, self.rows[Content.TRUTH], self.question.plan.conventions.truth_duplicates
         )
@@ -261,14 +224,21 @@ class Bucket:
 
     @cached_property
     def truth(self) -> Truth:
-        """Relevant pairs."""
+        """Relevant pairs of each of ``people``."""
+        if self.owner is None or self.judged is self.people:
+            return self.relevant
+        return self.relevant.of_lists(self.owner)
+
+    @cached_property
+    def relevant(self) -> Truth:
+        """Relevant pairs, as the table has them: of each of ``judged``."""
         user, item, relevance, _, is_cold = self.pairs
         is_relevant = ~self.irrelevant[1]
         # If all pairs are relevant, nothing is copied: a single user may have millions.
         chosen = slice(None) if is_relevant.all() else is_relevant
         relevance = relevance[chosen]
         return Truth(
-            len(self.people),
+            len(self.judged),
             user[chosen],
             item[chosen],
             None if (relevance == 1).all() else relevance,
@@ -278,9 +248,10 @@ class Bucket:
     @property
     def truth_digest(self) -> int:
         """Checksum of the relevant pairs."""
-        truth = self.truth
+        truth = self.relevant
         relevance = truth.relevances(np.arange(len(truth.user)))
-        return truth_digest(self.people.ids, truth.user, self.items, truth.item, relevance)
+        judged = [self.judged.ids, *([] if self.judged.requests is None else [self.judged.requests])]
+        return truth_digest(judged, truth.user, self.items, truth.item, relevance)
 
     @property
     def truth_folds(self) -> frozenset[int]:
@@ -289,47 +260,57 @@ class Bucket:
         return frozenset() if folds is None else frozenset(folds[self.truth.n_relevant > 0].tolist())
 
     def truth_counts(self) -> TruthCounts:
-        """Count the rows of the truth and their users by outcome."""
+        """Count the rows of the truth and their users by outcome; ``n_users`` counts lists with truth."""
         user, size = self.pairs[0], self.pairs[3]
-        truth, bad, bad_users = self.truth, self.rows[Content.BAD_TRUTH], self.user[Content.BAD_TRUTH]
-        largest, n_users = int(truth.n_relevant.max(initial=0)), count_unique(truth.user)
+        truth, bad, bad_users = self.relevant, self.rows[Content.BAD_TRUTH], self.user[Content.BAD_TRUTH]
+        largest, n_users = int(truth.n_relevant.max(initial=0)), count_unique(self.truth.user)
         counts = TruthCounts(largest=largest, n_users=n_users, max_relevance=truth.largest_relevance)
         n_rows = len(self.rows[Content.TRUTH]) + len(bad)
-        counts.note((Outcome.IN, None), n_rows, count_unique(np.append(self.user[Content.TRUTH], bad_users)))
+        counts.note(
+            (Outcome.IN, None), n_rows, self.count_owners(np.append(self.user[Content.TRUTH], bad_users))
+        )
         used: dict[str | None, Ints] = {None: truth.user}
         if truth.is_cold is not None:
             used = {None: truth.user[~truth.is_cold], Reason.COLD_ITEM: truth.user[truth.is_cold]}
         for reason, users in used.items():
-            counts.note((Outcome.USED, reason), len(users), count_unique(users))
+            counts.note((Outcome.USED, reason), len(users), self.count_owners(users))
         why, left_out = self.irrelevant
-        counts.note(outcome_and_reason(why), int(size[left_out].sum()), count_unique(user[left_out]))
+        counts.note(outcome_and_reason(why), int(size[left_out].sum()), self.count_owners(user[left_out]))
         n_repeats = int(size[~left_out].sum()) - len(truth.user)
         counts.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM] = n_repeats
         for fault in pc.unique(bad[FAULT]).to_pylist():
             named = bad_users[to_numpy(pc.equal(self.named[Content.BAD_TRUTH][FAULT], fault))]
-            counts.note(
-                outcome_and_reason(fault), pc.sum(pc.equal(bad[FAULT], fault)).as_py(), count_unique(named)
-            )
-        counts.users[Outcome.ODD_IDS, USER] = int((self.is_odd_user & (truth.n_relevant > 0)).sum())
-        counts.users[Outcome.ODD_IDS, ITEM] = count_unique(
+            n_bad = pc.sum(pc.equal(bad[FAULT], fault)).as_py()
+            counts.note(outcome_and_reason(fault), n_bad, self.count_owners(named))
+        is_odd = is_numeric_lookalike(self.judged.ids)
+        counts.users[Outcome.ODD_IDS, USER] = self.count_owners(
+            np.flatnonzero(is_odd & (truth.n_relevant > 0))
+        )
+        counts.users[Outcome.ODD_IDS, ITEM] = self.count_owners(
             truth.user[is_numeric_lookalike(self.items.ids(truth.item))]
         )
         return counts
 
-    def is_cold(self, kind: Content, user: Ints, place: Ints | None) -> Booleans | None:
+    def count_owners(self, judged: Ints) -> int:
+        """Count the distinct users among indices of ``judged``."""
+        if self.owner is None or self.judged is self.owners:
+            return count_unique(judged)
+        return count_unique(self.owner[judged])
+
+    def is_cold(self, kind: Content, people: Users, user: Ints, place: Ints | None) -> Booleans | None:
         """Return True for rows whose item has no training interactions (in the fold of the user).
 
-        ``place`` has the catalogue index of each row's item. None if training interactions are
-        unknown.
+        ``user`` are indices in ``people``, ``place`` those of the rows' items in the catalogue. None if
+        training interactions are unknown.
         """
         if IN_TRAIN in self.rows[kind].column_names:
             return ~to_numpy(self.rows[kind][IN_TRAIN]).astype(bool)
         facts = self.question.facts
         if facts is None or facts.catalog.n_rows is None or place is None:
             return None
-        if facts.folds is None or self.people.folds is None:
+        if facts.folds is None or people.folds is None:
             return np.asarray(~facts.is_trained[0][place])
-        fold = facts.tables_of(self.people.folds, len(self.people))[user]
+        fold = facts.tables_of(people.folds, len(people))[user]
         return ~facts.is_trained[fold, place] & (fold >= 0)
 
     def placed(self, item: Ints) -> Ints | None:
@@ -347,7 +328,7 @@ class Bucket:
         rows, user, item = self.rows[Content.LISTS], self.user[Content.LISTS], self.items.columns[1]
         order = score_keys(rows[SCORE]) if self.question.has_scores else to_numpy(rows[RANK]).astype(np.int64)
         place = self.placed(item)
-        is_cold = self.is_cold(Content.LISTS, user, place)
+        is_cold = self.is_cold(Content.LISTS, self.people, user, place)
         return ListRows(user, item, self.list_of(Content.LISTS), order, place, is_cold)
 
     def list_of(self, kind: Content) -> Ints:

@@ -167,8 +167,13 @@ class BucketLists:
             held=held,
         )
 
-    def counts(self, cuts: Sequence[int], has_scores: bool, is_odd_user: Booleans) -> list[ListCounts]:
-        """Count the rows and users of each model by outcome."""
+    def counts(
+        self, cuts: Sequence[int], has_scores: bool, is_odd_user: Booleans, starts: Ints | None = None
+    ) -> list[ListCounts]:
+        """Count the rows and users of each model by outcome.
+
+        ``starts`` is the index of each user's first list, if users have several; None: one each.
+        """
         used, has_truth, is_list = self.n_recommended - self.n_beyond, self.has_truth, self.n_recommended > 0
         reasons: dict[str | None, Ints] = {None: used}
         if self.n_cold is not None:
@@ -197,8 +202,33 @@ class BucketLists:
             self.sums(is_list & ~has_truth),
             self.sums(count_by_code(self.hits.of_list[clashes], self.n_lists)),
         )
-        of_models = zip(self.by_line(rows), self.by_line(users), *numbers, strict=True)
+        if starts is not None:
+            users = {line: self.of_any_list(has, starts) for line, has in users.items()}
+        of_users = self.by_line(users)
+        of_models = zip(self.by_line(rows), of_users, *numbers, strict=True)
         return [ListCounts(*one) for one in of_models]
+
+    def count_people(self, chosen: Ints, starts: Ints) -> list[Counter[Outcome]]:
+        """Count the users of each model: with truth or a list, in the mean, with truth that has no list."""
+        is_used = np.zeros(self.n_lists, dtype=bool)
+        is_used[chosen] = True
+        is_list = self.n_recommended > 0
+        masks = {
+            Outcome.IN: self.has_truth | is_list,
+            Outcome.USED: is_used,
+            Outcome.NO_RECOMMENDATIONS: self.has_truth & ~is_list,
+        }
+        counts = {outcome: self.sums(self.of_any_list(mask, starts)) for outcome, mask in masks.items()}
+        return [
+            Counter({outcome: n[index] for outcome, n in counts.items()}) for index in range(self.n_models)
+        ]
+
+    def of_any_list(self, of_lists: Booleans, starts: Ints) -> Booleans:
+        """Return masks of lists with True at the first list of a user who has any True."""
+        is_any = np.zeros_like(self.by_model(of_lists))
+        if len(starts):
+            is_any[:, starts] = np.logical_or.reduceat(self.by_model(of_lists), starts, axis=1)
+        return is_any.ravel()
 
     def sums(self, of_lists: NDArray[Any]) -> list[int]:
         """Sum values of lists by model."""
@@ -261,15 +291,17 @@ def sums(
     summed: Mapping[str, Sequence[str]],
     models: Group,
     segments: Mapping[str, Group],
+    *,
+    has_all: bool = True,
 ) -> SegmentTotals:
-    """Sum the values of each model over all users and over each segment value.
+    """Sum the values of each model over all users (with ``has_all``) and over each segment value.
 
     ``measured`` has the values of the users, NaN where undefined; ``summed`` maps each column to its one or
     two factors (value, or value and weight).
     """
     model, names = models
-    codes = [] if len(names) == 1 else [(model, len(names))]
-    cells = [(name, ALL, ALL) for name in names]
+    codes = [] if len(names) == 1 or not has_all else [(model, len(names))]
+    cells = [(name, ALL, ALL) for name in names if has_all]
     for segment, (code, values) in segments.items():
         codes.append((model * len(values) + code, len(names) * len(values)))
         cells += [(name, segment, value) for name, value in product(names, values)]
@@ -277,7 +309,9 @@ def sums(
     for start in range(0, len(model), MOST_SUMMED):
         part = slice(start, start + MOST_SUMMED)
         # With a single model, the sums over all users are the sums of the model.
-        groups = Groups([(code[part], n_groups) for code, n_groups in codes], groups_only=len(names) > 1)
+        groups = Groups(
+            [(code[part], n_groups) for code, n_groups in codes], groups_only=len(names) > 1 or not has_all
+        )
         n_users = groups.sums(np.ones(len(model[part]), dtype=bool))
         totals.put_count(N_USERS, (EACH, EACH), n_users[:, np.newaxis])
         for column, factors in enumerate(summed.values()):

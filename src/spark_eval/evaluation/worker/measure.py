@@ -11,16 +11,17 @@ import pyarrow as pa
 
 from spark_eval.accounting import EntryKey, ListCounts
 from spark_eval.arrow.checksums import key_sum
-from spark_eval.arrow.codes import count_by_code
+from spark_eval.arrow.codes import count_by_code, run_starts
 from spark_eval.arrow.messages import Content
 from spark_eval.evaluation.plan import filled_column
 from spark_eval.evaluation.worker.bucket import Bucket, segments_of
 from spark_eval.evaluation.worker.items.context import ItemContextBuilder, empty_and_unknown_lists
 from spark_eval.evaluation.worker.items.counts import ItemTally
 from spark_eval.evaluation.worker.lists import BucketLists, SegmentTotals, sums
+from spark_eval.evaluation.worker.requests import summed_of_users, sums_of_users
 from spark_eval.metrics.beyond.catalog import GroupWeights, require_fact
 from spark_eval.metrics.lists import Lists
-from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, USER
+from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, REQUEST, USER
 from spark_eval.statistics.exact import Floats, Ints
 
 # Maximum number of values of ``per_user`` and relevant items measured at once; one model may have more.
@@ -49,8 +50,9 @@ Measured = tuple[ModelSummary, pa.Table]
 class BucketMeasurer:
     """Measures the lists of a bucket.
 
-    After ``measured`` is exhausted, ``sums`` has the sums of the columns of ``per_user``, ``groups`` the
-    weights of item groups by metric index and model, and ``tally`` the counts of recommended items.
+    After ``measured`` is exhausted, ``sums`` has the sums of the columns of ``per_user``, ``user_sums`` those
+    of users with a list per request, ``groups`` the weights of item groups by metric index and model, and
+    ``tally`` the counts of recommended items.
     """
 
     def __init__(self, bucket: Bucket, tally: ItemTally) -> None:
@@ -60,6 +62,7 @@ class BucketMeasurer:
         about = bucket.rows[Content.SEGMENTS], bucket.rows[Content.TRAINED]
         self.segments = segments_of(self.question.plan.segments, bucket.people, *about, self.question.bounds)
         self.sums = SegmentTotals([], (len(self.question.plan.summed),))
+        self.user_sums = SegmentTotals([], (len(summed_of_users(self.question.plan)),))
         self.groups: dict[tuple[int, str], GroupWeights] = {}
 
     @cached_property
@@ -94,19 +97,25 @@ class BucketMeasurer:
         names = [name or "" for name in models]
         filled = self.filled(inputs)
         self.sums.add(sums(columns | filled, question.plan.summed, (model, names), segments))
+        if (owner := bucket.owner) is not None:
+            user = owner[users]
+            self.user_sums.add(sums_of_users(question.plan, columns, user, (model, names), segments))
         if question.plan.of_run:
             self.tally.add(bucket, inputs.about, (model, names), segments)
         self.groups |= self.weighed_groups(inputs, model, names)
         rows, ends = self.per_user(users, inputs, columns), np.searchsorted(model, np.arange(len(models) + 1))
         is_list = lists.by_model(lists.n_recommended > 0)
-        counts = lists.counts(question.plan.cuts, question.has_scores, bucket.is_odd_user)
+        starts = None if bucket.owner is None else np.flatnonzero(run_starts(bucket.owner))
+        counts = lists.counts(question.plan.cuts, question.has_scores, bucket.is_odd_user, starts)
+        people = None if starts is None else lists.count_people(chosen, starts)
         lacking = {
             outcome: count_by_code(model[with_it], len(models))
             for outcome, with_it in empty_and_unknown_lists(inputs.about).items()
         }
         for index, name in enumerate(models):
             extra = Counter[EntryKey]({(outcome, None): int(n[index]) for outcome, n in lacking.items()})
-            of_rows = counts[index].plus(bucket.nameless(name)).plus(ListCounts(users=extra))
+            more = ListCounts(users=extra, people=Counter() if people is None else people[index])
+            of_rows = counts[index].plus(bucket.nameless(name)).plus(more)
             folds = () if bucket.people.folds is None else bucket.people.folds[is_list[index]].tolist()
             part = rows.slice(ends[index], ends[index + 1] - ends[index])
             yield ModelSummary(name, of_rows, frozenset(folds), key_sum(name or "", part)), part
@@ -118,6 +127,8 @@ class BucketMeasurer:
         segments = {name: segment.column(users) for name, segment in self.segments.items() if name != FOLD}
         values = {name: pa.array(values, from_pandas=True) for name, values in columns.items()}
         ids = {USER: people.ids.take(pa.array(users))}
+        if people.requests is not None:
+            ids[REQUEST] = people.requests.take(pa.array(users))
         counts = {N_RELEVANT: lists.n_relevant, N_RECOMMENDED: lists.n_recommended}
         return pa.table(ids | counts | fold | segments | values)
 

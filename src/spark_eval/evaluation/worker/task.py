@@ -8,7 +8,7 @@ import pyarrow as pa
 from spark_eval.arrow.messages import Content
 from spark_eval.conventions import Checks
 from spark_eval.conventions.choice import Need
-from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.plan import Plan, RequestTruth
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.metrics.beyond.catalog import Catalog
 from spark_eval.schema import (
@@ -19,6 +19,7 @@ from spark_eval.schema import (
     N_INTERACTIONS,
     RANK,
     RELEVANCE,
+    REQUEST,
     SCORE,
     TIMESTAMP,
     USER,
@@ -29,7 +30,8 @@ from spark_eval.schema import (
 class EvaluationTask:
     """Plan of an evaluation, and the attributes of its tables that executors need.
 
-    ``user`` and ``item`` are the types of the ids, int64 or text. ``model`` is the name of the only model,
+    ``user``, ``item`` and ``request`` are the types of the ids, int64 or text; ``request`` is None if users
+    have one list. ``model`` is the name of the only model,
     None if a column has the names. Relevances above ``most_relevance`` have no finite gain. ``bounds`` maps
     each activity decile to its largest number of interactions. ``facts`` are the item attributes, None if
     there are none; items without training interactions in them are cold.
@@ -43,6 +45,7 @@ class EvaluationTask:
     most_relevance: float
     bounds: Mapping[int, int] | None
     facts: ItemAttributes | None = None
+    request: pa.DataType | None = None
 
     @property
     def known_items(self) -> ItemAttributes:
@@ -65,12 +68,17 @@ class EvaluationTask:
         fold = {FOLD: pa.int64()} if self.plan.by_fold else {}
         model = {MODEL: pa.string()} if self.model is None else {}
         user = {USER: self.user}
+        request = {} if self.request is None else {REQUEST: self.request}
+        of_truth = request if self.plan.request_truth is RequestTruth.REQUESTS else {}
         order = {SCORE: pa.float64()} if self.has_scores else {RANK: pa.int64()}
         columns = {
-            Content.LISTS: user | {ITEM: self.item} | order | fold | model,
-            Content.BAD_LISTS: user | {FAULT: pa.string()} | fold | model,
-            Content.TRUTH: user | {ITEM: self.item, RELEVANCE: pa.float64(), TIMESTAMP: pa.int64()} | fold,
-            Content.BAD_TRUTH: user | {FAULT: pa.string()} | fold,
+            Content.LISTS: user | {ITEM: self.item} | order | fold | request | model,
+            Content.BAD_LISTS: user | {FAULT: pa.string()} | fold | request | model,
+            Content.TRUTH: user
+            | {ITEM: self.item, RELEVANCE: pa.float64(), TIMESTAMP: pa.int64()}
+            | fold
+            | of_truth,
+            Content.BAD_TRUTH: user | {FAULT: pa.string()} | fold | of_truth,
             Content.SEGMENTS: user | dict.fromkeys(self.plan.segments, pa.string()),
             Content.TRAINED: user | {N_INTERACTIONS: pa.int64()} | fold,
             Content.MODELS: model,

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from spark_eval.arrow.codes import Booleans, Hashes, count_by_code, lexsort, run_starts, to_numpy
 from spark_eval.conventions import TruthDuplicates
+from spark_eval.metrics.beyond.catalog import expand_ranges
 from spark_eval.metrics.lists import Ragged
 from spark_eval.schema import RELEVANCE, TIMESTAMP
 from spark_eval.statistics.exact import Floats, Ints
@@ -36,6 +37,18 @@ class Truth:
     def n_relevant(self) -> Ints:
         """Number of relevant items of each user; shape (n,)."""
         return count_by_code(self.user, self.n_users)
+
+    def of_lists(self, users: Ints) -> "Truth":
+        """Return the truth of lists, each with the pairs of its user; shape of ``users``: (lists,)."""
+        first = np.cumsum(self.n_relevant) - self.n_relevant
+        of_list, pairs = expand_ranges(first[users], self.n_relevant[users])
+        return Truth(
+            len(users),
+            of_list,
+            self.item[pairs],
+            None if self.relevance is None else self.relevance[pairs],
+            None if self.is_cold is None else self.is_cold[pairs],
+        )
 
     def relevances(self, pairs: Ints) -> Floats:
         """Return the relevance of each of these pairs."""

@@ -37,7 +37,7 @@ def compute(work: Work) -> Computed:
         judged=tables.judged(evaluation.entries),
         expected=Expected.of(plan.metrics, evaluation.keys),
         facts={
-            "conventions": plan.stamp,
+            "conventions": evaluation.plan.stamp,
             "models": list(evaluation.models),
             "truth_digest": evaluation.truth_digest,
         },

@@ -5,8 +5,9 @@ import numpy as np
 from spark_eval.arrow.codes import Booleans, count_by_code, lexsort, run_starts
 from spark_eval.arrow.messages import Content
 from spark_eval.conventions.choice import Need
-from spark_eval.evaluation.worker.bucket import Bucket, Users, indices_of_users
+from spark_eval.evaluation.worker.bucket import Bucket
 from spark_eval.evaluation.worker.lists import BucketLists
+from spark_eval.evaluation.worker.users import Users, indices_of_users
 from spark_eval.metrics.beyond.catalog import Entries, ItemContext, Sets, index_in_run
 from spark_eval.schema import Outcome
 from spark_eval.statistics.exact import Floats, Ints
@@ -52,13 +53,15 @@ class ItemContextBuilder:
         """Return the distinct training items of each user, sorted by id."""
         bucket = self.bucket
         rows, item = bucket.rows[Content.PROFILE], bucket.items.columns[2]
-        row = indices_of_users(Users.of(rows, bucket.people.ids.type), bucket.people)
+        row = indices_of_users(Users.of(rows, bucket.owners.ids.type), bucket.owners)
         row, item = row[row >= 0], item[row >= 0]
         order = lexsort(row, bucket.items.in_order(item))
         row, item = row[order], item[order]
         is_first = run_starts(row) | run_starts(item)
         row, item = row[is_first], item[is_first]
-        return self.entries(row, index_in_run(run_starts(row)) + 1, item)
+        rank = index_in_run(run_starts(row)) + 1
+        of_owners = Entries(len(bucket.owners), row, rank, bucket.items.in_order(item), bucket.place_of(item))
+        return of_owners if bucket.owner is None else of_owners.of_rows(bucket.owner)
 
     def about(self, lists: BucketLists, chosen: Ints) -> ItemContext:
         """Return the item context of the chosen lists."""

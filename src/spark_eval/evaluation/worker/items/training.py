@@ -16,7 +16,7 @@ from spark_eval.arrow.codes import (
     unique_in_order_of_appearance,
 )
 from spark_eval.arrow.messages import Content
-from spark_eval.evaluation.worker.bucket import Users, has_user, number_users
+from spark_eval.evaluation.worker.users import Users, has_user, number_users
 from spark_eval.schema import FOLD, ITEM, N_ROWS, N_TAKERS, Fault, Outcome
 from spark_eval.statistics.exact import Ints
 

@@ -1,0 +1,93 @@
+"""Users of a bucket, once per fold and request, and the number of each row's user."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_eval.arrow.codes import Codes, index_of, to_numpy, unique_sorted
+from spark_eval.schema import FOLD, REQUEST, USER
+from spark_eval.statistics.exact import Ints
+
+
+@dataclass(frozen=True)
+class Users:
+    """n users, once per fold.
+
+    ``ids`` are int64 or text; ``folds`` (n,) is None if there are no folds. With ``requests`` (n,), each
+    request of a user is an entry of its own; null is that of a user with truth and no list at all.
+    """
+
+    ids: pa.Array
+    folds: Ints | None
+    requests: pa.Array | None = None
+
+    @classmethod
+    def of(cls, rows: pa.Table, kind: pa.DataType) -> Self:
+        """Return the user of each row, with ids cast to this type."""
+        folds = to_numpy(rows[FOLD]) if FOLD in rows.column_names else None
+        return cls(rows[USER].cast(kind).combine_chunks(), folds)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def number_users(tables: Sequence[pa.Table]) -> tuple[Users, list[Ints]]:
+    """Return all users of the tables by fold and id, and for each table the user index of each row."""
+    codes = Codes.of([table[USER] for table in tables])
+    users, number = unique_sorted(codes.in_order(np.concatenate(codes.columns)))
+    ids, folds = codes.ids_in_order(users), None
+    if all(FOLD in table.column_names for table in tables):
+        of_row = np.concatenate([to_numpy(table[FOLD]) for table in tables]).astype(np.int64)
+        known, fold = unique_sorted(of_row)
+        pairs, number = unique_sorted(fold * len(ids) + number)
+        folds, ids = known[pairs // max(len(ids), 1)], ids.take(pa.array(pairs % max(len(ids), 1)))
+    return Users(ids, folds), np.split(number, np.cumsum([len(table) for table in tables])[:-1])
+
+
+def number_requests(
+    users: Users, tables: Sequence[pa.Table], rows: Sequence[Ints]
+) -> tuple[Users, Ints, list[Ints]]:
+    """Return an entry per user and request, the user of each entry, and for each table the entry of each row.
+
+    ``rows`` has the user index of each row. Entries are sorted by user, then by request. The rows of tables
+    without requests keep their users; such a user without any request has one entry, of request null.
+    """
+    has_request = [REQUEST in table.column_names for table in tables]
+    of_row = np.concatenate([user for user, has in zip(rows, has_request, strict=True) if has])
+    codes = Codes.of([table[REQUEST] for table, has in zip(tables, has_request, strict=True) if has])
+    known, number = unique_sorted(codes.in_order(np.concatenate(codes.columns)))
+    is_without = np.ones(len(users), dtype=bool)
+    is_without[of_row] = False
+    n_requests = len(known) + 1
+    keys = np.append(of_row * n_requests + number + 1, np.flatnonzero(is_without) * n_requests)
+    entries, entry = unique_sorted(keys)
+    user, request = np.divmod(entries, n_requests)
+    ids = codes.ids_in_order(known).take(pa.array(request - 1, mask=request == 0))
+    folds = None if users.folds is None else users.folds[user]
+    ends = np.cumsum([len(part) for part, has in zip(rows, has_request, strict=True) if has])
+    numbers = iter(np.split(entry, ends))
+    numbered = [next(numbers) if has else part for part, has in zip(rows, has_request, strict=True)]
+    return Users(users.ids.take(pa.array(user)), folds, ids), user, numbered
+
+
+def indices_of_users(asked: Users, known: Users) -> Ints:
+    """Return the index of each of ``asked`` in ``known``, in the same fold if both have folds; else -1."""
+    if asked.folds is None or known.folds is None:
+        return index_of(asked.ids, known.ids)
+    places = np.full(len(asked), -1, dtype=np.int64)
+    for fold in np.unique(asked.folds):
+        mine, theirs = np.flatnonzero(asked.folds == fold), np.flatnonzero(known.folds == fold)
+        place = index_of(asked.ids.take(pa.array(mine)), known.ids.take(pa.array(theirs)))
+        places[mine] = np.append(theirs, -1)[place]
+    return places
+
+
+def has_user(rows: pa.Table) -> pa.ChunkedArray:
+    """Return True for rows with a user, and with a fold and a request if the table has them."""
+    keys = [name for name in (USER, FOLD, REQUEST) if name in rows.column_names]
+    return reduce(pc.and_, (pc.is_valid(rows[name]) for name in keys))
