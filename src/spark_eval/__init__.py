@@ -13,12 +13,12 @@ from spark_eval.schema import VERSION
 if TYPE_CHECKING:
     from spark_eval import metrics
     from spark_eval.comparison.compare import Comparison, compare
+    from spark_eval.days.sums import add_sums
+    from spark_eval.days.window import Window
     from spark_eval.errors import SparkEvalError
     from spark_eval.evaluation.evaluate import evaluate
     from spark_eval.evaluation.result import Evaluation
     from spark_eval.experiments.evaluate import Experiments, evaluate_experiments
-    from spark_eval.history.sums import add_sums
-    from spark_eval.history.window import Window
     from spark_eval.predictions.evaluate import Predictions, evaluate_predictions
     from spark_eval.publishing.published import read_published
     from spark_eval.runs.report import report
@@ -64,8 +64,8 @@ _HOMES: Final = {
     "report": "spark_eval.runs.report",
     "Split": "spark_eval.splits.split",
     "split": "spark_eval.splits.split",
-    "add_sums": "spark_eval.history.sums",
-    "Window": "spark_eval.history.window",
+    "add_sums": "spark_eval.days.sums",
+    "Window": "spark_eval.days.window",
     "window": "spark_eval.runs.windows",
 }
 

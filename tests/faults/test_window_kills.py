@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pyarrow.parquet as pq
 import pytest
 from publishing import ALREADY, BUSY, WON, die_at, ended, forked, unfinished
-from tests.history.days import FIRST, SECOND, publish_day
+from tests.days.days import FIRST, SECOND, publish_day
 
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config

@@ -25,11 +25,11 @@ from spark_eval.config.input_policy import check_secrets
 from spark_eval.config.inputs import Output, Recommendations, Scalar, Source
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed, setting_keys
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
+from spark_eval.days.plan import WindowOptions, WindowPlan, make_window_plan
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import EvaluateOptions, Plan, make_plan
 from spark_eval.evaluation.segments import check_given
 from spark_eval.experiments.plan import ExperimentOptions, ExperimentPlan, make_experiment_plan
-from spark_eval.history.plan import WindowOptions, WindowPlan, make_window_plan
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.metrics.values import parse_metric
 from spark_eval.names import check_run_id

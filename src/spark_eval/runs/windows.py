@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Unpack
 
+from spark_eval.days.plan import WindowOptions, WindowPlan, make_window_plan
+from spark_eval.days.window import Day, Window, merge_days
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.history.plan import WindowOptions, WindowPlan, make_window_plan
-from spark_eval.history.window import Day, Window, merge_days
 from spark_eval.names import summarize_names
 from spark_eval.options import documented
 from spark_eval.publishing.attempt import Store

@@ -13,6 +13,9 @@ import pyarrow.dataset as ds
 from spark_eval.accounting import ACCOUNTING, USERS, Entry, check_closed, entries_of_rows
 from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
 from spark_eval.conventions.presets import request_rules
+from spark_eval.days.plan import Errors, Unit, WindowPlan
+from spark_eval.days.sums import sum_row
+from spark_eval.days.user_sums import Cell, MeanColumns, UserSums, user_sums
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.summary import (
@@ -24,9 +27,6 @@ from spark_eval.evaluation.summary import (
     mean_of,
     merge_sum_rows,
 )
-from spark_eval.history.plan import Errors, Unit, WindowPlan
-from spark_eval.history.sums import sum_row
-from spark_eval.history.user_sums import Cell, MeanColumns, UserSums, user_sums
 from spark_eval.metrics.means import WeightedMean, means_of_users
 from spark_eval.metrics.values import UNCUT
 from spark_eval.names import summarize_names

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from tests.history.days import UserDay, publish_day
+from tests.days.days import UserDay, publish_day
 
 from spark_eval.cli.commands import main
 
