@@ -13,6 +13,7 @@ from spark_eval.schema import VERSION
 if TYPE_CHECKING:
     from spark_eval import metrics
     from spark_eval.comparison.compare import Comparison, compare
+    from spark_eval.days.history import History
     from spark_eval.days.sums import add_sums
     from spark_eval.days.window import Window
     from spark_eval.errors import SparkEvalError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from spark_eval.experiments.evaluate import Experiments, evaluate_experiments
     from spark_eval.predictions.evaluate import Predictions, evaluate_predictions
     from spark_eval.publishing.published import read_published
+    from spark_eval.runs.history import history
     from spark_eval.runs.report import report
     from spark_eval.runs.windows import window
     from spark_eval.runtime.session import get_session
@@ -31,6 +33,7 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "Experiments",
+    "History",
     "Predictions",
     "SparkEvalError",
     "Split",
@@ -42,6 +45,7 @@ __all__ = [
     "evaluate_experiments",
     "evaluate_predictions",
     "get_session",
+    "history",
     "metrics",
     "read_published",
     "report",
@@ -67,6 +71,8 @@ _HOMES: Final = {
     "add_sums": "spark_eval.days.sums",
     "Window": "spark_eval.days.window",
     "window": "spark_eval.runs.windows",
+    "History": "spark_eval.days.history",
+    "history": "spark_eval.runs.history",
 }
 
 

@@ -148,6 +148,38 @@ def report(
 
 
 @program.command()
+@click.option("--path", help="The output root, on this machine; needs no Spark and no config.")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="Config with the output instead.")
+@SET_OPTION
+@click.option("--metrics", multiple=True, metavar="METRIC", help="ndcg@10, or ndcg at each k. Default: all.")
+@click.option("--models", multiple=True, metavar="MODEL", help="Default: all.")
+@click.option("--from", "first", metavar="DAY", help="First day, the id of its run. Default: the oldest.")
+@click.option("--to", "last", metavar="DAY", help="Last day, included. Default: the newest.")
+@click.option("--segments", multiple=True, metavar="SEGMENT", help="Shown as well as all users.")
+@click.option("--paired", is_flag=True, help="Intervals of differences allow for users of both runs.")
+@click.option("--page", metavar="FILE", help="HTML file. Default: report/_history.html below the output.")
+def history(
+    path: str | None,
+    file: Path | None,
+    settings: Sequence[str],
+    page: str | None,
+    paired: bool,
+    **given: Any,
+) -> None:
+    """Show the values of published days over time, with their changes; write one self-contained HTML page.
+
+    Options override the keys of the config's section history.
+    """
+    from spark_eval.cli.history import show_history
+
+    if (path is None) == (file is None):
+        raise click.UsageError("give either --path, of an output on this machine, or --config")
+    check_working_folder()
+    options = {name: value for name, value in given.items() if value} | ({"paired": True} if paired else {})
+    show_history(path, file, settings, page, options)
+
+
+@program.command()
 @click.option(
     "--ratings", type=click.Path(path_type=Path), help="A MovieLens-style CSV instead of a made-up log."
 )

@@ -1,4 +1,4 @@
-"""Options of a window of days, validated as one plan."""
+"""Options of windows and histories of days, validated as plans."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,9 +7,11 @@ from enum import StrEnum
 from typing import Annotated, Final, TypedDict, Unpack
 
 from spark_eval.errors import ConfigError
+from spark_eval.metrics.aliases import as_list
 from spark_eval.options import checked
 
 WINDOW: Final = "window"
+HISTORY: Final = "history"
 
 
 class Unit(StrEnum):
@@ -36,6 +38,11 @@ def parse_day(given: object, where: str) -> date:
         message = f"{where} is {given!r}; give a day as in run ids: 2024-03-01"
         raise ConfigError("INVALID_WINDOW", message)
     return day
+
+
+def as_texts(given: Sequence[str] | str, _where: str) -> tuple[str, ...]:
+    """Return one text or several as a tuple."""
+    return tuple(as_list(given))
 
 
 class WindowOptions(TypedDict, total=False):
@@ -97,4 +104,54 @@ def make_window_plan(**options: Unpack[WindowOptions]) -> WindowPlan:
     plan = WindowPlan(**checked(WindowOptions, options, WINDOW))
     if plan.first is not None and plan.last is not None and plan.first > plan.last:
         raise ConfigError("INVALID_WINDOW", f"the window from {plan.first} to {plan.last} has no day")
+    return plan
+
+
+class HistoryOptions(TypedDict, total=False):
+    """Options of ``history``; also keys of the config's section ``history``."""
+
+    metrics: Annotated[
+        Sequence[str] | None, "metrics to show: ndcg@10, or ndcg at each k; None: all.", None, as_texts
+    ]
+    models: Annotated[Sequence[str] | None, "models to show; None: all.", None, as_texts]
+    first: Annotated[
+        str | None, "first day, the id of its run: 2024-03-01; None: the oldest.", None, parse_day
+    ]
+    last: Annotated[str | None, "last day, included; None: the newest.", None, parse_day]
+    segments: Annotated[Sequence[str], "segments to show as well as all users.", (), as_texts]
+    paired: Annotated[
+        bool, "intervals of differences allow for users who are in both runs; reads per_user.", False
+    ]
+
+
+@dataclass(frozen=True)
+class HistoryPlan:
+    """Validated options of a history; see HistoryOptions."""
+
+    metrics: tuple[str, ...] | None
+    models: tuple[str, ...] | None
+    first: date | None
+    last: date | None
+    segments: tuple[str, ...]
+    paired: bool
+
+    def has(self, run_id: str) -> bool:
+        """Return True if a run is one of its days; runs whose id is not a date are none."""
+        try:
+            day = parse_day(run_id, HISTORY)
+        except ConfigError:
+            return False
+        return (self.first is None or self.first <= day) and (self.last is None or day <= self.last)
+
+
+def make_history_plan(**options: Unpack[HistoryOptions]) -> HistoryPlan:
+    """Return the validated options; raise ConfigError for an invalid one.
+
+    >>> plan = make_history_plan(metrics="ndcg@10", first="2024-03-01")
+    >>> plan.metrics, plan.has("2024-03-02"), plan.has("2024-02-29"), plan.has("2024-03-02_2024-03-03")
+    (('ndcg@10',), True, False, False)
+    """
+    plan = HistoryPlan(**checked(HistoryOptions, options, HISTORY))
+    if plan.first is not None and plan.last is not None and plan.first > plan.last:
+        raise ConfigError("INVALID_WINDOW", f"the history from {plan.first} to {plan.last} has no day")
     return plan

@@ -25,7 +25,14 @@ from spark_eval.config.input_policy import check_secrets
 from spark_eval.config.inputs import Output, Recommendations, Scalar, Source
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed, setting_keys
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
-from spark_eval.days.plan import WindowOptions, WindowPlan, make_window_plan
+from spark_eval.days.plan import (
+    HistoryOptions,
+    HistoryPlan,
+    WindowOptions,
+    WindowPlan,
+    make_history_plan,
+    make_window_plan,
+)
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import EvaluateOptions, Plan, make_plan
 from spark_eval.evaluation.segments import check_given
@@ -188,6 +195,16 @@ class WindowSection(Section):
         return make_window_plan(**options)
 
 
+@keyed(HistoryOptions)
+class HistorySection(Section):
+    """Metrics, models and days of a history."""
+
+    def checked(self) -> HistoryPlan:
+        """Return the validated plan; raise ConfigError for an invalid option."""
+        options: Any = {name: getattr(self, name) for name in declared(HistoryOptions)}
+        return make_history_plan(**options)
+
+
 class TermSection(Section):
     """Events of a kind, and the value of a user's events."""
 
@@ -304,6 +321,9 @@ class Config(Section):
     )
     gates: list[GateSection] = Field(default=[], description="how far models may fall behind a baseline")
     window: WindowSection = Field(default=WindowSection(), description="days merged into a run of their own")
+    history: HistorySection = Field(
+        default=HistorySection(), description="what the history of published days shows"
+    )
     report: Annotated[bool | ReportSection, BeforeValidator(check_report)] = Field(
         default=False, description="true, or a mapping: each verb also writes report/RUN_ID.html"
     )
@@ -318,6 +338,7 @@ class Config(Section):
             self.online.checked()
         self.compare.checked(self.gates)
         self.window.checked()
+        self.history.checked()
         given = [name for name in ("train", "users", "items") if getattr(self, name) is not None]
         check_given(self.plan, given, None if self.recommendations is None else self.recommendations.model)
         return self

@@ -1,0 +1,99 @@
+"""Differences between two means over users, of two days or of two models; users may be in both."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_eval.arrow.codes import to_numpy
+from spark_eval.days.user_sums import MeanColumns, as_floats
+from spark_eval.errors import DataError
+from spark_eval.schema import ALL, MISSING, USER
+from spark_eval.statistics.differences import Estimate, RatioSums
+from spark_eval.statistics.exact import POINT_BITS, Ints, limbs_by_group, sum_of_products
+
+# Limbs of the amounts of each user.
+Limbs = Mapping[int, Ints]
+
+
+@dataclass
+class PairTotals:
+    """Exact sums over the users of two tables: values and weights of each table, and their products.
+
+    ``n`` counts the users who have a value in either table.
+    """
+
+    n: int = 0
+    totals: list[Fraction] = field(default_factory=lambda: [Fraction()] * 4)
+    products: list[list[Fraction]] = field(default_factory=lambda: [[Fraction()] * 4 for _ in range(4)])
+
+    def add(self, n: int, amounts: Sequence[Limbs]) -> None:
+        """Add other users."""
+        self.n += n
+        ones = {0: np.full(1, 1 << POINT_BITS, dtype=np.int64)}
+        for i, one in enumerate(amounts):
+            sums = {limb: values.sum(keepdims=True) for limb, values in one.items()}
+            self.totals[i] += sum_of_products(sums, ones)
+            for j, other in enumerate(amounts[: i + 1]):
+                product = sum_of_products(one, other)
+                self.products[i][j] += product
+                if i != j:
+                    self.products[j][i] += product
+
+    @property
+    def difference(self) -> Estimate:
+        """The mean of the second table minus that of the first, with the error of users who are in both."""
+        return RatioSums(self.n, self.totals, self.products).combination(Fraction(-1), Fraction(1))
+
+
+def add_users(
+    totals: PairTotals,
+    sides: Sequence[Sequence[pa.Table]],
+    means: Sequence[MeanColumns],
+    cell: tuple[str, str] = (ALL, ALL),
+) -> None:
+    """Add users of two tables of ``per_user``, within a segment value; each side has all rows of these users.
+
+    Users a, b on one day, a, c on the next:
+
+    >>> days = [{"user": ["a", "b"], "ap": [0.5, 1.0]}, {"user": ["a", "c"], "ap": [0.0, 0.25]}]
+    >>> totals = PairTotals()
+    >>> add_users(totals, [[pa.table(day)] for day in days], [MeanColumns("ap")] * 2)
+    >>> float(totals.difference.value), round(totals.difference.std_error, 6)
+    (-0.625, 0.1875)
+
+    Raises DataError MIXED_CONVENTIONS if users are of different types.
+    """
+    tables = [[in_cell(table, *cell) for table in side] for side in sides]
+    kinds = {str(table.schema.field(USER).type) for side in tables for table in side}
+    if len(kinds) > 1:
+        message = f"users are of types {' and '.join(sorted(kinds))}"
+        raise DataError("MIXED_CONVENTIONS", f"{message}; write them with one type in all runs")
+    users = [chunk for side in tables for table in side for chunk in table[USER].chunks]
+    if not users:
+        return
+    codes = to_numpy(pa.chunked_array(users).combine_chunks().dictionary_encode().indices).astype(np.int64)
+    n_users = int(codes.max(initial=-1)) + 1
+    has_value, amounts, start = np.zeros(n_users, dtype=np.bool_), list[Limbs](), 0
+    for side, mean in zip(tables, means, strict=True):
+        groups = codes[start : start + sum(table.num_rows for table in side)]
+        start += len(groups)
+        columns = [[as_floats(table, name) for table in side] for name in mean if name is not None]
+        values, *given = (np.concatenate([np.empty(0), *parts]) for parts in columns)
+        weights = given[0] if given else np.ones_like(values)
+        is_defined = np.isfinite(values) & np.isfinite(weights)
+        has_value[groups[is_defined]] = True
+        for part in (values * weights, weights):
+            amounts.append(limbs_by_group(np.where(is_defined, part, 0.0), groups, n_users))
+    totals.add(int(np.count_nonzero(has_value)), amounts)
+
+
+def in_cell(table: pa.Table, segment: str, value: str) -> pa.Table:
+    """Return the rows of a segment value."""
+    if segment == ALL:
+        return table
+    texts = table[segment].cast(pa.string()).fill_null(MISSING)
+    return table.filter(pc.equal(texts, value))

@@ -1,0 +1,197 @@
+"""Histories that a config or a call requests: their runs, read without Spark where the output is local."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Unpack
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_eval.arrow.files import named_read_errors
+from spark_eval.arrow.user_files import UserFile, check_no_nan, overlapping_groups, read_files, user_files
+from spark_eval.days.history import READ, History, Line, Mark, PastRun, make_history
+from spark_eval.days.pairs import PairTotals, add_users
+from spark_eval.days.plan import HistoryOptions, HistoryPlan, make_history_plan
+from spark_eval.days.user_sums import MeanColumns
+from spark_eval.days.window import mean_columns
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.evaluation.summary import METRICS
+from spark_eval.options import documented
+from spark_eval.publishing.attempt import Store
+from spark_eval.publishing.commits import Record, published
+from spark_eval.publishing.published import PublishedTable, data_files, open_table
+from spark_eval.results.driver_tables import arrow_schema
+from spark_eval.runs.job import MEASURING
+from spark_eval.runs.measured import MeasuredRun
+from spark_eval.runs.report import store_at
+from spark_eval.schema import ALL, MODEL, USER, Table
+from spark_eval.statistics.differences import Estimate
+
+# Keys of the section ``truth`` that say where it is, not what it is.
+PLACES: Final = ("path", "table", "max_quarantined")
+COLUMNS: Final = pa.schema([arrow_schema(METRICS).field(name) for name in READ])
+
+
+def history_of(store: Store, plan: HistoryPlan) -> History:
+    """Return the history of the runs published in a store; damaged runs are left out, and named.
+
+    Raises:
+        DataError: UNKNOWN_RUN if no run of a day is published.
+        ConfigError: METRIC_NOT_MEASURED, UNKNOWN_MODEL, or UNSUPPORTED_OUTPUT for paired differences on a
+            store.
+    """
+    damaged: dict[str, str] = {}
+    records: dict[str, list[Record]] = {}
+    for record in published(store.files, lambda run_id, fault: damaged.update({run_id: fault.message})):
+        if plan.has(record.run_id):
+            records.setdefault(record.run_id, []).append(record)
+    runs: list[PastRun] = []
+    for run_id, of_run in records.items():
+        measured = next((record for record in of_run if record.verb in MEASURING), None)
+        if measured is None:
+            continue
+        try:
+            metrics = metrics_of(open_table(store.files, measured, Table.METRICS))
+            runs.append(PastRun(run_id, metrics, rules_of(measured), list(marks_of(store, of_run))))
+        except DataError as fault:
+            damaged[run_id] = fault.message
+    damaged = {run_id: reason for run_id, reason in damaged.items() if plan.has(run_id)}
+    if not runs:
+        hint = "days are runs whose ids are dates, such as 2024-03-01"
+        raise DataError("UNKNOWN_RUN", f"no run of a day is published below {store.files.root!r}; {hint}")
+    return make_history(runs, plan, damaged, UserPairs(store).difference if plan.paired else None)
+
+
+def metrics_of(table: PublishedTable) -> pa.Table:
+    """Return the columns of a table ``metrics`` that a history reads; columns that it lacks are null."""
+    if table.folder is None:
+        return pa.Table.from_pylist(table.rows(), schema=COLUMNS)
+    parts = []
+    for path in data_files(table.folder):
+        with named_read_errors(str(path)), pq.ParquetFile(path, page_checksum_verification=True) as file:
+            names = file.schema_arrow.names
+            part = file.read(columns=[name for name in READ if name in names], use_threads=False)
+        check_no_nan(part, str(path))
+        part = part.append_column(MODEL, pa.array([model_of(table, str(path))] * len(part), pa.string()))
+        parts.append(part)
+    whole = pa.concat_tables(parts, promote_options="permissive")
+    for lacking in (one for one in COLUMNS if one.name not in whole.column_names):
+        whole = whole.append_column(lacking.name, pa.nulls(len(whole), lacking.type))
+    return whole.select(READ).cast(COLUMNS)
+
+
+def model_of(table: PublishedTable, path: str) -> str:
+    """Return the model that a file's folder names; empty if the only model has no name."""
+    below = path.removeprefix(f"{table.folder}/")
+    folder, _, _ = below.rpartition("/")
+    return unquote(folder.removeprefix(f"{MODEL}="))
+
+
+def rules_of(record: Record) -> dict[str, Any]:
+    """Return the rules of the values: conventions, options, rules of the truth, version of the code."""
+    config: Mapping[str, Any] = record.job.get("config", {})
+    truth: Mapping[str, Any] = config.get("truth") or {}
+    options: Mapping[str, Any] = config.get(record.verb) or {}
+    return {
+        "conventions": record.job.get("conventions"),
+        "options": {key: options[key] for key in options if key not in PLACES},
+        "stages": config.get("stages"),
+        "truth rules": {key: truth[key] for key in truth if key not in PLACES},
+        "code": record.job.get("versions", {}).get("spark_eval"),
+    }
+
+
+def marks_of(store: Store, records: Iterable[Record]) -> Iterator[Mark]:
+    """Yield the failed gates and the alarms of a run."""
+    for record in records:
+        if Table.GATES in record.job["tables"]:
+            for row in open_table(store.files, record, Table.GATES).rows():
+                if not row["passed"] or row.get("watch") is not None:
+                    yield Mark(row["model"], row["metric"], row["k"], row.get("watch"))
+
+
+@dataclass(frozen=True)
+class UserPairs:
+    """Differences between the users of two runs of ``evaluate``, read from their ``per_user``."""
+
+    store: Store
+    known: dict[str, MeasuredRun | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.store.is_local:
+            message = f"per_user is read on this machine alone, not below {self.store.files.root!r}"
+            raise ConfigError("UNSUPPORTED_OUTPUT", f"{message}; leave out paired and reference")
+
+    def difference(self, earlier: str, later: str, line: Line) -> Estimate | None:
+        """Return the difference of a line between two runs; None if a run has no users of the metric."""
+        model, metric, k, *cell = line
+        return self.between(((earlier, model), (later, model)), metric, k, *cell)
+
+    def between(
+        self,
+        sides: Sequence[tuple[str, str]],
+        metric: str,
+        k: int | None,
+        segment: str = ALL,
+        segment_value: str = ALL,
+    ) -> Estimate | None:
+        """Return the difference between two models of runs, second minus first; see ``difference``.
+
+        Raises DataError MIXED_CONVENTIONS if the users of the runs have different types.
+        """
+        files: list[list[UserFile]] = []
+        means: list[MeanColumns] = []
+        for run_id, model in sides:
+            measured = self.runs(run_id)
+            mean = None if measured is None else mean_columns(measured.plan).get((metric, k))
+            named = None if measured is None else users_of_run(measured)
+            if mean is None or named is None:
+                return None
+            files.append([file for file in named if file.model == model])
+            means.append(mean)
+        totals, segments = PairTotals(), [] if segment == ALL else [segment]
+        for group in overlapping_groups({file.path: file for one in files for file in one}.values()):
+            paths = [[file.path for file in group if file in of_side] for of_side in files]
+            columns = [list(dict.fromkeys([USER, *filter(None, mean), *segments])) for mean in means]
+            read = [read_files(*one) for one in zip(paths, columns, strict=True)]
+            add_users(totals, read, means, (segment, segment_value))
+        return totals.difference
+
+    def runs(self, run_id: str) -> MeasuredRun | None:
+        """Return a run of ``evaluate``; None if there is none."""
+        if run_id not in self.known:
+            self.known[run_id] = MeasuredRun.of(self.store, run_id)
+        return self.known[run_id]
+
+
+def users_of_run(measured: MeasuredRun) -> list[UserFile] | None:
+    """Return the files of ``per_user``; None if it was removed or has files of other names."""
+    if not measured.store.files.is_there(measured.record.path_of(Table.PER_USER)):
+        return None
+    return user_files(str(measured.open(Table.PER_USER).folder))
+
+
+@documented(HistoryOptions)
+def history(path: str, **options: Unpack[HistoryOptions]) -> History:
+    """Return the values of the runs published below a local output path over time; no Spark is needed.
+
+    Args:
+        path: The output path; runs whose ids are dates, such as ``2024-03-01``, are its days.
+
+    Returns:
+        A ``History``: ``table()`` has a row per run, model, metric and segment; ``write(path)`` makes a page.
+
+    Raises:
+        ConfigError: INVALID_WINDOW for days that are no dates; METRIC_NOT_MEASURED or UNKNOWN_MODEL.
+        DataError: UNKNOWN_RUN if no run of a day is published.
+
+    Examples:
+        ``daily`` is an output path with two published days:
+
+        >>> from spark_eval import history
+        >>> rows = history(daily, metrics=["map@2"]).rows
+        >>> [(row.run_id, row.value, row.difference) for row in rows]
+        [('2024-03-01', 0.75, None), ('2024-03-02', 0.125, -0.625)]
+    """
+    return history_of(store_at(path), make_history_plan(**options))

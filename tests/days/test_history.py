@@ -1,0 +1,187 @@
+"""Histories: values and their changes by day, breaks, gaps and marks; the page; no Spark, and quick."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from tests.days.days import FIRST, SECOND, UserDay, publish_day
+
+from spark_eval import History, history
+from spark_eval.cli.commands import program
+from spark_eval.comparison.rows import GATES, GateRow
+from spark_eval.days.history import Mark, PastRun, make_history
+from spark_eval.days.plan import make_history_plan
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.evaluation.summary import METRICS, MetricRow
+from spark_eval.publishing.attempt import Attempt
+from spark_eval.publishing.local import LocalStore
+from spark_eval.results.driver_tables import arrow_table, write_small
+
+DAYS = ["2024-03-01", "2024-03-02", "2024-03-03"]
+
+
+def past(
+    run_id: str, value: float | None, *, rules: str = "a", marks: Sequence[Mark] = (), model: str = "als"
+) -> PastRun:
+    row = MetricRow(model, "ndcg", 10, "all", "all", value, 0.003, 0.1, 0.2, 100, 0, "default")
+    return PastRun(run_id, arrow_table([row], METRICS), {"conventions": rules}, marks)
+
+
+def series(*runs: PastRun, **options: Any) -> History:
+    return make_history(runs, make_history_plan(**options), {})
+
+
+def test_differences_are_those_since_the_run_before_and_a_week_before() -> None:
+    found = series(past("2024-03-11", 0.17), past("2024-03-01", 0.15), past("2024-03-04", 0.16))
+    assert [(row.run_id, row.before) for row in found.rows] == [
+        ("2024-03-01", None),
+        ("2024-03-04", "2024-03-01"),
+        ("2024-03-11", "2024-03-04"),
+    ]
+    last = found.rows[-1]
+    assert last.difference == pytest.approx(0.01)
+    assert last.week_difference == pytest.approx(0.01)
+    # Independent errors: 1.96 times the root of two squares.
+    assert last.difference_high == pytest.approx(0.01 + 1.959964 * 0.003 * 2**0.5)
+    assert found.rows[1].week_difference is None
+
+
+def test_values_across_a_break_are_not_compared_or_joined() -> None:
+    found = series(
+        past("2024-03-01", 0.15), past("2024-03-08", 0.5, rules="b"), past("2024-03-09", 0.5, rules="b")
+    )
+    broken = found.rows[1]
+    assert (broken.series, broken.changed, broken.before) == (2, "conventions", None)
+    assert (broken.difference, broken.week_difference) == (None, None)
+    assert found.rows[2].before == "2024-03-08"
+
+
+def polylines(page: str) -> list[list[str]]:
+    """The points of each line of a page, which must be well-formed."""
+    tree = ET.fromstring(page.replace("<!DOCTYPE html>", ""))
+    return [line.attrib["points"].split() for line in tree.iter("polyline")]
+
+
+def well_formed(page: str) -> str:
+    """The page with its void elements closed, for a parser of XML."""
+    lines = [f"{line[:-1]}/>" if line.startswith(("<meta", "<link")) else line for line in page.splitlines()]
+    return "\n".join(lines)
+
+
+def test_lines_end_at_gaps_and_breaks_and_hostile_names_are_text() -> None:
+    hostile = "</svg><script>alert(1)</script>"
+    runs = [
+        past("2024-03-01", 0.15, model=hostile),
+        past("2024-03-02", 0.16, model=hostile),
+        past("2024-03-04", 0.16, model=hostile, marks=[Mark(hostile, "ndcg", 10, "model")]),
+        past("2024-03-05", 0.17, rules="b", model=hostile),
+        past("2024-03-06", 0.17, rules="b", model=hostile, marks=[Mark(hostile, "ndcg", 10, None)]),
+        past("2024-03-07", None, rules="b", model=hostile),
+    ]
+    found = series(*runs)
+    page = well_formed(found.page)
+    assert [len(line) for line in polylines(page)] == [2, 1, 2]
+    assert "<script" not in page
+    tree = ET.fromstring(page.replace("<!DOCTYPE html>", ""))
+    marks = [mark for mark in tree.iter("circle") if mark.attrib.get("class") == "mark"]
+    assert [str(mark[0].text).rpartition(": ")[2] for mark in marks] == ["model", "1 failed gates"]
+    breaks = [line for line in tree.iter("line") if line.attrib.get("class") == "break"]
+    assert [line[0].text for line in breaks] == ["2024-03-05: conventions changed"]
+    assert "Days without a run: 1." in page
+    assert [(row.alarm, row.failed_gates) for row in found.rows[2:5]] == [("model", 0), (None, 0), (None, 1)]
+
+
+def test_names_that_no_run_has_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"map@10.*ndcg@10") as refused:
+        series(past("2024-03-01", 0.15), metrics=["map@10"])
+    assert refused.value.code == "METRIC_NOT_MEASURED"
+    with pytest.raises(ConfigError, match="bpr") as refused:
+        series(past("2024-03-01", 0.15), models=["bpr"])
+    assert refused.value.code == "UNKNOWN_MODEL"
+    with pytest.raises(ConfigError, match="no day"):
+        make_history_plan(first="2024-03-02", last="2024-03-01")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    publish_day(tmp_path / "out", DAYS[0], {"als": FIRST, "p/o": FIRST})
+    publish_day(tmp_path / "out", DAYS[1], {"als": SECOND, "p/o": FIRST})
+    publish_day(tmp_path / "out", "not-a-day", {"als": SECOND})
+    return tmp_path / "out"
+
+
+def test_published_runs_are_read_and_paired_by_user(root: Path) -> None:
+    asked: Any = {"metrics": ["map@2"], "models": ["als"]}
+    alone = history(str(root), **asked).rows[1]
+    assert (alone.value, alone.difference, alone.n_users) == (0.125, -0.625, 2)
+    paired = history(str(root), **asked, paired=True).rows[1]
+    assert paired.difference == -0.625
+    # By hand, e of a, b, c: (.5 - .75)/2 - (0 - .125)/2 up to the sign, and so on.
+    e = [(0 - 0.125) / 2 - (0.5 - 0.75) / 2, -(1 - 0.75) / 2, (0.25 - 0.125) / 2]
+    error = (3 / 2 * sum(one**2 for one in e)) ** 0.5
+    assert paired.difference_high == pytest.approx(-0.625 + 1.959964 * error)
+    same = history(str(root), metrics=["map@2"], models=["p/o"], paired=True).rows[1]
+    assert (same.difference, same.difference_low, same.difference_high) == (0, 0, 0)
+    in_segment = history(str(root), **asked, segments=["country"], paired=True).rows
+    assert [(row.segment_value, row.run_id, row.value) for row in in_segment if row.segment != "all"] == [
+        ("(missing)", DAYS[1], 0.25),
+        ("DE", DAYS[0], 0.75),
+        ("DE", DAYS[1], 0.0),
+    ]
+    in_germany = in_segment[-1]
+    assert in_germany.difference == -0.75
+
+
+def test_weighted_means_are_paired_by_their_weights(tmp_path: Path) -> None:
+    for day, value in ((DAYS[0], 0.5), (DAYS[1], 0.25)):
+        publish_day(
+            tmp_path, day, {"als": [UserDay("a", None, 0.5, value, 2.0), UserDay("b", None, 1.0, 1.0, 2.0)]}
+        )
+    row = history(str(tmp_path), metrics=["fcp_micro@2"], paired=True).rows[1]
+    assert row.difference == -0.125
+    # Only a differs: e = -.0625 and .0625 of two users.
+    assert row.difference_high == pytest.approx(-0.125 + 1.959964 * (2 * 2 * 0.0625**2) ** 0.5)
+
+
+def test_failed_gates_of_a_run_are_marks(root: Path) -> None:
+    asked = ("map", 2, "als", None, "pop", 0.0, "absolute", "observed", 0.95, "all", "all", 1, 0.9, "user")
+    gate = GateRow(*asked, 0.2, 0.1, -0.1, None, None, 2, "worse", False, "fell", None, None, None)
+    with Attempt(LocalStore(root), DAYS[1], "compare") as attempt:
+        write_small([gate], GATES, Path(attempt.staged("gates")), by_model=False)
+        attempt.publish({"gates": 1}, {"fingerprint": "g"})
+    rows = history(str(root), metrics=["map@2"]).rows
+    assert {(row.model, row.run_id): row.failed_gates for row in rows}[("als", DAYS[1])] == 1
+    assert sum(row.failed_gates for row in rows) == 1
+
+
+def test_a_damaged_day_is_a_gap_and_named(root: Path) -> None:
+    for file in (root / "metrics" / f"run_id={DAYS[1]}").rglob("*.parquet"):
+        file.write_bytes(file.read_bytes()[:-9])
+    found = history(str(root))
+    assert found.runs == DAYS[:1]
+    assert list(found.damaged) == [DAYS[1]]
+    with pytest.raises(DataError, match="no run of a day") as refused:
+        history(str(root), first=DAYS[2])
+    assert refused.value.code == "UNKNOWN_RUN"
+
+
+def test_the_command_prints_the_newest_values_and_writes_the_page(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(f"output: {{path: {root}}}\nhistory: {{metrics: [map@2]}}\n")
+    done = CliRunner().invoke(program, ["history", "--config", str(tmp_path / "config.yaml")])
+    assert done.exit_code == 0, done.output
+    assert "-.6250" in done.output
+    assert f"page        {root}/report/_history.html" in done.output
+    page = str(tmp_path / "h.html")
+    done = CliRunner().invoke(program, ["history", "--path", str(root), "--models", "p/o", "--page", page])
+    assert done.exit_code == 0, done.output
+    assert "als" not in Path(page).read_text()
+    assert CliRunner().invoke(program, ["history"]).exit_code == 2
+
+
+def test_the_page_is_the_same_for_the_same_runs(root: Path) -> None:
+    assert history(str(root)).page == history(str(root)).page
+    assert isinstance(history(str(root)).table(), pa.Table)
