@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import named_read_errors
 from spark_eval.arrow.user_files import UserFile, check_no_nan, overlapping_groups, read_files, user_files
+from spark_eval.conventions.presets import request_rules
 from spark_eval.days.history import READ, History, Line, Mark, PastRun, make_history
 from spark_eval.days.pairs import PairTotals, add_users
 from spark_eval.days.plan import HistoryOptions, HistoryPlan, make_history_plan
@@ -124,7 +125,10 @@ class UserPairs:
             raise ConfigError("UNSUPPORTED_OUTPUT", f"{message}; leave out paired and reference")
 
     def difference(self, earlier: str, later: str, line: Line) -> Estimate | None:
-        """Return the difference of a line between two runs; None if a run has no users of the metric."""
+        """Return the difference of a line between two runs.
+
+        None if a run has no values of the metric by user, or lists by request.
+        """
         model, metric, k, *cell = line
         return self.between(((earlier, model), (later, model)), metric, k, *cell)
 
@@ -146,7 +150,7 @@ class UserPairs:
             measured = self.runs(run_id)
             mean = None if measured is None else mean_columns(measured.plan).get((metric, k))
             named = None if measured is None else users_of_run(measured)
-            if mean is None or named is None:
+            if measured is None or mean is None or named is None or request_rules(measured.conventions):
                 return None
             files.append([file for file in named if file.model == model])
             means.append(mean)
