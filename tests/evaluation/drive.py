@@ -98,7 +98,7 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
             stages = stage_sums(measuring) if plan.stages else None
             summaries.append(BucketSummary(*of_truth, models, measuring.sums, stages))
     counts = tally.table()
-    return found_of(plan, per_user, summaries, [] if counts is None else [counts], question.known_items)
+    return found_of(plan, per_user, summaries, [] if counts is None else [counts], question.item_attributes)
 
 
 def found_of(

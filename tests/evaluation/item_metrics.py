@@ -26,7 +26,7 @@ def needed(value: Known | None) -> Known:
 
 def up_to(entries: Entries, k: int | None) -> Entries:
     near = slice(None) if k is None else entries.rank <= k
-    values = (entries.row[near], entries.rank[near], entries.item[near], entries.place[near])
+    values = (entries.row[near], entries.rank[near], entries.item[near], entries.index[near])
     return Entries(entries.n_rows, *values)
 
 
@@ -37,60 +37,60 @@ def mean_of(entries: Entries, values: Any) -> Floats:
     return np.where(size > 0, total / np.maximum(size, 1), np.nan)
 
 
-def takers_of_places(about: ItemContext, rows: Any, places: Any) -> Floats:
+def takers_of_items(context: ItemContext, rows: Any, places: Any) -> Floats:
     """Return the training users of items of these lists."""
-    return np.asarray(needed(about.catalog.n_takers)[about.fold[rows], places], dtype=np.float64)
+    return np.asarray(needed(context.catalog.n_takers)[context.fold[rows], places], dtype=np.float64)
 
 
 def popularity_of(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Mean number of training users of the items."""
-    about = needed(lists.about)
-    listed = up_to(needed(about.listed), k)
-    return mean_of(listed, takers_of_places(about, listed.row, listed.place))
+    context = needed(lists.context)
+    listed = up_to(needed(context.listed), k)
+    return mean_of(listed, takers_of_items(context, listed.row, listed.index))
 
 
 def groups_of(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Mean number of groups of the items, and a tenth of the number of features."""
-    about = needed(lists.about)
-    listed, catalog = up_to(needed(about.listed), k), about.catalog
+    context = needed(lists.context)
+    listed, catalog = up_to(needed(context.listed), k), context.catalog
     sizes = needed(catalog.groups).sizes + 0.1 * needed(catalog.features).sizes
-    return mean_of(listed, sizes[listed.place])
+    return mean_of(listed, sizes[listed.index])
 
 
 def vectors_of_lists(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Mean of the sum of components of the items of the list."""
-    about = needed(lists.about)
-    listed, vectors = up_to(needed(about.listed), k), about.catalog.vectors
+    context = needed(lists.context)
+    listed, vectors = up_to(needed(context.listed), k), context.catalog.vectors
     if isinstance(vectors, Sets):
         rows = np.repeat(np.arange(len(vectors.sizes)), vectors.sizes)
         total = np.bincount(rows, needed(vectors.values), minlength=len(vectors.sizes))
     else:
         total = np.nansum(np.asarray(vectors, dtype=np.float64), axis=1)
-    return mean_of(listed, total[listed.place])
+    return mean_of(listed, total[listed.index])
 
 
 def seen_before(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the list that the user had in training, NaN without a list."""
-    about = needed(lists.about)
-    listed = up_to(needed(about.listed), k)
-    return mean_of(listed, is_in(listed, needed(about.profile)))
+    context = needed(lists.context)
+    listed = up_to(needed(context.listed), k)
+    return mean_of(listed, is_in(listed, needed(context.profile)))
 
 
 def shared_with_base(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the list that the base model recommends as well; NaN without a list of that."""
-    about = needed(lists.about)
-    listed, base = up_to(needed(about.listed), k), up_to(needed(about.base), k)
-    return np.where(needed(about.has_base), mean_of(listed, is_in(listed, base)), np.nan)
+    context = needed(lists.context)
+    listed, base = up_to(needed(context.listed), k), up_to(needed(context.base), k)
+    return np.where(needed(context.has_base), mean_of(listed, is_in(listed, base)), np.nan)
 
 
 def first_relevant(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Training users of the most relevant item plus those of all hits; 0 of nothing."""
-    about = needed(lists.about)
-    relevant, hits = needed(about.relevant), lists.hits
+    context = needed(lists.context)
+    relevant, hits = needed(context.relevant), lists.hits
     first = relevant.rank == 1
     values = np.zeros(len(lists.n_relevant))
-    values[relevant.row[first]] = takers_of_places(about, relevant.row[first], relevant.place[first])
-    return values + hits.total(takers_of_places(about, hits.row, about.hits), k)
+    values[relevant.row[first]] = takers_of_items(context, relevant.row[first], relevant.index[first])
+    return values + hits.total(takers_of_items(context, hits.row, context.hits), k)
 
 
 def is_in(entries: Entries, others: Entries) -> Floats:

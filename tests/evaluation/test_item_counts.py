@@ -40,7 +40,7 @@ def found(layout: Layout) -> Any:
     return drive(make_plan(metrics=METRICS, k=[2, 4, "all"]), tables, layout).metrics
 
 
-@pytest.mark.parametrize(("name", "value"), [("MOST_HELD", 0), ("SPARSEST_COUNTS", 0)])
+@pytest.mark.parametrize(("name", "value"), [("MOST_AMOUNTS", 0), ("SPARSEST_COUNTS", 0)])
 def test_counts_are_the_same_however_they_are_held(name: str, value: int) -> None:
     expected = found(Layout(n_buckets=1, n_tasks=1))
     assert len(expected) == len(METRICS) * 3 * 2

@@ -198,8 +198,8 @@ def test_places_of_ids_near_together_far_apart_and_of_text(ids: list[Any]) -> No
     facts = ItemAttributes(pa.array(sorted(ids), kind), Catalog(len(ids)))
     others = ["z", "", "aa"] if isinstance(ids[0], str) else [6, 2**63 - 1, -(2**63)]
     codes = Codes.of([pa.chunked_array([pa.array([*others, *ids], kind)])])
-    places = facts.places(codes)(codes.columns[0])
-    assert places.tolist() == [UNKNOWN] * 3 + [sorted(ids).index(one) for one in ids]
+    indices = facts.index_finder(codes)(codes.columns[0])
+    assert indices.tolist() == [UNKNOWN] * 3 + [sorted(ids).index(one) for one in ids]
     assert isinstance(ids[0], str) or (facts.table is None) == (ids[0] == 2**62)
 
 

@@ -24,7 +24,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.metrics import RANKING, Lists, MetricValue, parse_metric
 from spark_eval.metrics.beyond.catalog import GroupWeights, ItemCounts
-from spark_eval.metrics.beyond.known import sets_of_words
+from spark_eval.metrics.beyond.examples import sets_of_words
 from spark_eval.metrics.columns import sum_of_columns, value_of_column
 from spark_eval.metrics.registry import OF_LISTS
 from spark_eval.metrics.values import published_name

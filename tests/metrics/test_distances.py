@@ -37,15 +37,15 @@ def known(table: list[list[float] | None]) -> list[list[float]]:
 
 def sparse(lists: Lists) -> Lists:
     """The same with vectors stored by their components other than 0; one of zeros keeps a first 0."""
-    about: Any = lists.about
+    context: Any = lists.context
     rows = [
-        [] if np.isnan(row).any() else np.flatnonzero(row).tolist() or [0] for row in about.catalog.vectors
+        [] if np.isnan(row).any() else np.flatnonzero(row).tolist() or [0] for row in context.catalog.vectors
     ]
     members = np.array([member for row in rows for member in row], dtype=np.int64)
     owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     starts = np.append(0, np.cumsum([len(row) for row in rows]))
-    sets = Sets(starts, members, values=about.catalog.vectors[owner, members])
-    return replace(lists, about=replace(about, catalog=replace(about.catalog, vectors=sets)))
+    sets = Sets(starts, members, values=context.catalog.vectors[owner, members])
+    return replace(lists, context=replace(context, catalog=replace(context.catalog, vectors=sets)))
 
 
 def ild(lists: Lists, **choices: object) -> Floats:
@@ -113,7 +113,7 @@ def crowd() -> Lists:
 
 def measured(lists: Lists) -> list[bytes]:
     """All variants that compare items, of lists with nothing kept."""
-    fresh = replace(lists, about=replace(lists.about)) if lists.about else lists
+    fresh = replace(lists, context=replace(lists.context)) if lists.context else lists
     cases: list[tuple[str, Any]] = [("ild", {"ild_distance": distance}) for distance in Distance]
     cases += [("serendipity", {"serendipity_variant": variant}) for variant in SerendipityVariant]
     return [

@@ -42,8 +42,8 @@ def test_ranks_by_popularity_are_dense() -> None:
 
 def test_a_baseline_that_begins_beyond_k_shares_nothing() -> None:
     lists = Lists.of_items([[5, 7], [5, 7]], base=[[7, 8], [7, 8]])
-    about = lists.known
+    about = lists.items
     assert about.base is not None
     late = replace(about, base=replace(about.base, rank=about.base.rank + 2))
     assert unexpectedness(lists, 2, Conventions()).tolist() == [0.5, 0.5]
-    assert unexpectedness(replace(lists, about=late), 2, Conventions()).tolist() == [1.0, 1.0]
+    assert unexpectedness(replace(lists, context=late), 2, Conventions()).tolist() == [1.0, 1.0]

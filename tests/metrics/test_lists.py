@@ -38,13 +38,13 @@ def test_without_scores_no_two_items_tie_and_without_truth_the_list_holds_it_all
 
 
 @pytest.mark.parametrize(
-    ("k", "n_hits", "places", "filled", "fillable"),
+    ("k", "n_hits", "n_ranks", "filled", "fillable"),
     [(1, 1, 1, 1, 1), (3, 2, 3, 3, 3), (4, 2, 4, 3, 4), (9, 2, 9, 3, 5), (None, 2, 3, 3, 5)],
 )
-def test_counts_at_a_cutoff(k: int | None, n_hits: int, places: int, filled: int, fillable: int) -> None:
+def test_counts_at_a_cutoff(k: int | None, n_hits: int, n_ranks: int, filled: int, fillable: int) -> None:
     lists = Lists.of([[1, 0, 1]], truth=[[1] * 5])
-    counts = [lists.n_hits(k), lists.places(k), lists.filled(k), lists.fillable(k)]
-    assert [count.tolist() for count in counts] == [[n_hits], [places], [filled], [fillable]]
+    counts = [lists.n_hits(k), lists.n_ranks(k), lists.filled(k), lists.fillable(k)]
+    assert [count.tolist() for count in counts] == [[n_hits], [n_ranks], [filled], [fillable]]
 
 
 def test_entries_are_numbered_and_sorted_within_their_list() -> None:

@@ -104,13 +104,13 @@ def grouped_lists(
     known = about_of(in_groups)
     texts = [*map(str, range(known.catalog.n_items)), ""]
     catalog = replace(known.catalog, text_order=np.argsort(np.argsort(texts)))
-    return replace(in_groups, about=replace(known, catalog=catalog))
+    return replace(in_groups, context=replace(known, catalog=catalog))
 
 
 def about_of(lists: Lists) -> ItemContext:
     """What is known of the items of lists."""
-    assert lists.about is not None
-    return lists.about
+    assert lists.context is not None
+    return lists.context
 
 
 def item_entries(lists: Sequence[Sequence[int]]) -> Entries:
@@ -153,7 +153,7 @@ def batch(users: Sequence[User]) -> Lists:
         n_recommended=np.array([one.n_recommended for one in users], dtype=np.int64),
         hits=unmarked(lists.hits),
         ideal=unmarked(lists.ideal),
-        about=about(
+        context=about(
             [one.recommended for one in users],
             [one.history for one in users],
             [one.base for one in users],
@@ -172,15 +172,15 @@ def batch(users: Sequence[User]) -> Lists:
     within = {
         k: np.array([counts[min(k, len(counts) - 1)] for counts in up_to], dtype=np.int64) for k in cutoffs
     }
-    held = replace(lists, held=FilledRanks(places, within))
-    vars(held)[OF_INTENTS] = vars(lists)[OF_INTENTS]
-    return held
+    filled = replace(lists, filled_ranks=FilledRanks(places, within))
+    vars(filled)[OF_INTENTS] = vars(lists)[OF_INTENTS]
+    return filled
 
 
 def for_metric(lists: Lists, metric: RankingMetric) -> Lists:
     """The lists with the world of items that a metric is tested in: intents have one of their own."""
     of_intents = vars(lists).get(OF_INTENTS) if Need.RELEVANT in metric.needs else None
-    return lists if of_intents is None else replace(lists, about=of_intents)
+    return lists if of_intents is None else replace(lists, context=of_intents)
 
 
 def unmarked(entries: Ragged) -> Ragged:

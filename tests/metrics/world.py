@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext
-from spark_eval.metrics.beyond.known import (
+from spark_eval.metrics.beyond.examples import (
     entries_of_items,
     item_indices,
     occurrences,
@@ -50,7 +50,7 @@ def entries_with_gaps(lists: Sequence[Sequence[int]]) -> Entries:
     """The items of lists at their ranks, but for those that nothing holds."""
     every = entries_of_items(lists, N_ITEMS)
     held = every.item >= 0
-    return Entries(every.n_rows, every.row[held], every.rank[held], every.item[held], every.place[held])
+    return Entries(every.n_rows, every.row[held], every.rank[held], every.item[held], every.index[held])
 
 
 def about(

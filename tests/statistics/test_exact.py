@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from spark_eval.statistics.exact import ByPlace, add, counts, exact_sums, integers_of_sums, two_product
+from spark_eval.statistics.exact import DigitSums, add, counts, exact_sums, integers_of_sums, two_product
 
 RANDOM = np.random.default_rng(2)
 SIZES = {
@@ -31,7 +31,7 @@ def test_sums_are_those_of_fractions(name: str) -> None:
 
 
 def test_sums_of_parts_add_to_the_sum_of_all() -> None:
-    parts: ByPlace = {}
+    parts: DigitSums = {}
     for values in np.split(SIZES["all sizes"], 5):
         for place, amounts in exact_sums(values).items():
             add(parts, place, amounts)

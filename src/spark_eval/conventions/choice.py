@@ -15,7 +15,7 @@ class Need(Enum):
     WHOLE_LIST = auto()  # hits beyond k
     TIES = auto()  # items with equal scores
     LENGTHS = auto()  # the number of items in a list; repeated items are then searched among all items
-    LENGTHS_BY_RANK = auto()  # the number of items up to each hit and each cutoff: Lists.held
+    LENGTHS_BY_RANK = auto()  # the number of items up to each hit and each cutoff: Lists.filled_ranks
     ITEMS = auto()  # all items of a list: ItemContext.listed
     HISTORY = auto()  # the user's training items: ItemContext.profile
     RELEVANT = auto()  # the items of the truth: ItemContext.relevant

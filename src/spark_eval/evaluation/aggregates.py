@@ -18,21 +18,21 @@ def count_users(users: Rows, segments: Sequence[str]) -> Mapping[str, int]:
     """Return rows, with_id, users (distinct), and the number of values per segment index."""
     if isinstance(users, LocalTable):
         rows = users.table()
-        n_values = {f"values_{place}": distinct(rows, name) for place, name in enumerate(segments)}
+        n_values = {f"values_{index}": distinct(rows, name) for index, name in enumerate(segments)}
         with_id = len(rows) - rows[USER].null_count
         return {"rows": len(rows), "with_id": with_id, "users": distinct(rows, USER)} | n_values
     from pyspark.sql import functions as F
 
-    found = users.agg(
+    totals = users.agg(
         F.count("*").alias("rows"),
         F.count(USER).alias("with_id"),
         F.count_distinct(USER).alias("users"),
         *(
-            F.count_distinct(quote_column(name)).alias(f"values_{place}")
-            for place, name in enumerate(segments)
+            F.count_distinct(quote_column(name)).alias(f"values_{index}")
+            for index, name in enumerate(segments)
         ),
     )
-    counts: Mapping[str, int] = found.collect()[0].asDict()
+    counts: Mapping[str, int] = totals.collect()[0].asDict()
     return counts
 
 
@@ -54,12 +54,12 @@ def count_items(items: Rows) -> Mapping[str, Any]:
     from pyspark.sql import functions as F
 
     sizes = [F.greatest(F.size(name), F.lit(0)) * width for name, width in widths.items()]
-    found = items.agg(
+    totals = items.agg(
         F.count("*").alias("rows"),
         F.count(ITEM).alias("with_id"),
         F.sum(sum(sizes, start=F.lit(0)).cast("long")).alias(N_BYTES),
     )
-    counts: Mapping[str, Any] = found.collect()[0].asDict()
+    counts: Mapping[str, Any] = totals.collect()[0].asDict()
     return counts
 
 

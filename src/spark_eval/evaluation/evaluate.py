@@ -166,8 +166,8 @@ def evaluate(
             reason = refuse_or_explain(chosen, str(fault))
         else:
             say_local(sum(table.n_rows for table in tables.given().values()))
-            found = measure_lists(tables, folder)
-            return replace(found, per_user=like_given(found.per_user, recommendations))
+            result = measure_lists(tables, folder)
+            return replace(result, per_user=like_given(result.per_user, recommendations))
     say_spark(reason)
     return measure_lists(tables_on_spark(given, described, timezone, plan), folder)
 
@@ -196,8 +196,8 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
     """
     tables = check_requests(check_folds(tables.aligned()))
     plan = tables.plan
-    with ExitStack() as held:
-        training, tables = read_users_and_items(tables, held)
+    with ExitStack() as resources:
+        training, tables = read_users_and_items(tables, resources)
         facts, tables = facts_of_items(tables, training)
         task = evaluation_task(tables, training.bounds, facts)
         n_buckets, n_tasks = buckets_for(tables)
@@ -208,7 +208,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         check = check_unchanged(list(tables.given().values()))
         rows = measure(messages, task, n_buckets, schema, in_place, check)
         if in_place is None or plan.of_run:
-            rows = keep(rows, held)
+            rows = keep(rows, resources)
         summaries = Summaries(list(map(pickle.loads, collect_column(rows, SUMMARY))), plan)
         entries = checked_entries_of(tables, training, facts, summaries)
         if in_place is None:
@@ -217,27 +217,27 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
             remove_other_files(in_place, summaries.files)
             per_user = read_written(tables.truth, schema, in_place)
         histograms = collect_objects(histograms_of(rows, n_buckets)) if plan.of_run else []
-        found = Evaluation(
+        result = Evaluation(
             per_user=per_user,
             entries=entries,
             models=summaries.models,
             plan=plan,
-            held=held,
+            resources=resources,
             sum_rows=summaries.sum_rows,
             keys=summaries.keys,
             truth_digest=summaries.truth_digest,
             n_per_user=summaries.n_per_user,
-            run_rows=summaries.run_rows(histograms, task.known_items),
+            run_rows=summaries.run_rows(histograms, task.item_attributes),
             folder=in_place,
             files=frozenset(summaries.files),
             stage_sums=summaries.stages,
         )
         is_drawn = plan.interval is MeanInterval.BOOTSTRAP
-        found = replace(
-            found, intervals=bootstrap_intervals(found) if is_drawn else None, held=held.pop_all()
+        result = replace(
+            result, intervals=bootstrap_intervals(result) if is_drawn else None, resources=resources.pop_all()
         )
-    release_with(per_user, found.held)
-    return found
+    release_with(per_user, result.resources)
+    return result
 
 
 def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
@@ -246,10 +246,10 @@ def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     bootstrap = Bootstrap(evaluation.plan, evaluation.models, cells)
     has_text_ids = pa.types.is_string(arrow_type(evaluation.users.frame, USER))
     task = bootstrap.task(has_text_ids=has_text_ids)
-    with ExitStack() as held:
+    with ExitStack() as resources:
         buckets = buckets_of_users({CANDIDATE: evaluation.users}, task)
         if buckets.is_sent:
-            buckets = replace(buckets, frame=keep(buckets.frame, held))
+            buckets = replace(buckets, frame=keep(buckets.frame, resources))
         unbounded = bootstrap.unbounded
         largest = collect_or_raise(buckets.each(partial(largest_of, unbounded))) if unbounded else []
         drawing = bootstrap.drawing(largest)

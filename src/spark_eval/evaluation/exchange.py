@@ -154,7 +154,7 @@ MOST_VALUES: Final = 8_000_000
 
 def measure(
     messages: Spread,
-    question: EvaluationTask,
+    task: EvaluationTask,
     n_buckets: int,
     schema: pa.Schema,
     folder: str | None = None,
@@ -169,14 +169,14 @@ def measure(
     The first task calls ``check``: inputs must be unchanged if rows are computed later, or again.
     """
     left: pa.Schema = schema if folder is None else pa.schema([])
-    of_items: list[pa.Field] = [*OBJECTS] if question.plan.of_run else []
+    of_items: list[pa.Field] = [*OBJECTS] if task.plan.of_run else []
     columns: pa.Schema = pa.schema([*left, pa.field(SUMMARY, pa.binary()), *of_items])
 
     def measured(batches: Batches) -> Iterator[pa.RecordBatch]:
         if check is not None and is_first_task():
             check()
-        tally = ItemTally(question)
-        for number, n_numbers, bucket in buckets(batches, question, n_buckets):
+        tally = ItemTally(task)
+        for number, n_numbers, bucket in buckets(batches, task, n_buckets):
             is_written = not model_faults([name for name in bucket.models if name is not None])
             measuring, models = BucketMeasurer(bucket, tally), []
             for one, rows in measuring.measured():
@@ -189,7 +189,7 @@ def measure(
                     file = write_users(one.model or "", rows.drop_columns(MODEL), folder, name)
                 models.append(replace(one, file=file))
             of_truth = (bucket.truth_counts(), bucket.truth_digest, bucket.truth_folds)
-            stages = stage_sums(measuring) if question.plan.stages else None
+            stages = stage_sums(measuring) if task.plan.stages else None
             summary = BucketSummary(
                 *of_truth, models, measuring.sums, stages, measuring.groups, measuring.user_sums
             )
@@ -216,31 +216,31 @@ def add_missing_columns(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema
 def histograms_of(rows: Spread, n_buckets: int) -> Spread:
     """Return the number of items per number of lists, from the result of ``measure``: one shuffle."""
 
-    def met(_: int, parts: list[bytes]) -> pa.Table:
+    def merged(_: int, parts: list[bytes]) -> pa.Table:
         return histogram([from_bytes(pa.py_buffer(part)) for part in parts])
 
-    return group_by_key(rows_with(rows, NUMBER, OBJECTS.names), n_buckets, met)
+    return group_by_key(rows_with(rows, NUMBER, OBJECTS.names), n_buckets, merged)
 
 
-def buckets(batches: Batches, question: EvaluationTask, n_buckets: int) -> Iterator[tuple[int, int, Bucket]]:
+def buckets(batches: Batches, task: EvaluationTask, n_buckets: int) -> Iterator[tuple[int, int, Bucket]]:
     """Yield number, total number and content of each bucket of a task; large buckets are divided."""
     for number, rows in group_by_bucket(batches):
-        n_parts = parts_for(rows, question)
+        n_parts = parts_for(rows, task)
         parts = iter([rows]) if n_parts == 1 else partition_bucket(rows, n_buckets, n_parts)
         del rows
-        for place, part in enumerate(parts):
-            yield number * n_parts + place, n_buckets * n_parts, Bucket(question, part)
+        for index, part in enumerate(parts):
+            yield number * n_parts + index, n_buckets * n_parts, Bucket(task, part)
 
 
-def parts_for(rows: Mapping[Content, pa.Table], question: EvaluationTask) -> int:
+def parts_for(rows: Mapping[Content, pa.Table], task: EvaluationTask) -> int:
     """Return the number of parts to divide a bucket into."""
     n_lists = rows[Content.LISTS].num_rows if Content.LISTS in rows else 0
     n_users = n_distinct(rows, Content.TRUTH, USER)
-    if question.request is not None:
+    if task.request is not None:
         n_users = max(n_users, n_distinct(rows, Content.LISTS, REQUEST))
-    n_columns = sum(len(value.columns) for value in question.plan.metrics)
-    n_of_stages = len(summed_columns(question.plan)) if question.plan.stages else 0
-    n_values = n_users * (len(models_in(rows, question.model)) * n_columns + n_of_stages)
+    n_columns = sum(len(value.columns) for value in task.plan.metrics)
+    n_of_stages = len(summed_columns(task.plan)) if task.plan.stages else 0
+    n_values = n_users * (len(models_in(rows, task.model)) * n_columns + n_of_stages)
     return 1 + max(n_lists // MOST_ROWS, n_values // MOST_VALUES)
 
 

@@ -239,7 +239,7 @@ class Plan:
         return None if any(value.k is None for value in self.asked) else max(self.cuts)
 
     @cached_property
-    def held_cuts(self) -> tuple[int, ...] | None:
+    def length_cuts(self) -> tuple[int, ...] | None:
         """Cutoffs of the lengths by rank; None: no metric needs them."""
         values = self.values_with(Need.LENGTHS_BY_RANK)
         return tuple(sorted({value.k for value in values if value.k is not None})) if values else None

@@ -50,12 +50,12 @@ class Evaluation(Writable):
 
     ``per_user`` has one row per model and user, and a double per metric and k. It is computed lazily unless
     it has been written. ``entries`` are the rows of ``accounting``, ``sum_rows`` those of ``sums``;
-    ``run_rows`` are the rows of ``metrics`` that have no value per user, such as catalog coverage. ``held``
-    owns the cached frames and ``unpersist`` frees them. ``n_per_user`` is the number of rows of ``per_user``,
-    and ``keys`` is the sum of their keys, a checksum. ``truth_digest`` is a 64-bit number as text; it is
-    equal if the relevant items are equal. ``folder`` and ``files`` locate ``per_user`` if executors wrote it,
-    one file per model and bucket. ``stage_sums`` are the sums of pipeline stages and ``intervals`` the
-    bootstrap intervals; None if not requested.
+    ``run_rows`` are the rows of ``metrics`` that have no value per user, such as catalog coverage.
+    ``resources`` owns the cached frames and ``unpersist`` frees them. ``n_per_user`` is the number of rows of
+    ``per_user``, and ``keys`` is the sum of their keys, a checksum. ``truth_digest`` is a 64-bit number as
+    text; it is equal if the relevant items are equal. ``folder`` and ``files`` locate ``per_user`` if
+    executors wrote it, one file per model and bucket. ``stage_sums`` are the sums of pipeline
+    stages and ``intervals`` the bootstrap intervals; None if not requested.
 
     Examples:
         ``result`` is that of the example of ``evaluate``:
@@ -68,7 +68,7 @@ class Evaluation(Writable):
     entries: Sequence[Entry]
     models: Sequence[str]
     plan: Plan
-    held: ExitStack
+    resources: ExitStack
     sum_rows: Sequence[SumRow]
     keys: int
     truth_digest: str
@@ -123,9 +123,9 @@ class Evaluation(Writable):
         self, rows: Sequence[dict[str, Any]], metric: str | None, segment: str
     ) -> TextTable:
         """Return a table with a leaderboard for each value of a segment."""
-        known = dict.fromkeys(row["segment"] for row in rows if row["segment"] != ALL)
-        if segment not in known:
-            raise ConfigError.unknown("UNKNOWN_SEGMENT", "segment", segment, known, "leaderboard")
+        segments = dict.fromkeys(row["segment"] for row in rows if row["segment"] != ALL)
+        if segment not in segments:
+            raise ConfigError.unknown("UNKNOWN_SEGMENT", "segment", segment, segments, "leaderboard")
         by_value: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
             if row["segment"] == segment:
@@ -210,7 +210,7 @@ class Evaluation(Writable):
             >>> len(result.to_pandas("per_user"))
             2
         """
-        self.held.close()
+        self.resources.close()
 
     @property
     def spark(self) -> Any:
@@ -222,15 +222,15 @@ def spread_in_spark(per_user: "DataFrame", measures: Collection[str] | None = No
     """Return the histograms of ``results.report.spread.spread_of``, by one Spark job per metric."""
     from pyspark.sql import functions as F
 
-    found: list[UserCount] = []
+    histograms: list[UserCount] = []
     for value in spread_values(per_user.columns, measures):
         upper, column = upper_bound(value), F.col(quote_column(value.column))
-        place = F.least(F.floor(column * N_BINS / upper), F.lit(N_BINS - 1)) + 1
-        binned = F.when(column == 0, 0).otherwise(place).alias("bin")
+        bin_number = F.least(F.floor(column * N_BINS / upper), F.lit(N_BINS - 1)) + 1
+        binned = F.when(column == 0, 0).otherwise(bin_number).alias("bin")
         is_defined = column.isNotNull() & ~F.isnan(column)
         counts: dict[str, list[int]] = {}
         for row in per_user.where(is_defined).groupBy(MODEL, binned).count().collect():
             counts.setdefault(row[MODEL], [0] * (N_BINS + 1))[row["bin"]] = row["count"]
         for model in sorted(counts):
-            found += user_counts(model, value, counts[model])
-    return found
+            histograms += user_counts(model, value, counts[model])
+    return histograms

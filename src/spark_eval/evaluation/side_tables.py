@@ -62,14 +62,14 @@ class Training:
     entries: Sequence[Entry] = ()
 
 
-def read_users_and_items(tables: Tables, held: ExitStack) -> tuple[Training, Tables]:
+def read_users_and_items(tables: Tables, resources: ExitStack) -> tuple[Training, Tables]:
     """Validate users and items, and summarize the training interactions.
 
     The returned tables have persisted users. Truth and lists are larger and are not read yet. Raises one
     DataError that lists the errors of all three tables.
     """
     readers: dict[str, Callable[[], Any]] = {
-        "users": lambda: check_users_table(tables.users, tables.plan.user_columns, held),
+        "users": lambda: check_users_table(tables.users, tables.plan.user_columns, resources),
         "train": lambda: read_train(tables),
         "items": lambda: check_items(tables.items),
     }
@@ -102,13 +102,13 @@ def read_train(tables: Tables) -> Training:
     )
 
 
-def check_users_table(users: Rows, columns: Sequence[str], held: ExitStack) -> Rows:
+def check_users_table(users: Rows, columns: Sequence[str], resources: ExitStack) -> Rows:
     """Return the persisted users; raise DataError for repeated users or segments with too many values."""
     if users is None:
         return None
-    kept = keep_table(users, held)
-    check_users(count_users(kept, columns), columns)
-    return kept
+    persisted = keep_table(users, resources)
+    check_users(count_users(persisted, columns), columns)
+    return persisted
 
 
 def check_items(items: Rows) -> list[Entry]:
@@ -211,8 +211,8 @@ def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
         faults.append(DataError("DUPLICATE_USER", message))
     if without:
         faults.append(DataError("NULL_USER", f"users: {without} rows without a user; remove them"))
-    for place, name in enumerate(segments):
-        values = count[f"values_{place}"]
+    for index, name in enumerate(segments):
+        values = count[f"values_{index}"]
         if values > MAX_SEGMENT_VALUES:
             message = f"users: segment {name!r} has {values} values, at most {MAX_SEGMENT_VALUES}; group them"
             faults.append(DataError("TOO_MANY_SEGMENTS", message))

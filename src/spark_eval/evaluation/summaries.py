@@ -60,10 +60,12 @@ class Summaries:
     @cached_property
     def lists(self) -> dict[str | None, ListCounts]:
         """Counts of the rows of each model, by outcome; the key None is for rows without a model."""
-        found: dict[str | None, ListCounts] = {}
+        by_model: dict[str | None, ListCounts] = {}
         for one in self.of_models:
-            found[one.model] = found[one.model].plus(one.counts) if one.model in found else one.counts
-        return {model: counts for model, counts in found.items() if counts.rows[Outcome.IN, None]}
+            by_model[one.model] = (
+                by_model[one.model].plus(one.counts) if one.model in by_model else one.counts
+            )
+        return {model: counts for model, counts in by_model.items() if counts.rows[Outcome.IN, None]}
 
     @cached_property
     def models(self) -> list[str]:
@@ -78,11 +80,11 @@ class Summaries:
     @cached_property
     def folds_of_models(self) -> dict[str, frozenset[int]]:
         """Folds with lists of each model, by model name in sorted order."""
-        found = dict.fromkeys(self.models, frozenset[int]())
+        by_model = dict.fromkeys(self.models, frozenset[int]())
         for one in self.of_models:
-            if one.model in found:
-                found[one.model] |= one.folds
-        return found
+            if one.model in by_model:
+                by_model[one.model] |= one.folds
+        return by_model
 
     @property
     def truth_digest(self) -> str:

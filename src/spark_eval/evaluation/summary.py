@@ -118,17 +118,17 @@ class MetricRow(NamedTuple):
     @classmethod
     def of_mean(cls, sums: SumRow, intervals: Mapping[MeanKey, Ends] | None = None) -> Self:
         """Return the row of a mean over users; ``intervals`` replace the one by its standard error."""
-        found = mean_of(sums, intervals)
-        n_all, n_defined = sums.n_users, found.n
+        mean = mean_of(sums, intervals)
+        n_all, n_defined = sums.n_users, mean.n
         if sums.n_requests is not None and sums.n_requests_defined is not None:
             n_all, n_defined = sums.n_requests, sums.n_requests_defined
         return cls(
             *sums[:5],
-            value=found.value,
-            std_error=found.std_error,
-            ci_low=found.ci_low,
-            ci_high=found.ci_high,
-            n_users=found.n,
+            value=mean.value,
+            std_error=mean.std_error,
+            ci_low=mean.ci_low,
+            ci_high=mean.ci_high,
+            n_users=mean.n,
             n_undefined=n_all - n_defined,
             conventions=sums.conventions,
             n_requests=sums.n_requests_defined,
@@ -137,8 +137,8 @@ class MetricRow(NamedTuple):
     @classmethod
     def of_run(cls, key: Key, value: float, n_users: int) -> Self:
         """Return the row of a metric of the whole run, without values per user; NaN means undefined."""
-        known = None if math.isnan(value) else value
-        return cls(*key[:5], known, None, None, None, n_users, 0, key[5])
+        shown = None if math.isnan(value) else value
+        return cls(*key[:5], shown, None, None, None, n_users, 0, key[5])
 
 
 SUMS: Final = ddl_of(SumRow)
@@ -262,14 +262,16 @@ def mean_of(sums: SumRow, intervals: Mapping[MeanKey, Ends] | None = None) -> Su
     return summary
 
 
-def in_requested_order(rows: Iterable[MetricRow], asked: Sequence[MetricValue]) -> list[MetricRow]:
+def in_requested_order(rows: Iterable[MetricRow], requested: Sequence[MetricValue]) -> list[MetricRow]:
     """Sort rows by model and segment (all users first), then in the order of the requested metrics."""
-    names = [(name, value.k) for value in asked for name in (value.name, *value.weights, value.catalog_name)]
-    place = {name: number for number, name in enumerate(names)}
+    names = [
+        (name, value.k) for value in requested for name in (value.name, *value.weights, value.catalog_name)
+    ]
+    order = {name: number for number, name in enumerate(names)}
 
     def key(row: MetricRow) -> tuple[object, ...]:
         cell = (row.model, row.segment, row.segment_value)
-        return (*everybody_first(cell), place[row.metric, row.k])
+        return (*everybody_first(cell), order[row.metric, row.k])
 
     return sorted(rows, key=key)
 

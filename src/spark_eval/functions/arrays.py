@@ -61,7 +61,7 @@ def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]
     """Compute the values of some rows in one bucket."""
     lists, truth = rows_of_lists(arrays), truth_of(arrays)
     lists, truth = with_alike_ids(lists, truth)
-    question = EvaluationTask(
+    task = EvaluationTask(
         plan=plan,
         user=pa.int64(),
         item=lists.schema.field(ITEM).type,
@@ -72,7 +72,7 @@ def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]
     )
     lists = usable(lists, judge_lists, RECOMMENDED)
     truth = usable(truth, partial(judge_truth, conventions=plan.conventions), RELEVANT)
-    bucket = Bucket(question, {Content.LISTS: lists, Content.TRUTH: truth})
+    bucket = Bucket(task, {Content.LISTS: lists, Content.TRUTH: truth})
     ranked = bucket.lists()
     check_lists(ranked, plan)
     chosen = ranked.population(plan.conventions)

@@ -40,7 +40,7 @@ def precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """
     match conventions.precision_denominator:
         case PrecisionDenominator.K:
-            return divide(lists.n_hits(k), lists.places(k))
+            return divide(lists.n_hits(k), lists.n_ranks(k))
         case PrecisionDenominator.MIN_K_LENGTH:
             return divide(lists.n_hits(k), lists.filled(k))
 
@@ -96,8 +96,8 @@ def f1(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
     Source: van Rijsbergen, Information Retrieval, 1979.
     """
-    of_places, of_relevant = precision(lists, k, conventions), recall(lists, k, conventions)
-    return divide(2 * of_places * of_relevant, of_places + of_relevant)
+    of_indices, of_relevant = precision(lists, k, conventions), recall(lists, k, conventions)
+    return divide(2 * of_indices * of_relevant, of_indices + of_relevant)
 
 
 @ranking_metric("hit_rate", formula="1 if h > 0 else 0")
@@ -144,7 +144,7 @@ def average_precision(lists: Lists, k: int | None, conventions: Conventions) -> 
     Source: Buckley, Voorhees, Evaluating evaluation measure stability, 2000, cut at k as Spark and RePlay
     do. Window: Anelli and others, Elliot, 2021.
     """
-    hits, n_ranks = lists.hits, lists.places(k)
+    hits, n_ranks = lists.hits, lists.n_ranks(k)
     if conventions.ap_variant is AverageVariant.WINDOW:
         # The i-th precision counts the hits up to i: a hit at rank r adds 1/r + 1/(r+1) + ... + 1/k.
         reach = np.maximum(harmonic(n_ranks)[hits.row] - harmonic(hits.rank - 1), 0)
@@ -176,7 +176,7 @@ def average_denominator(lists: Lists, k: int | None, denominator: AverageDenomin
         case AverageDenominator.HITS:
             return lists.n_hits(k)
         case AverageDenominator.K:
-            return lists.places(k).astype(np.float64)
+            return lists.n_ranks(k).astype(np.float64)
         case AverageDenominator.MIN_RELEVANT_LENGTH:
             return np.minimum(lists.n_relevant, lists.filled(k)).astype(np.float64)
         case AverageDenominator.RETRIEVED:
@@ -206,7 +206,7 @@ def average_recall(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     Source: average precision with recalls instead; that at the i-th hit is i / m, whatever its rank. Window:
     Anelli and others, Elliot, 2021.
     """
-    hits, n_ranks = lists.hits, lists.places(k)
+    hits, n_ranks = lists.hits, lists.n_ranks(k)
     is_retrieved = conventions.ar_denominator is AverageDenominator.RETRIEVED
     relevant = lists.n_hits(None) if is_retrieved else lists.n_relevant
     if conventions.ar_variant is AverageVariant.WINDOW:

@@ -79,7 +79,7 @@ def mean_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     Source: DCG of Järvelin, Kekäläinen, 2002, averaged. A hit at rank r is in the k - r + 1 windows that
     reach it.
     """
-    hits, n_ranks = lists.hits, lists.places(k)
+    hits, n_ranks = lists.hits, lists.n_ranks(k)
     windows = np.maximum(n_ranks[hits.row] - hits.rank + 1, 0)
     worth = gains(hits.relevance, conventions.gain) * discounts(hits.rank, conventions.discount)
     return divide(hits.total(worth * windows, k), n_ranks)
@@ -126,7 +126,7 @@ def ideal_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
             return discounted(lists.hits.best_first, k, conventions)
         case Ideal.POSITIONS:
             best = lists.ideal.total(gains(lists.ideal.relevance, conventions.gain), 1)
-            return best * discount_sums(lists.places(k), conventions.discount)
+            return best * discount_sums(lists.n_ranks(k), conventions.discount)
 
 
 def discounted(entries: Ragged, k: int | None, conventions: Conventions) -> Floats:

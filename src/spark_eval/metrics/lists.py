@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spark_eval.arrow.codes import run_starts
 from spark_eval.conventions import TieOrder
 from spark_eval.metrics.beyond.catalog import Entries, ItemContext, RankedEntries, index_in_run, require_fact
-from spark_eval.metrics.beyond.known import ListsOfItems, example_context
+from spark_eval.metrics.beyond.examples import ListsOfItems, example_context
 from spark_eval.statistics.exact import Floats, Ints
 
 
@@ -48,13 +48,13 @@ class Ragged(RankedEntries):
 class FilledRanks:
     """Numbers of items up to a rank, for lists with given ranks, which may have gaps.
 
-    A repeated item counts once, at its best rank. ``places`` counts the items of a hit's list at ranks up to
-    the hit's, including the hit; shape (hits,), in the order of ``Lists.hits``. ``within[k]`` counts the
-    items of each list at ranks up to k; shape (n,). It has every cutoff k of a requested metric of the kind
-    ``pairs``; without a cutoff the count is ``Lists.n_recommended``.
+    A repeated item counts once, at its best rank. ``up_to_hit`` counts the items of a hit's list at
+    ranks up to the hit's, including the hit; shape (hits,), in the order of ``Lists.hits``. ``within[k]``
+    counts the items of each list at ranks up to k; shape (n,). It has every cutoff k of a requested metric of
+    the kind ``pairs``; without a cutoff the count is ``Lists.n_recommended``.
     """
 
-    places: Ints
+    up_to_hit: Ints
     within: Mapping[int, Ints]
 
 
@@ -67,11 +67,11 @@ class Lists:
     sorted by relevance, best first, up to the largest k. ``tie_first`` and ``tie_last`` are the first and
     last rank of the items with the same score as each hit; shape (hits,).
 
-    Only metrics of the kind ``pairs`` need ``held``, and only if ranks are given. If it is None, each list
-    has one item at every rank from 1 to ``n_recommended`` (as lists ranked by score do), or no metric needs
-    it. If ranks are given, there are no ties.
+    Only metrics of the kind ``pairs`` need ``filled_ranks``, and only if ranks are given. If it is None,
+    each list has one item at every rank from 1 to ``n_recommended`` (as lists ranked by score do), or no
+    metric needs it. If ranks are given, there are no ties.
 
-    ``about`` is the item context; None if no metric needs it.
+    ``context`` is the item context; None if no metric needs it.
     """
 
     n_relevant: Ints
@@ -80,8 +80,8 @@ class Lists:
     ideal: Ragged
     tie_first: Ints
     tie_last: Ints
-    held: FilledRanks | None = None
-    about: ItemContext | None = None
+    filled_ranks: FilledRanks | None = None
+    context: ItemContext | None = None
 
     @classmethod
     def of(
@@ -100,10 +100,10 @@ class Lists:
         ]
         hits = Ragged.of(lists)
         scored = [[-rank for rank in range(len(row))] for row in lists] if scores is None else scores
-        places = [list(scored[row]) for row in hits.row]
+        score_lists = [list(scored[row]) for row in hits.row]
         values = [scored[row][rank - 1] for row, rank in zip(hits.row, hits.rank, strict=True)]
-        first = [place.index(value) + 1 for place, value in zip(places, values, strict=True)]
-        size = [place.count(value) for place, value in zip(places, values, strict=True)]
+        first = [score_list.index(value) + 1 for score_list, value in zip(score_lists, values, strict=True)]
+        size = [score_list.count(value) for score_list, value in zip(score_lists, values, strict=True)]
         tie_first = np.array(first, dtype=np.int64)
         return cls(
             n_relevant=np.array([len(row) for row in ideal], dtype=np.int64),
@@ -123,40 +123,40 @@ class Lists:
         """
         relevant = [set(row) for row in truth or [[]] * len(lists)]
         hits = [[float(item in wanted) for item in row] for row, wanted in zip(lists, relevant, strict=True)]
-        made = cls.of(hits, truth=[[1.0] * len(row) for row in relevant])
-        return replace(made, about=example_context(lists, relevant, **facts))
+        built = cls.of(hits, truth=[[1.0] * len(row) for row in relevant])
+        return replace(built, context=example_context(lists, relevant, **facts))
 
     @property
-    def known(self) -> ItemContext:
+    def items(self) -> ItemContext:
         """Item context, for metrics that have declared it."""
-        return require_fact(self.about)
+        return require_fact(self.context)
 
     @property
     def listed(self) -> Entries:
         """All items of the lists, for metrics that have declared them."""
-        return require_fact(self.known.listed)
+        return require_fact(self.items.listed)
 
     def of_hits(self, table: NDArray[Any]) -> NDArray[Any]:
         """Look the hits up in a table by fold and item (f, n + 1); shape (hits,)."""
-        return self.known.of_places(table, self.hits.row, self.known.hits)
+        return self.items.of_indices(table, self.hits.row, self.items.hits)
 
     def n_hits(self, k: int | None) -> Floats:
         """Return h, the hits in the top k; shape (n,)."""
         return self.hits.count(k).astype(np.float64)
 
-    def places(self, k: int | None) -> Ints:
+    def n_ranks(self, k: int | None) -> Ints:
         """Return k for every list; without a cutoff the length of each; shape (n,)."""
         return self.n_recommended if k is None else np.full(len(self.n_relevant), k, dtype=np.int64)
 
     def filled(self, k: int | None) -> Ints:
         """Return min(k, length of the list); shape (n,)."""
-        return np.minimum(self.n_recommended, self.places(k))
+        return np.minimum(self.n_recommended, self.n_ranks(k))
 
-    def n_held(self, k: int | None) -> Ints:
+    def length(self, k: int | None) -> Ints:
         """Return the number of items at ranks up to k; shape (n,)."""
-        if k is None or self.held is None:
+        if k is None or self.filled_ranks is None:
             return self.filled(k)
-        return self.held.within[k]
+        return self.filled_ranks.within[k]
 
     def fillable(self, k: int | None) -> Ints:
         """Return min(m, k), the number of hits of a perfect list; shape (n,)."""
@@ -176,13 +176,13 @@ class Lists:
         is_start = run_starts(row) | run_starts(first)
         group = np.cumsum(is_start) - 1
         start = first if order is TieOrder.BEST else last + 1 - np.bincount(group)[group]
-        about = self.about
-        if about is not None:
-            about = replace(about, hits=about.hits[moved], hit_items=about.hit_items[moved])
+        context = self.context
+        if context is not None:
+            context = replace(context, hits=context.hits[moved], hit_items=context.hit_items[moved])
         return replace(
             self,
             hits=Ragged(hits.n_rows, row, start + index_in_run(is_start), hits.relevance[moved]),
-            about=about,
+            context=context,
             tie_first=first,
             tie_last=last,
         )

@@ -12,7 +12,7 @@ from spark_eval.statistics.exact import Floats, Ints
 
 def impressions(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Count the items in the top k if in-list AUC is defined, else NaN; shape (n,)."""
-    return np.where(np.isnan(auc(lists, k, conventions)), np.nan, lists.n_held(k))
+    return np.where(np.isnan(auc(lists, k, conventions)), np.nan, lists.length(k))
 
 
 def positives(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -51,9 +51,9 @@ def auc(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
     Source: Mann, Whitney, 1947; RePlay's RocAuc (``one_class=extremes``).
     """
-    h, n_held = lists.n_hits(k), lists.n_held(k)
-    misses = n_held - h
-    before = lists.hits.total(mid_ranks(lists, n_held, conventions.auc_ties), k) - h * (h + 1) / 2
+    h, length = lists.n_hits(k), lists.length(k)
+    misses = length - h
+    before = lists.hits.total(mid_ranks(lists, length, conventions.auc_ties), k) - h * (h + 1) / 2
     value = 1 - divide(before, h * misses)
     two_classes = (h > 0) & (misses > 0)
     match conventions.one_class:
@@ -63,16 +63,16 @@ def auc(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
             return np.where(two_classes, value, (h > 0).astype(np.float64))
 
 
-def mid_ranks(lists: Lists, n_held: Ints, ties: AucTies) -> Floats:
+def mid_ranks(lists: Lists, length: Ints, ties: AucTies) -> Floats:
     """Return the position of each hit among the items of its list; shape (hits,).
 
-    Tied hits have the mean position of their ties within the first ``n_held`` items.
+    Tied hits have the mean position of their ties within the first ``length`` items.
     """
-    if lists.held is not None:
-        return lists.held.places.astype(np.float64)
+    if lists.filled_ranks is not None:
+        return lists.filled_ranks.up_to_hit.astype(np.float64)
     if ties is AucTies.AS_RANKED:
         return lists.hits.rank.astype(np.float64)
-    middle: Floats = (lists.tie_first + np.minimum(lists.tie_last, n_held[lists.hits.row])) / 2
+    middle: Floats = (lists.tie_first + np.minimum(lists.tie_last, length[lists.hits.row])) / 2
     return middle
 
 

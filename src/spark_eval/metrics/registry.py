@@ -111,17 +111,18 @@ RANKING: Final[dict[str, RankingMetric]] = {}
 
 
 def ranking_metric(
-    name: str, *, needs: Set[Need] = frozenset({Need.HITS}), **known: Any
+    name: str, *, needs: Set[Need] = frozenset({Need.HITS}), **declared: Any
 ) -> Callable[[AnyKernel], AnyKernel]:
     """Register a kernel: (lists, k, conventions) -> one value per list, NaN where undefined.
 
     A kernel that needs ITEM_COUNTS takes ItemCounts and returns one value; one that needs GROUP_WEIGHTS takes
-    GroupWeights and returns one value per group. ``known`` are further fields of RankingMetric; ``run_name``
-    defaults to the name. Metrics of hits get the convention ``tie_order``; others use lists as ranked.
+    GroupWeights and returns one value per group. ``declared`` are further fields of RankingMetric;
+    ``run_name`` defaults to the name. Metrics of hits get the convention ``tie_order``; others use lists as
+    ranked.
     """
 
     def register(kernel: AnyKernel) -> AnyKernel:
-        fields: dict[str, Any] = {"run_name": name, "needs": frozenset(needs), **known}
+        fields: dict[str, Any] = {"run_name": name, "needs": frozenset(needs), **declared}
         metric: RankingMetric = RankingMetric(name, kernel, **fields)
         if metric.moves_hits:
             metric = replace(metric, conventions=(*metric.conventions, "tie_order"))

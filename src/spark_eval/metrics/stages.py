@@ -86,8 +86,8 @@ def check_stage_models(stages: Sequence[Stage], models: Sequence[str]) -> None:
                 raise ConfigError.unknown("UNKNOWN_MODEL", "model", model, models, where)
 
 
-def make_stage(key: str, given: Mapping[str, Any], place: int) -> Stage:
-    """Parse the entry with index ``place`` under a key of the config."""
+def make_stage(key: str, given: Mapping[str, Any], index: int) -> Stage:
+    """Parse the entry with index ``index`` under a key of the config."""
     if not isinstance(given, Mapping):
         raise ConfigError("INVALID_STAGE", f"{key} is {given!r}; give a mapping of name, model and k")
     check_keys(given, declared(StageOptions), key)
@@ -100,10 +100,10 @@ def make_stage(key: str, given: Mapping[str, Any], place: int) -> Stage:
     if (cut := parse_k(k)) is None:
         message = f"{key}.k ({name!r}) is {k!r}; a stage hands on a number of items"
         raise ConfigError("INVALID_K", message)
-    return Stage(name, models_of_stage(f"{key} ({name!r})", model, as_list(models), place), cut)
+    return Stage(name, models_of_stage(f"{key} ({name!r})", model, as_list(models), index), cut)
 
 
-def models_of_stage(key: str, model: str | None, models: Sequence[str], place: int) -> tuple[str, ...]:
+def models_of_stage(key: str, model: str | None, models: Sequence[str], index: int) -> tuple[str, ...]:
     """Return the models of a stage; raise ConfigError INVALID_STAGE unless they suit its position."""
     chosen = tuple(models) if model is None else (model, *models)
     if not chosen:
@@ -112,7 +112,7 @@ def models_of_stage(key: str, model: str | None, models: Sequence[str], place: i
         raise ConfigError("INVALID_STAGE", f"{key} has both model and models; give one of them")
     if any(not isinstance(one, str) for one in chosen) or len(set(chosen)) < len(chosen):
         raise ConfigError("INVALID_STAGE", f"{key}: models {list(chosen)} are not distinct names")
-    if place and len(chosen) > 1:
+    if index and len(chosen) > 1:
         message = f"{key} has several models, but their union has no order; only candidates may have several"
         raise ConfigError("INVALID_STAGE", message)
     return chosen

@@ -191,16 +191,16 @@ def ranking_names() -> dict[str, RankingMetric]:
 
 def parse_options(text: str, metric: RankingMetric, key: str) -> tuple[tuple[str, Choice], ...]:
     """Parse ``gain=exp2, ideal=list`` to pairs of convention and choice, in the metric's order."""
-    known = {name: one for one in metric.conventions for name in (one, without_metric(one, metric))}
+    options = {name: one for one in metric.conventions for name in (one, without_metric(one, metric))}
     chosen: dict[str, Choice] = {}
     for option in filter(None, (part.strip() for part in text.split(","))):
         name, _, choice = (part.strip() for part in option.partition("="))
         where = f"{key}: {metric.run_name}"
-        if name not in known:
-            raise ConfigError.unknown("UNKNOWN_OPTION", "option", name, known, where)
-        if known[name] in chosen:
+        if name not in options:
+            raise ConfigError.unknown("UNKNOWN_OPTION", "option", name, options, where)
+        if options[name] in chosen:
             raise ConfigError("INVALID_METRIC", f"{where}: the option {name!r} is given twice")
-        chosen[known[name]] = parse_choice(CONVENTIONS[known[name]], choice, f"{where}({name})")
+        chosen[options[name]] = parse_choice(CONVENTIONS[options[name]], choice, f"{where}({name})")
     return tuple((one, chosen[one]) for one in metric.conventions if one in chosen)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from spark_eval.arrow.codes import Booleans
 from spark_eval.errors import DataError
 from spark_eval.statistics.differences import QUANTUM_BITS
-from spark_eval.statistics.exact import BLOCK, DIGIT_BITS, LOWEST_PLACE, POINT_BITS, Floats, Ints
+from spark_eval.statistics.exact import BLOCK, DIGIT_BITS, LOWEST_POSITION, POINT_BITS, Floats, Ints
 
 # Slices of the models, baseline and candidate: one model with each of several, or n pairs in order.
 Match = tuple[slice, slice]
@@ -77,7 +77,7 @@ class ProductAccumulator:
         is_defined = np.isfinite(values)
         self.defined = None if is_defined.all() else is_defined
         self.known = values if self.defined is None else np.where(is_defined, values, 0.0)
-        self.first = first_places(self.known) if first is None else first
+        self.first = first_positions(self.known) if first is None else first
         self.scale = 2.0 ** (POINT_BITS - DIGIT_BITS * self.first.astype(np.float64))[:, None]
         check_scaled(self.known, self.scale)
 
@@ -220,12 +220,12 @@ def pad_digits(products: Ints, rows: int) -> Ints:
     return np.pad(products, [(0, 0)] * 3 + [(0, more)] * 2) if more else products
 
 
-def first_places(values: Floats) -> Ints:
+def first_positions(values: Floats) -> Ints:
     """Return the exponent of the highest digit of each column of values (models, columns, users)."""
     largest = np.maximum(values.max(axis=(0, 2), initial=0.0), -values.min(axis=(0, 2), initial=0.0))
     _, exponents = np.frexp(largest)
     first = -((DIGIT_BITS - 1 - POINT_BITS - exponents.astype(np.int64)) // DIGIT_BITS)
-    return np.where(largest > 0, np.maximum(first, LOWEST_PLACE), 0)
+    return np.where(largest > 0, np.maximum(first, LOWEST_POSITION), 0)
 
 
 def check_scaled(values: Floats, scale: Floats) -> None:

@@ -270,11 +270,11 @@ class RatioSums(ComparedSums):
         for factor, ratio, weight in zip(factors, self.ratios, self.totals[1::2], strict=True):
             gradient += [factor / weight, -factor * ratio / weight]
             value += factor * ratio
-        places = range(len(gradient))
+        indices = range(len(gradient))
         spread = Fraction(
-            sum(gradient[i] * gradient[j] * self.products[i][j] for i in places for j in places)
+            sum(gradient[i] * gradient[j] * self.products[i][j] for i in indices for j in indices)
         )
-        sizes = Fraction(sum(gradient[i] ** 2 * self.products[i][i] for i in places))
+        sizes = Fraction(sum(gradient[i] ** 2 * self.products[i][i] for i in indices))
         # Each user's share times n: the mean of these is the sum of ratios.
         return estimate_of(value, spread * self.n**2, self.n, sizes * self.n**2)
 

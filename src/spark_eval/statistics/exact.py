@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 # Integers by position of the digit: an array (cells,) for each.
-ByPlace = dict[int, Ints]
+DigitSums = dict[int, Ints]
 
 DIGIT_BITS: Final = 20
 # The highest digit of values up to 1 is at position 0; squares have twice as many bits after the binary
@@ -34,7 +34,7 @@ MOST_SUMMED: Final = BLOCK << 9
 # Sums are transferred as limbs of two digits: sums of millions of limbs fit 64 bits.
 LIMB_BITS: Final = 2 * DIGIT_BITS
 # The largest scale factor is 2^998: smaller values have their first digit at a lower position.
-LOWEST_PLACE: Final = -49
+LOWEST_POSITION: Final = -49
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Groups:
 class ExactSums:
     """Sums of values and of their squares in each cell, by position of the digit."""
 
-    total: ByPlace = field(default_factory=dict)
-    squares: ByPlace = field(default_factory=dict)
+    total: DigitSums = field(default_factory=dict)
+    squares: DigitSums = field(default_factory=dict)
 
     @classmethod
     def of(cls, values: Floats, groups: Groups, *, has_squares: bool = True) -> "ExactSums":
@@ -70,15 +70,15 @@ class ExactSums:
         for start in range(0, len(values), BLOCK):
             block = groups.block(start)
             for first, digits in digit_runs(values[start : start + BLOCK]):
-                for place, digit in enumerate(digits):
-                    add(sums.total, first - place, block.sums(digit))
-                for place, product in products(digits).items() if has_squares else ():
-                    add(sums.squares, 2 * first - place, block.sums(product))
+                for offset, digit in enumerate(digits):
+                    add(sums.total, first - offset, block.sums(digit))
+                for offset, product in products(digits).items() if has_squares else ():
+                    add(sums.squares, 2 * first - offset, block.sums(product))
         return sums
 
 
-def exact_sums(values: Floats, places: Ints | None = None, n_places: int = 1) -> ByPlace:
-    """Return the sum of values in each cell; ``places`` (n,) has the cell of each value, None: one cell.
+def exact_sums(values: Floats, cells: Ints | None = None, n_cells: int = 1) -> DigitSums:
+    """Return the sum of values in each cell; ``cells`` (n,) has the cell of each value, None: one cell.
 
     Raise ValueError for values that are NaN or infinite.
 
@@ -89,8 +89,8 @@ def exact_sums(values: Floats, places: Ints | None = None, n_places: int = 1) ->
     """
     if not np.isfinite(values).all():
         raise ValueError("a value is too large to be summed")
-    groups = Groups() if places is None else Groups([(places, n_places)], groups_only=True)
-    return {0: np.zeros(n_places, dtype=np.int64)} | ExactSums.of(values, groups, has_squares=False).total
+    groups = Groups() if cells is None else Groups([(cells, n_cells)], groups_only=True)
+    return {0: np.zeros(n_cells, dtype=np.int64)} | ExactSums.of(values, groups, has_squares=False).total
 
 
 def sums_by_group(values: Floats | None, groups: Ints, n_groups: int) -> Floats:
@@ -112,10 +112,10 @@ def limbs_by_group(values: Floats, groups: Ints, n_groups: int) -> Mapping[int, 
 
     Digits depend on the values that are summed together; limbs depend on the sums alone.
     """
-    sums: ByPlace = {}
+    sums: DigitSums = {}
     for first, digits in digit_runs(values):
-        for place, digit in enumerate(digits):
-            add(sums, first - place, np.bincount(groups, digit, minlength=n_groups).astype(np.int64))
+        for offset, digit in enumerate(digits):
+            add(sums, first - offset, np.bincount(groups, digit, minlength=n_groups).astype(np.int64))
     return normalize_limbs(sums)
 
 
@@ -143,14 +143,14 @@ def twenty_bits(limbs: Mapping[int, Ints]) -> Iterator[tuple[int, Ints]]:
             yield LIMB_BITS * limb + DIGIT_BITS * digit - POINT_BITS, part
 
 
-def counts(places: Ints, n_places: int) -> ByPlace:
+def counts(cells: Ints, n_cells: int) -> DigitSums:
     """Return the number of values in each cell, as sums of ones."""
-    return {0: np.bincount(places, minlength=n_places) << POINT_BITS}
+    return {0: np.bincount(cells, minlength=n_cells) << POINT_BITS}
 
 
-def add(totals: ByPlace, place: int, amounts: Ints) -> None:
+def add(totals: DigitSums, position: int, amounts: Ints) -> None:
     """Add amounts (cells,) to the total of a position."""
-    totals[place] = totals[place] + amounts if place in totals else amounts
+    totals[position] = totals[position] + amounts if position in totals else amounts
 
 
 def digit_runs(values: Floats) -> Iterator[tuple[int, list[Floats]]]:
@@ -159,7 +159,7 @@ def digit_runs(values: Floats) -> Iterator[tuple[int, list[Floats]]]:
     if not largest:
         return
     _, exponent = np.frexp(largest)
-    first = max(-((DIGIT_BITS - 1 - POINT_BITS - int(exponent)) // DIGIT_BITS), LOWEST_PLACE)
+    first = max(-((DIGIT_BITS - 1 - POINT_BITS - int(exponent)) // DIGIT_BITS), LOWEST_POSITION)
     scale = 2.0 ** (POINT_BITS - DIGIT_BITS * first)
     scaled = values * scale
     if scale < 1 and not (is_exact := scaled / scale == values).all():
@@ -183,16 +183,16 @@ def products(digits: Sequence[Floats]) -> dict[int, Floats]:
     return squares
 
 
-def normalize_limbs(places: ByPlace) -> Mapping[int, Ints]:
+def normalize_limbs(sums: DigitSums) -> Mapping[int, Ints]:
     """Return limbs of 40 bits by index: arrays (cells,), all but the highest from 0 to 2^40."""
-    if not places:
+    if not sums:
         return {}
-    first, last = min(places) // 2, max(places) // 2
-    n_cells = len(next(iter(places.values())))
+    first, last = min(sums) // 2, max(sums) // 2
+    n_cells = len(next(iter(sums.values())))
     # The carry beyond the last digit takes up to 64 bits.
     digits = np.zeros((2 * (last - first + 3), n_cells), dtype=np.int64)
-    for place, amounts in places.items():
-        digits[place - 2 * first] = amounts
+    for position, amounts in sums.items():
+        digits[position - 2 * first] = amounts
     for low in range(len(digits) - 1):
         digits[low + 1] += digits[low] >> DIGIT_BITS
         digits[low] &= (1 << DIGIT_BITS) - 1
@@ -211,12 +211,12 @@ def integer_of_limbs(amounts: Mapping[int, int], point_bits: int) -> Fraction:
     return whole * Fraction(2) ** (LIMB_BITS * lowest - point_bits)
 
 
-def integers_of_sums(places: ByPlace) -> list[Fraction]:
+def integers_of_sums(sums: DigitSums) -> list[Fraction]:
     """Return the sums of values in all cells as fractions."""
-    lowest = min(places)
+    lowest = min(sums)
     unit = Fraction(2) ** (DIGIT_BITS * lowest - POINT_BITS)
-    columns = zip(*(amounts.tolist() for amounts in places.values()), strict=True)
-    shifts = [DIGIT_BITS * (place - lowest) for place in places]
+    columns = zip(*(amounts.tolist() for amounts in sums.values()), strict=True)
+    shifts = [DIGIT_BITS * (position - lowest) for position in sums]
     return [
         sum(amount << shift for amount, shift in zip(cell, shifts, strict=True)) * unit for cell in columns
     ]

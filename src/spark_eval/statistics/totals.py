@@ -7,7 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from spark_eval.statistics.exact import POINT_BITS, ByPlace, Ints, integer_of_limbs, normalize_limbs
+from spark_eval.statistics.exact import POINT_BITS, DigitSums, Ints, integer_of_limbs, normalize_limbs
 
 CellName = TypeVar("CellName")
 # Name of the sum, and index of its limb; counts have limb 0.
@@ -55,7 +55,7 @@ class CellTotals(Generic[CellName]):
         """Add counts to the chosen cells."""
         self.of((name, 0))[where] += counts
 
-    def put_sums(self, name: str, where: Where, sums: ByPlace) -> None:
+    def put_sums(self, name: str, where: Where, sums: DigitSums) -> None:
         """Add sums by position of the digit to the chosen cells."""
         flat = {position: amounts.ravel() for position, amounts in sums.items()}
         for limb, amounts in normalize_limbs(flat).items():

@@ -11,7 +11,7 @@ import numpy as np
 from spark_eval.per_user.population import AlignedUsers, PairCounts
 from spark_eval.predictions.values import SlopedValue
 from spark_eval.predictions.worker.clusters import column_of
-from spark_eval.statistics.exact import ByPlace, Floats, add, exact_sums, integers_of_sums
+from spark_eval.statistics.exact import DigitSums, Floats, add, exact_sums, integers_of_sums
 from spark_eval.statistics.slopes import Slopes, SumKey
 
 # Contributions that differ by less than this share of their size are equal.
@@ -28,7 +28,7 @@ class ShareTotals:
 
     users: PairCounts
     counts: dict[ShareKey, int] = field(default_factory=dict)
-    sums: dict[ShareKey, ByPlace] = field(default_factory=dict)
+    sums: dict[ShareKey, DigitSums] = field(default_factory=dict)
 
     def __iadd__(self, other: Self) -> Self:
         """Add the sums of other buckets."""
@@ -37,8 +37,8 @@ class ShareTotals:
             self.counts[key] = self.counts.get(key, 0) + count
         for key, sums in other.sums.items():
             mine = self.sums.setdefault(key, {})
-            for place, amounts in sums.items():
-                add(mine, place, amounts)
+            for position, amounts in sums.items():
+                add(mine, position, amounts)
         return self
 
     def number(self, pair: int, value: int, name: str) -> Fraction:

@@ -15,7 +15,7 @@ from spark_eval.per_user.drawing import Amount, values_of
 from spark_eval.per_user.population import AlignedUsers, ComparisonTask, PairCounts
 from spark_eval.per_user.products import ProductAccumulator, Products, pair_products
 from spark_eval.statistics.differences import PairSums, RatioSums
-from spark_eval.statistics.exact import POINT_BITS, ByPlace, Floats, Ints, add
+from spark_eval.statistics.exact import POINT_BITS, DigitSums, Floats, Ints, add
 
 # Limits of memory: values of a bucket, and sums of products of digits.
 VALUES_AT_ONCE: Final = 1 << 22
@@ -38,7 +38,7 @@ def add_products(
     counts = (own.cross[..., 0, 0], own.baseline[..., 0, 0], own.greater, own.less)
     for name, amounts in zip(PAIR_COUNTS, counts, strict=True):
         totals.put_count(name, index, amounts)
-    for name, sums in sums_by_place(own).items():
+    for name, sums in sums_by_position(own).items():
         totals.put_sums(name, index, sums)
 
 
@@ -67,13 +67,13 @@ def numbers_of_pair(totals: PairTotals, index: tuple[int, ...]) -> list[Fraction
     ]
 
 
-def sums_by_place(products: Products) -> dict[str, ByPlace]:
+def sums_by_position(products: Products) -> dict[str, DigitSums]:
     """Return the sums of each pair by exponent of their digits: arrays (cells, pairs, columns).
 
     A total sums digits times the user's number of rows; with one row per user, it is the sum of the digits.
     """
     parts = (products.baseline, products.candidate, products.cross)
-    sums: dict[str, ByPlace] = {name: {} for name in (*PAIR_TOTALS, *PAIR_PRODUCTS)}
+    sums: dict[str, DigitSums] = {name: {} for name in (*PAIR_TOTALS, *PAIR_PRODUCTS)}
     n_digits = products.cross.shape[-1] - 1
     for first in np.unique(products.first).tolist():
         own = products.first == first

@@ -37,10 +37,10 @@ from spark_eval.statistics.exact import Floats, Ints
 
 def stage_sums(measuring: BucketMeasurer) -> SegmentTotals:
     """Return the sums of all stage values over the users with truth, by segment."""
-    plan, models = measuring.question.plan, measuring.bucket.models
+    plan, models = measuring.task.plan, measuring.bucket.models
     truth = measuring.lists.truth
     summed = summed_columns(plan)
-    is_refused = truth.largest_relevance > measuring.question.most_relevance
+    is_refused = truth.largest_relevance > measuring.task.most_relevance
     if is_refused or not {model for stage in plan.stages for model in stage.models} <= set(models):
         return SegmentTotals([], (len(summed),))  # nothing is published for such tables
     users = np.flatnonzero(truth.n_relevant)
@@ -53,7 +53,7 @@ class StageMeasurer:
     """The n users of a bucket who have truth, and the lists that each stage passes on for them."""
 
     def __init__(self, measuring: BucketMeasurer, users: Ints) -> None:
-        self.plan, self.users = measuring.question.plan, users
+        self.plan, self.users = measuring.task.plan, users
         self.lists, self.truth, self.models = measuring.lists, measuring.lists.truth, measuring.bucket.models
         self.ideal = measuring.ideal
 
@@ -83,7 +83,7 @@ class StageMeasurer:
             one,
             n_valid=one.n_within[k],
             n_repeated=np.zeros_like(one.n_repeated),
-            held_within=None,
+            length_within=None,
             hits=replace(hits, tie_last=np.minimum(hits.tie_last, k)),
         )
 
@@ -112,12 +112,12 @@ class StageMeasurer:
                 columns |= self.metrics(stage, self.oracle(), ORACLE)
         return columns
 
-    def recalls(self, place: int, stage: Stage) -> dict[str, Floats]:
+    def recalls(self, index: int, stage: Stage) -> dict[str, Floats]:
         """Return the recall of a stage; for a union also each model's recall and its exclusive recall."""
         m = self.truth.n_relevant[self.users]
-        of_models = [self.pairs_in(lists) for lists in self.handed_on[place]]
+        of_models = [self.pairs_in(lists) for lists in self.handed_on[index]]
         n_models = np.sum(of_models, axis=0)
-        values = {StageValue(stage.name, stage.model, STAGE_RECALL, stage.k): self.has[place]}
+        values = {StageValue(stage.name, stage.model, STAGE_RECALL, stage.k): self.has[index]}
         for model, is_hit in zip(stage.models, of_models, strict=True):
             values[StageValue(stage.name, model, STAGE_RECALL, stage.k)] = is_hit
             values[StageValue(stage.name, model, ADDED_RECALL, stage.k)] = is_hit & (n_models == 1)

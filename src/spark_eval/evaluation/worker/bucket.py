@@ -24,7 +24,7 @@ from spark_eval.arrow.codes import (
 )
 from spark_eval.arrow.messages import Content, sum_equal_keys
 from spark_eval.conventions.choice import Need
-from spark_eval.evaluation.worker.items.attributes import PlaceFinder
+from spark_eval.evaluation.worker.items.attributes import IndexFinder
 from spark_eval.evaluation.worker.lists import BucketLists, Hits, RowArrays, distinct_hits
 from spark_eval.evaluation.worker.ranks import (
     Ranks,
@@ -135,13 +135,13 @@ def models_in(rows: Mapping[Content, pa.Table], only: str | None) -> list[str | 
 
 def model_codes(names: pa.ChunkedArray, models: Sequence[str | None]) -> Ints:
     """Return the index of each row's model among all models."""
-    known = pa.array(models, pa.string())
+    all_names = pa.array(models, pa.string())
     parts = [np.empty(0, dtype=np.int64)]
     for chunk in names.chunks:
         if not pa.types.is_dictionary(chunk.type):
             chunk = chunk.cast(pa.string()).dictionary_encode("encode")
-        index = index_of(chunk.dictionary.cast(pa.string()), known)
-        null = int(known.null_count and models.index(None))
+        index = index_of(chunk.dictionary.cast(pa.string()), all_names)
+        null = int(all_names.null_count and models.index(None))
         codes = to_numpy(chunk.indices.fill_null(len(index)))
         parts.append(np.append(index, null)[codes])
     return np.concatenate(parts)
@@ -151,15 +151,15 @@ def model_codes(names: pa.ChunkedArray, models: Sequence[str | None]) -> Ints:
 class ListRows(RowArrays):
     """n valid rows of recommendations: codes of user, item and list, and the score or rank.
 
-    ``place`` is the item's index in the catalogue, ``is_cold`` True if the item has no training interactions;
-    both None if not requested.
+    ``catalog_index`` is the item's index in the catalogue, ``is_cold`` True if the item has no training
+    interactions; both None if not requested.
     """
 
     user: Ints
     item: Ints
     of_list: Ints
     order: NDArray[Any]
-    place: Ints | None
+    catalog_index: Ints | None
     is_cold: Booleans | None
 
 
@@ -172,9 +172,9 @@ class Bucket:
     those whom the codes of the truth number: ``people``, or ``owners`` if the truth is not of requests.
     """
 
-    def __init__(self, question: EvaluationTask, rows: Mapping[Content, pa.Table]) -> None:
-        self.question = question
-        self.rows = {kind: rows.get(kind, schema.empty_table()) for kind, schema in question.schemas.items()}
+    def __init__(self, task: EvaluationTask, rows: Mapping[Content, pa.Table]) -> None:
+        self.task = task
+        self.rows = {kind: rows.get(kind, schema.empty_table()) for kind, schema in task.schemas.items()}
         kinds = (Content.TRUTH, Content.LISTS, Content.BAD_TRUTH, Content.BAD_LISTS)
         valid = {kind: self.rows[kind] for kind in kinds[:2]}
         bad = {kind: self.rows[kind].filter(has_user(self.rows[kind])) for kind in kinds[2:]}
@@ -182,7 +182,7 @@ class Bucket:
         tables = [self.named[kind] for kind in kinds]
         self.people, users = number_users(tables)
         self.owners, self.owner = self.people, None
-        if question.request is not None:
+        if task.request is not None:
             self.people, self.owner, users = number_requests(self.people, tables, users)
         self.judged = self.people if REQUEST in tables[0].column_names else self.owners
         self.user = dict(zip(kinds, users, strict=True))
@@ -192,7 +192,7 @@ class Bucket:
     @cached_property
     def models(self) -> list[str | None]:
         """Sorted names of the models that occur in any bucket."""
-        return models_in(self.rows, self.question.model)
+        return models_in(self.rows, self.task.model)
 
     @cached_property
     def n_lists(self) -> int:
@@ -208,16 +208,16 @@ class Bucket:
     def pairs(self) -> tuple[Ints, Ints, NDArray[np.float64], Ints, Booleans | None]:
         """Distinct pairs of the truth: user, item, relevance, number of rows, cold flag (or None)."""
         user, item = self.user[Content.TRUTH], self.items.columns[0]
-        is_cold = self.is_cold(Content.TRUTH, self.judged, user, self.placed(item))
+        is_cold = self.is_cold(Content.TRUTH, self.judged, user, self.catalog_index(item))
         first, relevance, size = combine_duplicates(
-            user, item, self.rows[Content.TRUTH], self.question.plan.conventions.truth_duplicates
+            user, item, self.rows[Content.TRUTH], self.task.plan.conventions.truth_duplicates
         )
         return user[first], item[first], relevance, size, None if is_cold is None else is_cold[first]
 
     @cached_property
     def irrelevant(self) -> tuple[Reason, Booleans]:
         """Reason for leaving out pairs, and True for the pairs that are not relevant."""
-        relevance, least = self.pairs[2], self.question.plan.conventions.threshold
+        relevance, least = self.pairs[2], self.task.plan.conventions.threshold
         if least is None:
             return Reason.NOT_RELEVANT, relevance <= 0
         return Reason.BELOW_THRESHOLD, relevance < least
@@ -297,69 +297,69 @@ class Bucket:
             return count_unique(judged)
         return count_unique(self.owner[judged])
 
-    def is_cold(self, kind: Content, people: Users, user: Ints, place: Ints | None) -> Booleans | None:
+    def is_cold(self, kind: Content, people: Users, user: Ints, index: Ints | None) -> Booleans | None:
         """Return True for rows whose item has no training interactions (in the fold of the user).
 
-        ``user`` are indices in ``people``, ``place`` those of the rows' items in the catalogue. None if
+        ``user`` are indices in ``people``, ``index`` those of the rows' items in the catalogue. None if
         training interactions are unknown.
         """
         if IN_TRAIN in self.rows[kind].column_names:
             return ~to_numpy(self.rows[kind][IN_TRAIN]).astype(bool)
-        facts = self.question.facts
-        if facts is None or facts.catalog.n_rows is None or place is None:
+        facts = self.task.facts
+        if facts is None or facts.catalog.n_rows is None or index is None:
             return None
         if facts.folds is None or people.folds is None:
-            return np.asarray(~facts.is_trained[0][place])
+            return np.asarray(~facts.is_trained[0][index])
         fold = facts.tables_of(people.folds, len(people))[user]
-        return ~facts.is_trained[fold, place] & (fold >= 0)
+        return ~facts.is_trained[fold, index] & (fold >= 0)
 
-    def placed(self, item: Ints) -> Ints | None:
+    def catalog_index(self, item: Ints) -> Ints | None:
         """Return the catalogue indices of item codes; None if there are no item attributes."""
-        return None if self.question.facts is None else self.place_of(item)
+        return None if self.task.facts is None else self.find_index(item)
 
     @cached_property
-    def place_of(self) -> PlaceFinder:
+    def find_index(self) -> IndexFinder:
         """Function from item codes to catalogue indices."""
-        return self.question.known_items.places(self.items)
+        return self.task.item_attributes.index_finder(self.items)
 
     @cached_property
     def list_rows(self) -> ListRows:
         """Valid rows of recommendations."""
         rows, user, item = self.rows[Content.LISTS], self.user[Content.LISTS], self.items.columns[1]
-        order = score_keys(rows[SCORE]) if self.question.has_scores else to_numpy(rows[RANK]).astype(np.int64)
-        place = self.placed(item)
-        is_cold = self.is_cold(Content.LISTS, self.people, user, place)
-        return ListRows(user, item, self.list_of(Content.LISTS), order, place, is_cold)
+        order = score_keys(rows[SCORE]) if self.task.has_scores else to_numpy(rows[RANK]).astype(np.int64)
+        index = self.catalog_index(item)
+        is_cold = self.is_cold(Content.LISTS, self.people, user, index)
+        return ListRows(user, item, self.list_of(Content.LISTS), order, index, is_cold)
 
     def list_of(self, kind: Content) -> Ints:
         """Return the list number of each row with a user; lists are numbered by model, then by user."""
-        if self.question.model is not None:
+        if self.task.model is not None:
             return self.user[kind]
         return self.user[kind] + len(self.people) * model_codes(self.named[kind][MODEL], self.models)
 
     def lists(self) -> BucketLists:
         """Rank the lists of all models at once, find their hits, count their rows."""
-        question, n_lists = self.question, self.n_lists
+        task, n_lists = self.task, self.n_lists
         bad, rows = self.bad_lists(), self.list_rows
         n_valid = count_by_code(rows.of_list, n_lists)
         n_repeated = np.zeros(n_lists, dtype=np.int64)
-        if question.checks_all and not self.is_regular(rows):
+        if task.checks_all and not self.is_regular(rows):
             is_again, shares = self.repeated(rows)
             bad[Fault.DUPLICATE_RANK] = count_by_code(rows.of_list[shares], n_lists)
             n_valid = n_valid - bad[Fault.DUPLICATE_RANK]
             n_repeated = count_by_code(rows.of_list[is_again & ~shares], n_lists)
             if (left_out := is_again | shares).any():
                 rows = rows.take(~left_out)
-        if question.has_scores:
-            keys = tie_keys(self.items, rows.item, question.plan.conventions.ties)
-            places = rank_by_score(
-                rows.of_list, n_lists, rows.order, keys, question.plan.cuts, Need.TIES in question.plan.needs
+        if task.has_scores:
+            keys = tie_keys(self.items, rows.item, task.plan.conventions.ties)
+            ranked = rank_by_score(
+                rows.of_list, n_lists, rows.order, keys, task.plan.cuts, Need.TIES in task.plan.needs
             )
         else:
-            places = use_given_ranks(rows.of_list, n_lists, rows.order)
-        near = None if question.plan.depth is None else places.rank <= question.plan.depth
-        hits, again = self.hits(rows, places, near)
-        cuts = question.held_cuts
+            ranked = use_given_ranks(rows.of_list, n_lists, rows.order)
+        near = None if task.plan.depth is None else ranked.rank <= task.plan.depth
+        hits, again = self.hits(rows, ranked, near)
+        cuts = task.length_cuts
         return BucketLists(
             self.truth,
             len(self.models),
@@ -370,47 +370,47 @@ class Bucket:
             if near is None
             else count_by_code(rows.of_list[~near], n_lists),
             self.n_cold(rows, near, again),
-            places.tied_cuts,
-            places.last_rank,
+            ranked.tied_cuts,
+            ranked.last_rank,
             None
             if cuts is None
-            else {k: count_by_code(rows.of_list[places.rank <= k], n_lists) for k in cuts},
-            {k: count_by_code(rows.of_list[places.rank <= k], n_lists) for k in question.plan.stage_cuts},
+            else {k: count_by_code(rows.of_list[ranked.rank <= k], n_lists) for k in cuts},
+            {k: count_by_code(rows.of_list[ranked.rank <= k], n_lists) for k in task.plan.stage_cuts},
             hits,
-            self.listed(rows, places) if Need.ITEMS in question.plan.needs else None,
+            self.listed(rows, ranked) if Need.ITEMS in task.plan.needs else None,
         )
 
-    def listed(self, rows: ListRows, places: Ranks) -> Entries:
+    def listed(self, rows: ListRows, ranked: Ranks) -> Entries:
         """Return the recommended items of all lists, up to the largest rank that a metric needs."""
-        row = sort_by_list_and_rank(rows.of_list, self.n_lists, places.rank, self.question.plan.listed_depth)
-        place = np.full(len(row), UNKNOWN) if rows.place is None else rows.place[row]
+        row = sort_by_list_and_rank(rows.of_list, self.n_lists, ranked.rank, self.task.plan.listed_depth)
+        index = np.full(len(row), UNKNOWN) if rows.catalog_index is None else rows.catalog_index[row]
         item = self.items.in_order(rows.item[row])
-        return Entries(self.n_lists, rows.of_list[row], places.rank[row], item, place)
+        return Entries(self.n_lists, rows.of_list[row], ranked.rank[row], item, index)
 
     def is_regular(self, rows: ListRows) -> bool:
         """Return True if ranks are given and provably no list has a duplicate rank or item."""
-        is_ranked = not self.question.has_scores
+        is_ranked = not self.task.has_scores
         return is_ranked and has_no_duplicates(rows.of_list, self.n_lists, rows.item, rows.order)
 
     def repeated(self, rows: ListRows) -> tuple[Booleans, Booleans]:
         """Return masks of rows that repeat an item of their list, and of rows that share a rank."""
-        before = descending_keys(rows.order) if self.question.has_scores else rows.order
+        before = descending_keys(rows.order) if self.task.has_scores else rows.order
         again = is_duplicate_item(rows.of_list, self.n_lists, rows.item, before)
         is_again = np.zeros(len(rows.item), dtype=bool)
         is_again[again] = True
-        if self.question.has_scores:
+        if self.task.has_scores:
             return is_again, np.zeros_like(is_again)
         return is_again, is_duplicate_rank(rows.of_list, rows.item, rows.order, is_again)
 
-    def hits(self, rows: ListRows, places: Ranks, near: Booleans | None) -> tuple[Hits, Hits]:
+    def hits(self, rows: ListRows, ranked: Ranks, near: Booleans | None) -> tuple[Hits, Hits]:
         """Return the hits of all lists, each item once at its best rank, and the duplicate hits."""
         row, pair = self.truth.find(rows.user, rows.item)
         if near is not None:
             row, pair = row[near[row]], pair[near[row]]
         position = (
-            places.rank if self.question.held_cuts is None else position_in_list(rows.of_list, places.rank)
+            ranked.rank if self.task.length_cuts is None else position_in_list(rows.of_list, ranked.rank)
         )
-        ranks = (values[row] for values in (places.rank, places.tie_first, places.tie_last, position))
+        ranks = (values[row] for values in (ranked.rank, ranked.tie_first, ranked.tie_last, position))
         return distinct_hits(Hits(rows.of_list[row], pair, *ranks))
 
     def n_cold(self, rows: ListRows, near: Booleans | None, again: Hits) -> Ints | None:
@@ -433,7 +433,7 @@ class Bucket:
         """Count a model's rows without a user, by error code."""
         rows = self.rows[Content.BAD_LISTS]
         rows = rows.filter(pc.invert(has_user(rows)))
-        if self.question.model is None:
+        if self.task.model is None:
             names = rows[MODEL].cast(pa.string())
             rows = rows.filter(pc.is_null(names) if model is None else pc.equal(names, model))
         of_faults = Counter(outcome_and_reason(fault) for fault in rows[FAULT].to_pylist())

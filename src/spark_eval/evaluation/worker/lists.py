@@ -22,7 +22,7 @@ from spark_eval.schema import ALL, ROW_FAULTS, USER, Fault, Outcome, Reason
 from spark_eval.statistics.exact import (
     MOST_SUMMED,
     POINT_BITS,
-    ByPlace,
+    DigitSums,
     ExactSums,
     Floats,
     Groups,
@@ -46,7 +46,7 @@ class RowArrays:
 class Hits(RowArrays):
     """Hits sorted by list and rank; all of shape (hits,).
 
-    ``pair`` is the index of the relevant pair. ``held`` is the hit's position among the items of the list
+    ``pair`` is the index of the relevant pair. ``position`` is the hit's position among the items of the list
     that are present (gaps in the ranks are skipped), from 1; it equals the rank if this is not requested.
     """
 
@@ -55,7 +55,7 @@ class Hits(RowArrays):
     rank: Ints
     tie_first: Ints
     tie_last: Ints
-    held: Ints
+    position: Ints
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class BucketLists:
 
     Row counts of each list, all of shape (lists,): ``n_valid`` valid rows and, by fault, ``bad`` invalid
     ones. Of the valid rows, ``n_repeated`` repeat an item of the list, ``n_beyond`` have a rank beyond the
-    largest cutoff, and ``n_cold`` of the rest have items without training interactions. ``held_within[k]``
+    largest cutoff, and ``n_cold`` of the rest have items without training interactions. ``length_within[k]``
     counts the items at ranks up to k (None if not requested), ``n_within[k]`` the same for the cutoffs of
     pipeline stages. ``listed`` are the items that metrics need.
     """
@@ -78,7 +78,7 @@ class BucketLists:
     n_cold: Ints | None
     tied_cuts: Ints
     last_rank: Ints
-    held_within: Mapping[int, Ints] | None
+    length_within: Mapping[int, Ints] | None
     n_within: Mapping[int, Ints]
     hits: Hits
     listed: Entries | None = None
@@ -97,7 +97,7 @@ class BucketLists:
             None if self.n_cold is None else self.n_cold[part],
             self.tied_cuts[part],
             self.last_rank[part],
-            self.held_within and {k: within[part] for k, within in self.held_within.items()},
+            self.length_within and {k: within[part] for k, within in self.length_within.items()},
             {k: within[part] for k, within in self.n_within.items()},
             replace(hits, of_list=hits.of_list - part.start),
             self.listed and entries_between(self.listed, part.start, part.stop),
@@ -154,9 +154,11 @@ class BucketLists:
     def lists(self, chosen: Ints, ideal: Ragged) -> Lists:
         """Return the chosen lists as input of the kernels; ``ideal`` has a row per user."""
         users, hits = chosen % max(self.truth.n_users, 1), self.chosen_hits(chosen)
-        relevance, held = self.truth.relevances(hits.pair), None
-        if self.held_within is not None:
-            held = FilledRanks(hits.held, {k: within[chosen] for k, within in self.held_within.items()})
+        relevance, filled_ranks = self.truth.relevances(hits.pair), None
+        if self.length_within is not None:
+            filled_ranks = FilledRanks(
+                hits.position, {k: within[chosen] for k, within in self.length_within.items()}
+            )
         return Lists(
             n_relevant=self.truth.n_relevant[users],
             n_recommended=self.n_recommended[chosen],
@@ -164,7 +166,7 @@ class BucketLists:
             ideal=ideal.of_rows(users),
             tie_first=hits.tie_first,
             tie_last=hits.tie_last,
-            held=held,
+            filled_ranks=filled_ranks,
         )
 
     def counts(
@@ -243,7 +245,7 @@ class BucketLists:
 def entries_between(entries: Entries, first: int, last: int) -> Entries:
     """Return the entries of rows ``first`` to ``last - 1``, renumbered from 0."""
     part = slice(*np.searchsorted(entries.row, [first, last]))
-    values = (entries.rank[part], entries.item[part], entries.place[part])
+    values = (entries.rank[part], entries.item[part], entries.index[part])
     return Entries(last - first, entries.row[part] - first, *values)
 
 
@@ -329,12 +331,12 @@ def add_column_sums(
         totals.put_count(N_INFINITE, where, groups.sums(np.isinf(value)))
         value = np.where(is_finite, value, 0.0)
     totals.put_count(N_DEFINED, where, n_defined)
-    exact, products = ExactSums.of(value, groups), ByPlace()
+    exact, products = ExactSums.of(value, groups), DigitSums()
     for part in two_product(value, np.nan_to_num(factors[-1])) if factors[1:] else ():
-        for place, amounts in ExactSums.of(part, groups, has_squares=False).total.items():
-            add(products, place, amounts)
-    for name, places in ((TOTAL, exact.total), (SQUARES, exact.squares), (PRODUCTS, products)):
-        totals.put_sums(name, where, places)
+        for position, amounts in ExactSums.of(part, groups, has_squares=False).total.items():
+            add(products, position, amounts)
+    for name, digit_sums in ((TOTAL, exact.total), (SQUARES, exact.squares), (PRODUCTS, products)):
+        totals.put_sums(name, where, digit_sums)
 
 
 def merge_sums(

@@ -56,13 +56,13 @@ class BucketMeasurer:
     """
 
     def __init__(self, bucket: Bucket, tally: ItemTally) -> None:
-        self.bucket, self.question, self.tally = bucket, bucket.question, tally
-        self.surroundings: ItemContextBuilder | None = None
-        self.ideal = bucket.truth.ideal(self.question.plan.truth_depth)
-        about = bucket.rows[Content.SEGMENTS], bucket.rows[Content.TRAINED]
-        self.segments = segments_of(self.question.plan.segments, bucket.people, *about, self.question.bounds)
-        self.sums = SegmentTotals([], (len(self.question.plan.summed),))
-        self.user_sums = SegmentTotals([], (len(summed_of_users(self.question.plan)),))
+        self.bucket, self.task, self.tally = bucket, bucket.task, tally
+        self.context_builder: ItemContextBuilder | None = None
+        self.ideal = bucket.truth.ideal(self.task.plan.truth_depth)
+        of_users = bucket.rows[Content.SEGMENTS], bucket.rows[Content.TRAINED]
+        self.segments = segments_of(self.task.plan.segments, bucket.people, *of_users, self.task.bounds)
+        self.sums = SegmentTotals([], (len(self.task.plan.summed),))
+        self.user_sums = SegmentTotals([], (len(summed_of_users(self.task.plan)),))
         self.groups: dict[tuple[int, str], GroupWeights] = {}
 
     @cached_property
@@ -73,11 +73,11 @@ class BucketMeasurer:
     def measured(self) -> Iterator[Measured]:
         """Measure each model's lists; small models are measured together."""
         lists, models = self.lists, self.bucket.models
-        n_columns = sum(len(value.columns) for value in self.question.plan.metrics)
+        n_columns = sum(len(value.columns) for value in self.task.plan.metrics)
         n_listed = 0 if lists.listed is None else len(lists.listed.row) // max(len(models), 1)
         of_one = len(self.bucket.people) * n_columns + len(self.ideal.row) + n_listed
-        if self.question.plan.needs_items:
-            self.surroundings = ItemContextBuilder(self.bucket, lists)
+        if self.task.plan.needs_items:
+            self.context_builder = ItemContextBuilder(self.bucket, lists)
         n_together = max(1, MOST_AT_ONCE // max(of_one, 1))
         for first in range(0, len(models), n_together):
             names = models[first : first + n_together]
@@ -85,32 +85,32 @@ class BucketMeasurer:
 
     def of_models(self, models: Sequence[str | None], lists: BucketLists) -> Iterator[Measured]:
         """Measure the lists of some models: users in the mean, kernels, sums."""
-        question, bucket, n_users = self.question, self.bucket, max(len(self.bucket.people), 1)
-        chosen = lists.population(question.plan.conventions)
-        if lists.truth.largest_relevance > question.most_relevance:
+        task, bucket, n_users = self.task, self.bucket, max(len(self.bucket.people), 1)
+        chosen = lists.population(task.plan.conventions)
+        if lists.truth.largest_relevance > task.most_relevance:
             chosen = chosen[:0]  # the gain of such a relevance overflows, so the run fails
         inputs = lists.lists(chosen, self.ideal)
-        if self.surroundings is not None:
-            inputs = replace(inputs, about=self.surroundings.about(lists, chosen))
+        if self.context_builder is not None:
+            inputs = replace(inputs, context=self.context_builder.of_lists(lists, chosen))
         columns, users, model = self.columns(inputs), chosen % n_users, chosen // n_users
         segments = {name: (segment.code[users], segment.names) for name, segment in self.segments.items()}
         names = [name or "" for name in models]
         filled = self.filled(inputs)
-        self.sums.add(sums(columns | filled, question.plan.summed, (model, names), segments))
+        self.sums.add(sums(columns | filled, task.plan.summed, (model, names), segments))
         if (owner := bucket.owner) is not None:
             user = owner[users]
-            self.user_sums.add(sums_of_users(question.plan, columns, user, (model, names), segments))
-        if question.plan.of_run:
-            self.tally.add(bucket, inputs.about, (model, names), segments)
+            self.user_sums.add(sums_of_users(task.plan, columns, user, (model, names), segments))
+        if task.plan.of_run:
+            self.tally.add(bucket, inputs.context, (model, names), segments)
         self.groups |= self.weighed_groups(inputs, model, names)
         rows, ends = self.per_user(users, inputs, columns), np.searchsorted(model, np.arange(len(models) + 1))
         is_list = lists.by_model(lists.n_recommended > 0)
         starts = None if bucket.owner is None else np.flatnonzero(run_starts(bucket.owner))
-        counts = lists.counts(question.plan.cuts, question.has_scores, bucket.is_odd_user, starts)
+        counts = lists.counts(task.plan.cuts, task.has_scores, bucket.is_odd_user, starts)
         people = None if starts is None else lists.count_people(chosen, starts)
         lacking = {
             outcome: count_by_code(model[with_it], len(models))
-            for outcome, with_it in empty_and_unknown_lists(inputs.about).items()
+            for outcome, with_it in empty_and_unknown_lists(inputs.context).items()
         }
         for index, name in enumerate(models):
             extra = Counter[EntryKey]({(outcome, None): int(n[index]) for outcome, n in lacking.items()})
@@ -135,26 +135,26 @@ class BucketMeasurer:
     def columns(self, lists: Lists) -> dict[str, Floats]:
         """Return the values of all metrics, NaN where undefined."""
         columns: dict[str, Floats] = {}
-        for value in self.question.plan.metrics:
-            columns |= value.measure(lists, self.question.plan.conventions)
+        for value in self.task.plan.metrics:
+            columns |= value.measure(lists, self.task.plan.conventions)
         return columns
 
     def weighed_groups(
         self, lists: Lists, model: Ints, names: Sequence[str]
     ) -> dict[tuple[int, str], GroupWeights]:
         """Return the weights of item groups in the lists of each model, by metric index and model."""
-        plan, about = self.question.plan, lists.about
+        plan, context = self.task.plan, lists.context
         weights: dict[tuple[int, str], GroupWeights] = {}
-        for index, value in enumerate(plan.of_groups if about is not None else ()):
+        for index, value in enumerate(plan.of_groups if context is not None else ()):
             own = value.conventions(plan.conventions)
-            of_models = GroupWeights.of_lists(require_fact(about), value.k, own, model, len(names))
+            of_models = GroupWeights.of_lists(require_fact(context), value.k, own, model, len(names))
             weights |= {(index, name): one for name, one in zip(names, of_models, strict=True)}
         return weights
 
     def filled(self, lists: Lists) -> dict[str, Floats]:
         """Return a column per cutoff of the run: 1 for lists with an item up to it, NaN for others."""
         columns: dict[str, Floats] = {}
-        if lists.about is not None and lists.about.listed is not None:
-            for k in self.question.plan.run_cuts:
-                columns[filled_column(k)] = np.where(lists.about.listed.count(k) > 0, 1.0, np.nan)
+        if lists.context is not None and lists.context.listed is not None:
+            for k in self.task.plan.run_cuts:
+                columns[filled_column(k)] = np.where(lists.context.listed.count(k) > 0, 1.0, np.nan)
         return columns

@@ -71,9 +71,9 @@ def sort_by_list_and_rank(of_list: Ints, n_lists: int, rank: Ints, depth: int | 
 def position_in_list(of_list: Ints, ranks: Ints) -> Ints:
     """Return the position of each row in its list by rank, from 1 and without gaps; shape (n,)."""
     order = lexsort(of_list, ranks)
-    place = np.empty(len(ranks), dtype=np.int64)
-    place[order] = index_in_run(run_starts(of_list[order])) + 1
-    return place
+    position = np.empty(len(ranks), dtype=np.int64)
+    position[order] = index_in_run(run_starts(of_list[order])) + 1
+    return position
 
 
 def rank_by_score(
@@ -92,22 +92,22 @@ def rank_by_score(
     order = argsort_by_score(of_list, n_lists, scores, tie_order)
     listed = of_list[order]
     new_list = run_starts(listed)
-    place = index_in_run(new_list) + 1
+    position = index_in_run(new_list) + 1
     new_score = new_list | run_starts(scores[order])
     rank = np.empty(n, dtype=np.int64)
-    rank[order] = place
+    rank[order] = position
     tied_cuts = np.zeros(n_lists, dtype=np.int64)
     bit_of_rank = np.zeros(max(cuts, default=0) + 1, dtype=np.int64)
     bit_of_rank[list(cuts)] = np.left_shift(1, np.arange(len(cuts)))
-    tied_next = np.flatnonzero(~np.append(new_score[1:], True) & (place < len(bit_of_rank)))
-    np.bitwise_or.at(tied_cuts, listed[tied_next], bit_of_rank[place[tied_next]])
+    tied_next = np.flatnonzero(~np.append(new_score[1:], True) & (position < len(bit_of_rank)))
+    np.bitwise_or.at(tied_cuts, listed[tied_next], bit_of_rank[position[tied_next]])
     none = np.zeros(n_lists, dtype=np.int64)
     if not needs_ties:
         return Ranks(rank, rank, rank, tied_cuts, none)
     groups = np.flatnonzero(new_score)
     size = np.diff(np.append(groups, n))
     ties = np.empty((2, n), dtype=np.int64)
-    first = place[groups]
+    first = position[groups]
     ties[:, order] = np.repeat(first, size), np.repeat(first + size - 1, size)
     return Ranks(rank, ties[0], ties[1], tied_cuts, none)
 
@@ -124,9 +124,9 @@ def score_keys(scores: pa.ChunkedArray) -> NDArray[Any]:
     if not pa.types.is_decimal(scores.type):
         return to_numpy(scores)
     coded = scores.combine_chunks().dictionary_encode()
-    place = np.empty(len(coded.dictionary), dtype=np.int64)
-    place[to_numpy(pc.sort_indices(coded.dictionary))] = np.arange(len(place))
-    in_order: Ints = place[to_numpy(coded.indices)]
+    key_of = np.empty(len(coded.dictionary), dtype=np.int64)
+    key_of[to_numpy(pc.sort_indices(coded.dictionary))] = np.arange(len(key_of))
+    in_order: Ints = key_of[to_numpy(coded.indices)]
     return in_order
 
 
@@ -202,8 +202,8 @@ def tie_keys(items: Codes, item: Ints, ties: Ties) -> Sequence[SortKey]:
         return ~in_order(rows)
 
     def drawn(rows: Ints) -> Ints:
-        distinct, place = unique_in_order_of_appearance(item[rows])
-        return id_hashes(items.ids(distinct), TIES_SEED).view(np.int64)[place]
+        distinct, row = unique_in_order_of_appearance(item[rows])
+        return id_hashes(items.ids(distinct), TIES_SEED).view(np.int64)[row]
 
     match ties:
         case Ties.ITEM_ASC:

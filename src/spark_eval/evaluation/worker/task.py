@@ -48,7 +48,7 @@ class EvaluationTask:
     request: pa.DataType | None = None
 
     @property
-    def known_items(self) -> ItemAttributes:
+    def item_attributes(self) -> ItemAttributes:
         """Item attributes; empty if there are none."""
         return self.facts or ItemAttributes(pa.array([], self.item), Catalog(0))
 
@@ -58,9 +58,9 @@ class EvaluationTask:
         return self.has_scores or self.plan.checks is Checks.FULL
 
     @property
-    def held_cuts(self) -> tuple[int, ...] | None:
+    def length_cuts(self) -> tuple[int, ...] | None:
         """Cutoffs for counts of the items present in a list (gaps in ranks skipped); None: not requested."""
-        return None if self.has_scores else self.plan.held_cuts
+        return None if self.has_scores else self.plan.length_cuts
 
     @property
     def schemas(self) -> dict[Content, pa.Schema]:

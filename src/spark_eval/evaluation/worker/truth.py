@@ -14,7 +14,7 @@ from spark_eval.schema import RELEVANCE, TIMESTAMP
 from spark_eval.statistics.exact import Floats, Ints
 
 # A Bloom filter with two bits per pair: about one in a hundred other pairs passes.
-PLACES_PER_PAIR = 24
+BITS_PER_PAIR = 24
 MOST_TABLE_BITS = 24
 FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 
@@ -71,23 +71,23 @@ class Truth:
         distinct: Ints = in_order[run_starts(in_order)]
         return distinct
 
-    def places(self, item: Ints) -> tuple[Ints, Booleans]:
+    def indices_of(self, item: Ints) -> tuple[Ints, Booleans]:
         """Return the index of each item in ``items``, and True for those that are in it."""
         items = self.items
         if isinstance(items, range):
             return item - items[0], (items[0] <= item) & (item <= items[-1])
-        place = np.minimum(np.searchsorted(items, item), len(items) - 1)
-        return place, items[place] == item
+        index = np.minimum(np.searchsorted(items, item), len(items) - 1)
+        return index, items[index] == item
 
     @cached_property
     def keys(self) -> Ints:
         """Unique number of each pair, ascending."""
-        return self.user * len(self.items) + self.places(self.item)[0]
+        return self.user * len(self.items) + self.indices_of(self.item)[0]
 
     @cached_property
     def filter(self) -> Booleans:
         """Bloom filter of the relevant pairs, two bits each."""
-        bits = min(max((PLACES_PER_PAIR * len(self.user)).bit_length(), 10), MOST_TABLE_BITS)
+        bits = min(max((BITS_PER_PAIR * len(self.user)).bit_length(), 10), MOST_TABLE_BITS)
         table = np.zeros(1 << bits, dtype=bool)
         hashes = pair_hashes(self.user, self.item)
         table[hashes >> np.uint64(64 - bits)] = True
@@ -102,9 +102,9 @@ class Truth:
         hashes = pair_hashes(user, item)
         rows = np.flatnonzero(self.filter[hashes >> np.uint64(65 - len(self.filter).bit_length())])
         rows = rows[self.filter[hashes[rows] & np.uint64(len(self.filter) - 1)]]
-        place, is_known = self.places(item[rows])
-        rows, place = rows[is_known], place[is_known]
-        wanted = user[rows] * len(self.items) + place
+        index, is_in_truth = self.indices_of(item[rows])
+        rows, index = rows[is_in_truth], index[is_in_truth]
+        wanted = user[rows] * len(self.items) + index
         pair = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         is_hit = self.keys[pair] == wanted
         return rows[is_hit], pair[is_hit]
@@ -165,18 +165,18 @@ def resolve_relevance(
     if duplicates is TruthDuplicates.LAST:
         when = rows[TIMESTAMP]
         # Rows without a timestamp are the earliest; of equal timestamps, the largest relevance counts.
-        known = to_numpy(when.is_valid())[order]
+        has_time = to_numpy(when.is_valid())[order]
         time = to_numpy(when.fill_null(0))[order]
-        latest: Floats = relevance[np.lexsort((relevance, time, known, group))[starts + size - 1]]
+        latest: Floats = relevance[np.lexsort((relevance, time, has_time, group))[starts + size - 1]]
         return latest
     # Summed in ascending order, so that the order of rows does not matter, with compensated summation (Knuth,
     # TAOCP 2, 4.2.2), so that ten rows of 0.1 make 1.
     ascending = relevance[np.lexsort((relevance, group))]
     total, lost = np.zeros(len(starts)), np.zeros(len(starts))
     with np.errstate(over="ignore", invalid="ignore"):
-        for place in range(int(size.max(initial=0))):
-            has = size > place
-            before, term = total[has], ascending[starts[has] + place]
+        for number in range(int(size.max(initial=0))):
+            has = size > number
+            before, term = total[has], ascending[starts[has] + number]
             total[has] = after = before + term
             added = after - before
             lost[has] += (before - (after - added)) + (term - added)

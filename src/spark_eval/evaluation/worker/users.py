@@ -43,9 +43,9 @@ def number_users(tables: Sequence[pa.Table]) -> tuple[Users, list[Ints]]:
     ids, folds = codes.ids_in_order(users), None
     if all(FOLD in table.column_names for table in tables):
         of_row = np.concatenate([to_numpy(table[FOLD]) for table in tables]).astype(np.int64)
-        known, fold = unique_sorted(of_row)
+        distinct, fold = unique_sorted(of_row)
         pairs, number = unique_sorted(fold * len(ids) + number)
-        folds, ids = known[pairs // max(len(ids), 1)], ids.take(pa.array(pairs % max(len(ids), 1)))
+        folds, ids = distinct[pairs // max(len(ids), 1)], ids.take(pa.array(pairs % max(len(ids), 1)))
     return Users(ids, folds), np.split(number, np.cumsum([len(table) for table in tables])[:-1])
 
 
@@ -60,14 +60,14 @@ def number_requests(
     has_request = [REQUEST in table.column_names for table in tables]
     of_row = np.concatenate([user for user, has in zip(rows, has_request, strict=True) if has])
     codes = Codes.of([table[REQUEST] for table, has in zip(tables, has_request, strict=True) if has])
-    known, number = unique_sorted(codes.in_order(np.concatenate(codes.columns)))
+    distinct, number = unique_sorted(codes.in_order(np.concatenate(codes.columns)))
     is_without = np.ones(len(users), dtype=bool)
     is_without[of_row] = False
-    n_requests = len(known) + 1
+    n_requests = len(distinct) + 1
     keys = np.append(of_row * n_requests + number + 1, np.flatnonzero(is_without) * n_requests)
     entries, entry = unique_sorted(keys)
     user, request = np.divmod(entries, n_requests)
-    ids = codes.ids_in_order(known).take(pa.array(request - 1, mask=request == 0))
+    ids = codes.ids_in_order(distinct).take(pa.array(request - 1, mask=request == 0))
     folds = None if users.folds is None else users.folds[user]
     ends = np.cumsum([len(part) for part, has in zip(rows, has_request, strict=True) if has])
     numbers = iter(np.split(entry, ends))
@@ -75,16 +75,16 @@ def number_requests(
     return Users(users.ids.take(pa.array(user)), folds, ids), user, numbered
 
 
-def indices_of_users(asked: Users, known: Users) -> Ints:
-    """Return the index of each of ``asked`` in ``known``, in the same fold if both have folds; else -1."""
-    if asked.folds is None or known.folds is None:
-        return index_of(asked.ids, known.ids)
-    places = np.full(len(asked), -1, dtype=np.int64)
-    for fold in np.unique(asked.folds):
-        mine, theirs = np.flatnonzero(asked.folds == fold), np.flatnonzero(known.folds == fold)
-        place = index_of(asked.ids.take(pa.array(mine)), known.ids.take(pa.array(theirs)))
-        places[mine] = np.append(theirs, -1)[place]
-    return places
+def indices_of_users(users: Users, among: Users) -> Ints:
+    """Return the index of each of ``users`` in ``among``, in the same fold if both have folds; else -1."""
+    if users.folds is None or among.folds is None:
+        return index_of(users.ids, among.ids)
+    indices = np.full(len(users), -1, dtype=np.int64)
+    for fold in np.unique(users.folds):
+        mine, theirs = np.flatnonzero(users.folds == fold), np.flatnonzero(among.folds == fold)
+        index = index_of(users.ids.take(pa.array(mine)), among.ids.take(pa.array(theirs)))
+        indices[mine] = np.append(theirs, -1)[index]
+    return indices
 
 
 def has_user(rows: pa.Table) -> pa.ChunkedArray:

@@ -18,7 +18,7 @@ from spark_eval.arrow.codes import Booleans, run_starts
 from spark_eval.conventions import Conventions, Discount, ExposureWeights
 from spark_eval.metrics.discounts import discounts
 from spark_eval.schema import MISSING
-from spark_eval.statistics.exact import ByPlace, Floats, Ints, add, exact_sums
+from spark_eval.statistics.exact import DigitSums, Floats, Ints, add, exact_sums
 
 Bearer = TypeVar("Bearer")
 Arguments = ParamSpec("Arguments")
@@ -32,14 +32,14 @@ def cached_on_first_argument(
     name = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
-    def kept(facts: Bearer, /, *choices: Arguments.args, **named: Arguments.kwargs) -> Returned:
+    def cached(facts: Bearer, /, *choices: Arguments.args, **named: Arguments.kwargs) -> Returned:
         results: dict[Any, Returned] = vars(facts).setdefault("_once", {})
         key = (name, *choices)
         if key not in results:
             results[key] = function(facts, *choices, **named)
         return results[key]
 
-    return kept
+    return cached
 
 
 def index_in_run(is_first: Booleans) -> Ints:
@@ -66,8 +66,8 @@ def slices_by_cost(cost: Ints, most: int) -> Iterator[slice]:
 
 def index_in_sorted(keys: Ints, wanted: Ints) -> Ints:
     """Return the index of numbers (from 0) in ascending keys, -1 if missing."""
-    places = np.searchsorted(keys, wanted)
-    return np.where(np.append(keys, -1)[places] == wanted, places, -1)
+    indices = np.searchsorted(keys, wanted)
+    return np.where(np.append(keys, -1)[indices] == wanted, indices, -1)
 
 
 def divide(numerator: Floats | Ints, denominator: Floats | Ints, otherwise: float = 0.0) -> Floats:
@@ -120,7 +120,7 @@ class Sets:
         """Index of the set of each member; shape (members,)."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
-    def places_of_members(self, things: Ints) -> tuple[Ints, Ints]:
+    def member_indices(self, things: Ints) -> tuple[Ints, Ints]:
         """Return all members of these sets: the position of the set in ``things``, and the member's index.
 
         Both have shape (members of these sets,); the index is that in ``members`` and ``values``.
@@ -129,8 +129,8 @@ class Sets:
 
     def cells(self, row: Ints, things: Ints) -> tuple[Ints, Ints]:
         """Return the members of sets in rows: the position of the set, and row * n_members + member."""
-        owner, place = self.places_of_members(things)
-        return owner, row[owner] * self.n_members + self.members[place]
+        owner, index = self.member_indices(things)
+        return owner, row[owner] * self.n_members + self.members[index]
 
 
 @dataclass(frozen=True)
@@ -240,12 +240,12 @@ class RankedEntries:
 class Entries(RankedEntries):
     """Items of n lists (or histories, or truths), each once per list; unordered items rank by item.
 
-    ``item`` is an integer that is equal for equal items and ascends with the ids; ``place`` is the item's
+    ``item`` is an integer that is equal for equal items and ascends with the ids; ``index`` is the item's
     index in the catalogue, or UNKNOWN.
     """
 
     item: Ints
-    place: Ints
+    index: Ints
 
 
 @dataclass(frozen=True)
@@ -272,11 +272,11 @@ class ItemContext:
 
     def of_entries(self, table: NDArray[Any], entries: Entries) -> NDArray[Any]:
         """Look up entries of these lists in a table by fold and item (f, n + 1); shape (entries,)."""
-        return self.of_places(table, entries.row, entries.place)
+        return self.of_indices(table, entries.row, entries.index)
 
-    def of_places(self, table: NDArray[Any], row: Ints, place: Ints) -> NDArray[Any]:
-        """Look up items of lists in a table by fold and item (f, n + 1); shape of ``place``."""
-        values: NDArray[Any] = table[0][place] if len(table) == 1 else table[self.fold[row], place]
+    def of_indices(self, table: NDArray[Any], row: Ints, index: Ints) -> NDArray[Any]:
+        """Look up items of lists in a table by fold and item (f, n + 1); shape of ``index``."""
+        values: NDArray[Any] = table[0][index] if len(table) == 1 else table[self.fold[row], index]
         return values
 
 
@@ -330,28 +330,28 @@ class GroupWeights:
     """
 
     names: Sequence[str]
-    sums: ByPlace
+    sums: DigitSums
 
     def __add__(self, other: "GroupWeights") -> "GroupWeights":
         """Add weights of the same groups."""
         sums = dict(self.sums)
-        for place, amounts in other.sums.items():
-            add(sums, place, amounts)
+        for position, amounts in other.sums.items():
+            add(sums, position, amounts)
         return GroupWeights(self.names, sums)
 
     @classmethod
     def of_lists(
-        cls, about: ItemContext, k: int | None, conventions: Conventions, part: Ints, n_parts: int
+        cls, context: ItemContext, k: int | None, conventions: Conventions, part: Ints, n_parts: int
     ) -> list["GroupWeights"]:
-        """Weigh ``about.listed`` up to rank k for each part, such as a model; ``part`` (n,) is by list.
+        """Weigh ``context.listed`` up to rank k for each part, such as a model; ``part`` (n,) is by list.
 
         Parts without lists also get weights.
         """
-        listed, groups = require_fact(about.listed), require_fact(about.catalog.groups)
+        listed, groups = require_fact(context.listed), require_fact(context.catalog.groups)
         top = listed.top(k)
         is_equal = conventions.exposure_weights is ExposureWeights.EQUAL
         weights = np.ones(len(listed.rank)) if is_equal else discounts(listed.rank, Discount.LOG2)
-        return cls.of_items(groups, listed.place[top], weights[top], part[listed.row[top]], n_parts)
+        return cls.of_items(groups, listed.index[top], weights[top], part[listed.row[top]], n_parts)
 
     @classmethod
     def of_catalog(cls, catalog: Catalog) -> "GroupWeights":
@@ -364,12 +364,12 @@ class GroupWeights:
 
     @classmethod
     def of_items(
-        cls, groups: Sets, places: Ints, weights: Floats, part: Ints, n_parts: int
+        cls, groups: Sets, items: Ints, weights: Floats, part: Ints, n_parts: int
     ) -> list["GroupWeights"]:
         """Divide the weights of items among their groups; arrays of shape (entries,)."""
         names = (*groups.names, *({MISSING} - set(groups.names)))
-        sizes = groups.sizes[places]
-        which, of_item = groups.places_of_members(places)
+        sizes = groups.sizes[items]
+        which, of_item = groups.member_indices(items)
         group = groups.members[of_item]
         which = np.concatenate([which, np.flatnonzero(sizes == 0)])
         missing = np.full(len(which) - len(group), names.index(MISSING))
@@ -377,6 +377,6 @@ class GroupWeights:
         values = weights[which] / np.maximum(sizes, 1)[which]
         sums = exact_sums(values, cells, n_parts * len(names))
         return [
-            cls(names, {place: amounts.reshape(n_parts, -1)[number] for place, amounts in sums.items()})
+            cls(names, {position: amounts.reshape(n_parts, -1)[number] for position, amounts in sums.items()})
             for number in range(n_parts)
         ]

@@ -44,7 +44,7 @@ def expected_popularity_complement(lists: Lists, k: int | None, conventions: Con
     Source: Vargas, Castells, Rank and relevance in novelty and diversity metrics, RecSys 2011; Elliot, where
     users without a list are left out.
     """
-    return discounted_share(lists, lists.of_hits(rarity(lists.known.catalog)), k)
+    return discounted_share(lists, lists.of_hits(rarity(lists.items.catalog)), k)
 
 
 @ranking_metric(
@@ -66,13 +66,13 @@ def expected_free_discovery(lists: Lists, k: int | None, conventions: Convention
     Source: Vargas, Castells, Rank and relevance in novelty and diversity metrics, RecSys 2011; Elliot, where
     users without a list are left out.
     """
-    return discounted_share(lists, lists.of_hits(surprise(lists.known.catalog)), k)
+    return discounted_share(lists, lists.of_hits(surprise(lists.items.catalog)), k)
 
 
 def discounted_share(lists: Lists, worth: Floats, k: int | None) -> Floats:
     """Return the discounted sum of the hits' gains, divided by the discounts of the list's items."""
     discounted = lists.hits.total(worth * discounts(lists.hits.rank, Discount.LOG2), k)
-    return divide(discounted, discount_sums(lists.n_held(k), Discount.LOG2))
+    return divide(discounted, discount_sums(lists.length(k), Discount.LOG2))
 
 
 @cached_on_first_argument
@@ -113,7 +113,7 @@ def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     Source: Ge, Delgado-Battenfeld, Jannach, Beyond accuracy, RecSys 2010; RePlay (``no_base=zero``).
     RecTools' Intersection is 1 - that of ``denominator=length, no_base=one``.
     """
-    in_base = base_ranks(lists.known)
+    in_base = base_ranks(lists.items)
     is_shared = (in_base > 0) if k is None else (in_base > 0) & (in_base <= k)
     shared = lists.listed.total(is_shared.astype(np.float64), k)
     filled = lists.listed.count(k)
@@ -121,14 +121,14 @@ def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     over = filled if k is None or not is_over_k else np.full(len(filled), k)
     value = 1 - divide(shared, np.where(filled > 0, over, 0), math.nan)
     without = {NoBase.UNDEFINED: math.nan, NoBase.ZERO: 0.0, NoBase.ONE: 1.0}
-    has_value = require_fact(lists.known.has_base) | (filled == 0)
+    has_value = require_fact(lists.items.has_base) | (filled == 0)
     return np.where(has_value, value, without[conventions.unexpectedness_no_base])
 
 
 @cached_on_first_argument
-def base_ranks(about: ItemContext) -> Ints:
+def base_ranks(context: ItemContext) -> Ints:
     """Return the rank of each recommended item in the baseline's list of the same user, 0 if missing."""
-    listed, base = require_fact(about.listed), require_fact(about.base)
+    listed, base = require_fact(context.listed), require_fact(context.base)
     step = 1 + max(listed.item.max(initial=0), base.item.max(initial=0))
     keys = base.row * step + base.item
     order = np.argsort(keys)
@@ -170,7 +170,7 @@ def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats
     variant, no_features = conventions.serendipity_variant, conventions.no_features
     if variant is SerendipityVariant.RECTOOLS:
         above = above_popularity(lists, conventions.popularity)
-        return divide(lists.hits.total(above, k), lists.n_held(k))
+        return divide(lists.hits.total(above, k), lists.length(k))
     similarity = mean_similarities(lists, variant, no_features)
     is_compared = ~np.isnan(similarity)
     n_compared = lists.hits.total(is_compared.astype(np.float64), k)
@@ -185,9 +185,9 @@ def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats
 @cached_on_first_argument
 def above_popularity(lists: Lists, popularity: Popularity) -> Floats:
     """Return each hit's lead over its rank by popularity, as a share of the catalogue, or 0; (hits,)."""
-    about = lists.known
-    n_items = require_fact(about.catalog.is_listed).sum(axis=1)[about.fold][lists.hits.row]
-    by_popularity = lists.of_hits(ranks_by_popularity(about.catalog, popularity))
+    context = lists.items
+    n_items = require_fact(context.catalog.is_listed).sum(axis=1)[context.fold][lists.hits.row]
+    by_popularity = lists.of_hits(ranks_by_popularity(context.catalog, popularity))
     own = divide(np.maximum(n_items + 1.0 - lists.hits.rank, 0.0), n_items)
     popular = divide(np.maximum(n_items + 1.0 - by_popularity, 0.0), n_items)
     return np.maximum(own - popular, 0.0)

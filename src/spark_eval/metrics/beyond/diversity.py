@@ -56,10 +56,10 @@ def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -
     diversity in recommender systems, 2015. RecTools: ``distance=hamming, short=zero``; Evidently:
     ``average=length``; Microsoft recommenders: ``no_features=unlike``.
     """
-    about, listed = lists.known, lists.listed
+    context, listed = lists.items, lists.listed
     distance, no_features = conventions.ild_distance, conventions.no_features
-    total = listed.total(distances_to_earlier(about, distance, no_features, k), k)
-    n_compared = listed.total(comparable_entries(about, distance, no_features).astype(np.float64), k)
+    total = listed.total(distances_to_earlier(context, distance, no_features, k), k)
+    n_compared = listed.total(comparable_entries(context, distance, no_features).astype(np.float64), k)
     match conventions.ild_average:
         case DistanceAverage.PAIRS:
             over = n_compared * (n_compared - 1) / 2
@@ -70,16 +70,16 @@ def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -
 
 
 @cached_on_first_argument
-def comparable_entries(about: ItemContext, distance: Distance, no_features: NoFeatures) -> Booleans:
+def comparable_entries(context: ItemContext, distance: Distance, no_features: NoFeatures) -> Booleans:
     """Return True for recommended items whose distances count; shape (entries,)."""
-    place = require_fact(about.listed).place
+    index = require_fact(context.listed).index
     if no_features is NoFeatures.UNLIKE:
-        return np.ones(len(place), dtype=bool)
-    return is_known(about.catalog, distance)[place]
+        return np.ones(len(index), dtype=bool)
+    return has_attribute(context.catalog, distance)[index]
 
 
 @cached_on_first_argument
-def is_known(catalog: Catalog, distance: Distance) -> Booleans:
+def has_attribute(catalog: Catalog, distance: Distance) -> Booleans:
     """Return True for items with a vector, or with features; shape (n + 1,)."""
     facts = distance_inputs(catalog, distance)
     return facts.sizes > 0 if isinstance(facts, Sets) else ~np.isnan(vector_lengths(catalog))
@@ -88,7 +88,7 @@ def is_known(catalog: Catalog, distance: Distance) -> Booleans:
 @cached_on_first_argument
 def vector_lengths(catalog: Catalog) -> Floats:
     """Return the lengths of vectors, 0 if shorter than LEAST_LENGTH, NaN if unknown; shape (n + 1,)."""
-    length = unrounded_lengths(known_vectors(catalog))
+    length = unrounded_lengths(require_vectors(catalog))
     return np.where(length < LEAST_LENGTH, 0.0, length)
 
 
@@ -110,12 +110,12 @@ def distance_inputs(catalog: Catalog, distance: Distance) -> "Floats | Sets":
     """Return the attribute that a distance compares."""
     match distance:
         case Distance.COSINE | Distance.EUCLID:
-            return known_vectors(catalog)
+            return require_vectors(catalog)
         case Distance.JACCARD | Distance.HAMMING:
             return require_fact(catalog.features)
 
 
-def known_vectors(catalog: Catalog) -> "Floats | Sets":
+def require_vectors(catalog: Catalog) -> "Floats | Sets":
     """Return the vectors of all items, dense or sparse."""
     if catalog.vectors is None:
         raise ValueError("a metric needs vectors of items, which these lists do not have")
@@ -123,14 +123,14 @@ def known_vectors(catalog: Catalog) -> "Floats | Sets":
 
 
 def distances_to_earlier(
-    about: ItemContext, distance: Distance, no_features: NoFeatures, k: int | None
+    context: ItemContext, distance: Distance, no_features: NoFeatures, k: int | None
 ) -> Floats:
     """Sum the distances of each item of the top k to the earlier ones of its list; shape (entries,)."""
-    catalog, listed = about.catalog, require_fact(about.listed)
-    is_compared = comparable_entries(about, distance, no_features)
-    is_regular = is_known(catalog, distance)[listed.place]
+    catalog, listed = context.catalog, require_fact(context.listed)
+    is_compared = comparable_entries(context, distance, no_features)
+    is_regular = has_attribute(catalog, distance)[listed.index]
     if distance is Distance.COSINE:
-        is_regular &= vector_lengths(catalog)[listed.place] > 0
+        is_regular &= vector_lengths(catalog)[listed.index] > 0
     # All other pairs have distance 1.
     n_compared, n_regular = (
         count_earlier_in_list(listed, is_compared),
@@ -141,7 +141,7 @@ def distances_to_earlier(
     regular = np.flatnonzero(is_regular if k is None else is_regular & (listed.rank <= k))
     facts = distance_inputs(catalog, distance)
     length = None if distance in (Distance.JACCARD, Distance.HAMMING) else vector_lengths(catalog)
-    distances[regular] += distance_sums(listed.row[regular], listed.place[regular], facts, distance, length)
+    distances[regular] += distance_sums(listed.row[regular], listed.index[regular], facts, distance, length)
     return distances
 
 

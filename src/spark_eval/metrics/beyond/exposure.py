@@ -27,15 +27,15 @@ def exposure(weights: GroupWeights, k: int | None, conventions: Conventions) -> 
     b, so each gets one half. With ``weights=disc`` ranks are weighted by 1 / log2(rank + 1).
 
     >>> from spark_eval.conventions import ExposureWeights
-    >>> from spark_eval.metrics.beyond.known import example_context
-    >>> about = example_context([[1, 2], [2]], [[], []], groups=["", "a", "ab", "b"], listed=[1, 2, 3])
+    >>> from spark_eval.metrics.beyond.examples import example_context
+    >>> context = example_context([[1, 2], [2]], [[], []], groups=["", "a", "ab", "b"], listed=[1, 2, 3])
     >>> for choice in ExposureWeights:
     ...     run = Conventions(exposure_weights=choice)
-    ...     [weights] = GroupWeights.of_lists(about, 2, run, about.fold, 1)
+    ...     [weights] = GroupWeights.of_lists(context, 2, run, context.fold, 1)
     ...     print(weights.names, exposure(weights, 2, run).round(6))
     ('a', 'b', '(missing)') [0.666667 0.333333 0.      ]
     ('a', 'b', '(missing)') [0.690047 0.309953 0.      ]
-    >>> exposure(GroupWeights.of_catalog(about.catalog), 2, Conventions())
+    >>> exposure(GroupWeights.of_catalog(context.catalog), 2, Conventions())
     array([0.5, 0.5, 0. ])
 
     Undefined if nothing is recommended. A group above its share of the catalogue is not necessarily

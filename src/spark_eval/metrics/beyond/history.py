@@ -28,15 +28,15 @@ ALPHA = 0.01
 
 def profile_popularity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Return the mean popularity of the history if the lift is defined, else NaN; shape (n,)."""
-    of_history = history_popularity(lists.known, conventions.popularity)
+    of_history = history_popularity(lists.items, conventions.popularity)
     return np.where(lists.listed.count(k) == 0, np.nan, of_history)
 
 
 @cached_on_first_argument
-def history_popularity(about: ItemContext, popularity: Popularity) -> Floats:
+def history_popularity(context: ItemContext, popularity: Popularity) -> Floats:
     """Return the mean popularity of each user's training items, NaN without any; shape (n,)."""
-    history = require_fact(about.profile)
-    values = about.of_entries(in_unit(about.catalog, popularity, ArpScale.COUNT), history)
+    history = require_fact(context.profile)
+    values = context.of_entries(in_unit(context.catalog, popularity, ArpScale.COUNT), history)
     means = divide(history.total(values, None), history.count(None))
     return np.where(means > 0, means, np.nan)
 
@@ -90,8 +90,8 @@ def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     Source: Steck, Calibrated recommendations, RecSys 2018. With ``weights=disc`` early ranks count for more.
     """
     listed = lists.listed
-    row, _, p = history_shares(lists.known)
-    q = list_shares(lists.known, conventions.calibration_kl_weights, k)
+    row, _, p = history_shares(lists.items)
+    q = list_shares(lists.items, conventions.calibration_kl_weights, k)
     mixed = (1 - ALPHA) * q + ALPHA * p
     # The C library's scalar function: numpy's may differ between processors.
     logarithms = np.fromiter(map(math.log, (p / mixed).tolist()), np.float64, len(p))
@@ -101,13 +101,13 @@ def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Flo
 
 
 @cached_on_first_argument
-def history_shares(about: ItemContext) -> tuple[Ints, Ints, Floats]:
+def history_shares(context: ItemContext) -> tuple[Ints, Ints, Floats]:
     """Return the list, the cell and its share of the history, for each group in a history.
 
     Cells are those of ``Sets.cells``, ascending.
     """
-    history = require_fact(about.profile)
-    entry, cell, part = group_parts(about, history)
+    history = require_fact(context.profile)
+    entry, cell, part = group_parts(context, history)
     cells, first, which = np.unique(cell, return_index=True, return_inverse=True)
     row = history.row[entry[first]]
     shares = np.bincount(which, weights=part, minlength=len(cells)).astype(np.float64)
@@ -115,33 +115,33 @@ def history_shares(about: ItemContext) -> tuple[Ints, Ints, Floats]:
     return row, cells, shares / n_grouped[row]
 
 
-def list_shares(about: ItemContext, weights: CalibrationWeights, k: int | None) -> Floats:
+def list_shares(context: ItemContext, weights: CalibrationWeights, k: int | None) -> Floats:
     """Return the share of the top k of each cell of ``history_shares``."""
-    listed, groups = require_fact(about.listed), require_fact(about.catalog.groups)
+    listed, groups = require_fact(context.listed), require_fact(context.catalog.groups)
     weight = np.ones(len(listed.row))
     if weights is CalibrationWeights.DISC:
         weight = discounts(listed.rank, Discount.LOG2)
     if k is not None:
         weight = np.where(listed.rank <= k, weight, 0.0)
-    entry, part, place = parts_in_history(about)
-    row, _, _ = history_shares(about)
-    shares = np.bincount(place, weights=part * weight[entry], minlength=len(row)).astype(np.float64)
-    is_grouped = groups.sizes[listed.place] > 0
+    entry, part, index = parts_in_history(context)
+    row, _, _ = history_shares(context)
+    shares = np.bincount(index, weights=part * weight[entry], minlength=len(row)).astype(np.float64)
+    is_grouped = groups.sizes[listed.index] > 0
     return divide(shares, listed.total(np.where(is_grouped, weight, 0.0), None)[row])
 
 
 @cached_on_first_argument
-def parts_in_history(about: ItemContext) -> tuple[Ints, Floats, Ints]:
+def parts_in_history(context: ItemContext) -> tuple[Ints, Floats, Ints]:
     """Return entry, part and index in ``history_shares`` of each group of a recommended item, if present."""
-    entry, cell, part = group_parts(about, require_fact(about.listed))
-    _, cells, _ = history_shares(about)
-    place = index_in_sorted(cells, cell)
-    is_there = place >= 0
-    return entry[is_there], part[is_there], place[is_there]
+    entry, cell, part = group_parts(context, require_fact(context.listed))
+    _, cells, _ = history_shares(context)
+    index = index_in_sorted(cells, cell)
+    is_there = index >= 0
+    return entry[is_there], part[is_there], index[is_there]
 
 
-def group_parts(about: ItemContext, entries: Entries) -> tuple[Ints, Ints, Floats]:
+def group_parts(context: ItemContext, entries: Entries) -> tuple[Ints, Ints, Floats]:
     """Return the groups of entries: entry, cell, and the part of the entry (1 / number of its groups)."""
-    groups = require_fact(about.catalog.groups)
-    entry, cell = groups.cells(entries.row, entries.place)
-    return entry, cell, 1 / groups.sizes[entries.place[entry]]
+    groups = require_fact(context.catalog.groups)
+    entry, cell = groups.cells(entries.row, entries.index)
+    return entry, cell, 1 / groups.sizes[entries.index[entry]]

@@ -100,7 +100,7 @@ def err_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     which measures up to rank 20, and does not divide the value at rank 1.
     """
     gains = lists.hits.total(gains_of(lists) / lists.hits.rank, k)
-    most = intents_of(lists).n_intents * MOST_SERVED[np.minimum(lists.places(k), len(MOST_SERVED) - 1)]
+    most = intents_of(lists).n_intents * MOST_SERVED[np.minimum(lists.n_ranks(k), len(MOST_SERVED) - 1)]
     # Sums in different orders: the value of a perfect list can be rounded to just above 1.
     return nan_without_intents(lists, np.minimum(divide(gains, most), 1.0))
 
@@ -145,7 +145,7 @@ def p_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """
     intents = intents_of(lists)
     served = lists.hits.total(intents.of_hits(np.ones(len(intents.hit)), len(lists.hits.row)), k)
-    return nan_without_intents(lists, divide(served, lists.places(k) * intents.n_intents))
+    return nan_without_intents(lists, divide(served, lists.n_ranks(k) * intents.n_intents))
 
 
 @ranking_metric("subtopic_recall", formula="intents with a hit / |G|", needs=OF_INTENTS)
@@ -193,8 +193,9 @@ class Intents:
     """Intents of n users, as cells: a cell is a user and one of their intents.
 
     ``row`` is the user of each cell, ascending, ``n_relevant`` the number of relevant items in the group;
-    shape (cells,). Pairs of a relevant item and its cell are in ``relevant`` (indices in ``about.relevant``)
-    and ``relevant_cell``. Pairs of a hit and its cell are in ``hit`` (indices of hits) and ``cell``;
+    shape (cells,). Pairs of a relevant item and its cell are in ``relevant`` (indices in
+    ``context.relevant``) and ``relevant_cell``. Pairs of a hit and its cell are in ``hit`` (indices of hits)
+    and ``cell``;
     ``number`` counts the hits of the cell so far, including this one.
     """
 
@@ -220,10 +221,10 @@ class Intents:
 @cached_on_first_argument
 def intents_of(lists: Lists) -> Intents:
     """Join relevant items and hits with their groups."""
-    groups, relevant = require_fact(lists.known.catalog.groups), require_fact(lists.known.relevant)
-    item, of_item = groups.cells(relevant.row, relevant.place)
+    groups, relevant = require_fact(lists.items.catalog.groups), require_fact(lists.items.relevant)
+    item, of_item = groups.cells(relevant.row, relevant.index)
     cells, cell_of_item, n_relevant = np.unique(of_item, return_inverse=True, return_counts=True)
-    hit, of_hit = groups.cells(lists.hits.row, lists.known.hits)
+    hit, of_hit = groups.cells(lists.hits.row, lists.items.hits)
     cell = np.searchsorted(cells, of_hit)
     # The pairs of a cell are sorted by the rank of the hit.
     order = np.argsort(cell, kind="stable")
@@ -245,10 +246,10 @@ def greedy_ideal(lists: Lists, ties: IdealTies) -> Ragged:
 
     Each rank has the relevant item with the largest gain, of equal ones the larger id.
     """
-    relevant = require_fact(lists.known.relevant)
+    relevant = require_fact(lists.items.relevant)
     larger = relevant.item
     if ties is IdealTies.TEXT:
-        larger = require_fact(lists.known.catalog.text_order)[relevant.place]
+        larger = require_fact(lists.items.catalog.text_order)[relevant.index]
     return take_greedily(intents_of(lists), relevant.row, larger, lists.ideal.count(None))
 
 
@@ -258,9 +259,9 @@ def take_greedily(intents: Intents, row: Ints, larger: Ints, depth: Ints) -> Rag
     ``row`` has the users of relevant items, ``larger`` integers that ascend with their ids.
     """
     order = np.lexsort((-larger, row))
-    place = np.argsort(order)[intents.relevant]
-    pairs = np.argsort(place, kind="stable")
-    cell, n_cells = intents.relevant_cell[pairs], np.bincount(place, minlength=len(row))
+    position = np.argsort(order)[intents.relevant]
+    pairs = np.argsort(position, kind="stable")
+    cell, n_cells = intents.relevant_cell[pairs], np.bincount(position, minlength=len(row))
     row, n_cells = row[order][n_cells > 0], n_cells[n_cells > 0]
     worth = np.ones(len(intents.row))
     rows, gains = [row[:0]], [worth[:0]]

@@ -51,12 +51,12 @@ def user_coverage(lists: Lists, k: int | None, conventions: Conventions) -> Floa
 
     Source: Ge, Delgado-Battenfeld, Jannach, Beyond accuracy, RecSys 2010; Elliot counts such users.
     """
-    n_items = lists.n_held(k)
+    n_items = lists.length(k)
     match conventions.user_coverage_places:
         case CoveredPlaces.ANY:
             return (n_items > 0).astype(np.float64)
         case CoveredPlaces.ALL:
-            return ((n_items > 0) & (n_items >= lists.places(k))).astype(np.float64)
+            return ((n_items > 0) & (n_items >= lists.n_ranks(k))).astype(np.float64)
 
 
 @ranking_metric(
@@ -155,7 +155,7 @@ def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 @cached_on_first_argument
 def sums_by_cut(lists: Lists, table: Callable[..., Floats], *choices: Choice) -> ByCut:
     """Return a function of k that sums ``table(catalog, *choices)`` (f, n + 1) over the top k; shape (n,)."""
-    return lists.listed.totals(lists.known.of_entries(table(lists.known.catalog, *choices), lists.listed))
+    return lists.listed.totals(lists.items.of_entries(table(lists.items.catalog, *choices), lists.listed))
 
 
 def popularity_counts(catalog: Catalog, popularity: Popularity) -> Ints:

@@ -18,7 +18,7 @@ from spark_eval.metrics.beyond.catalog import (
     require_fact,
     slices_by_cost,
 )
-from spark_eval.metrics.beyond.diversity import is_known, known_vectors, vector_lengths
+from spark_eval.metrics.beyond.diversity import has_attribute, require_vectors, vector_lengths
 from spark_eval.metrics.beyond.spread import list_parts
 from spark_eval.metrics.lists import Lists
 from spark_eval.statistics.exact import Floats, Ints
@@ -33,14 +33,14 @@ def mean_similarities(lists: Lists, variant: SerendipityVariant, no_features: No
 
     NaN if the hit, or the whole history, cannot be compared.
     """
-    about, row = lists.known, lists.hits.row
+    context, row = lists.items, lists.hits.row
     if variant is SerendipityVariant.RECOMMENDERS:
-        total = similarities(about, row, by_takers=True)
-    elif isinstance(known_vectors(about.catalog), Sets):
-        total = similarities(about, row, by_takers=False)
+        total = similarities(context, row, by_takers=True)
+    elif isinstance(require_vectors(context.catalog), Sets):
+        total = similarities(context, row, by_takers=False)
     else:
-        total = cosines(about.catalog, row, about.hits, require_fact(about.profile))
-    is_out = ~is_comparable(about.catalog, variant, no_features)[about.hits]
+        total = cosines(context.catalog, row, context.hits, require_fact(context.profile))
+    is_out = ~is_comparable(context.catalog, variant, no_features)[context.hits]
     _, n_history = comparable_counts(lists, variant, no_features, None)
     return np.where(is_out, math.nan, divide(total, n_history[row], math.nan))
 
@@ -50,16 +50,16 @@ def comparable_counts(
     lists: Lists, variant: SerendipityVariant, no_features: NoFeatures, k: int | None
 ) -> tuple[Floats, Floats]:
     """Count the comparable items of the top k, and of the history; both of shape (n,)."""
-    is_in = is_comparable(lists.known.catalog, variant, no_features).astype(np.float64)
-    listed, history = lists.listed, require_fact(lists.known.profile)
-    return listed.total(is_in[listed.place], k), history.total(is_in[history.place], None)
+    is_in = is_comparable(lists.items.catalog, variant, no_features).astype(np.float64)
+    listed, history = lists.listed, require_fact(lists.items.profile)
+    return listed.total(is_in[listed.index], k), history.total(is_in[history.index], None)
 
 
 def is_comparable(catalog: Catalog, variant: SerendipityVariant, no_features: NoFeatures) -> Booleans:
     """Return True for items that can be compared with others; shape (n + 1,)."""
     if variant is SerendipityVariant.RECOMMENDERS or no_features is NoFeatures.UNLIKE:
         return np.ones(catalog.n_items + 1, dtype=bool)
-    return is_known(catalog, Distance.COSINE)
+    return has_attribute(catalog, Distance.COSINE)
 
 
 def cosines(catalog: Catalog, row: Ints, hits: Ints, history: Entries) -> Floats:
@@ -67,15 +67,15 @@ def cosines(catalog: Catalog, row: Ints, hits: Ints, history: Entries) -> Floats
 
     Items without a vector, or with a vector of zeros, add nothing.
     """
-    vectors, length = known_vectors(catalog), vector_lengths(catalog)
+    vectors, length = require_vectors(catalog), vector_lengths(catalog)
     assert not isinstance(vectors, Sets)
     scale = divide(np.ones(len(length)), length)
-    had, hit = np.flatnonzero(scale[history.place] > 0), np.flatnonzero(scale[hits] > 0)
-    user, place = history.row[had], history.place[had]
+    had, hit = np.flatnonzero(scale[history.index] > 0), np.flatnonzero(scale[hits] > 0)
+    user, index = history.row[had], history.index[had]
     of_user = np.zeros((history.n_rows, vectors.shape[1]))
     for part in list_parts(user, np.full(len(user), vectors.shape[1])):
         first = np.flatnonzero(run_starts(user[part]))
-        units = vectors[place[part]] * scale[place[part], None]
+        units = vectors[index[part]] * scale[index[part], None]
         of_user[user[part][first]] = np.add.reduceat(units, first, axis=0)
     sums = np.zeros(len(row))
     for part in list_parts(row[hit], np.full(len(hit), vectors.shape[1])):
@@ -85,13 +85,13 @@ def cosines(catalog: Catalog, row: Ints, hits: Ints, history: Entries) -> Floats
     return sums
 
 
-def similarities(about: ItemContext, row: Ints, *, by_takers: bool) -> Floats:
+def similarities(context: ItemContext, row: Ints, *, by_takers: bool) -> Floats:
     """Sum the similarities of each hit with its user's history, pair by pair; shape (hits,).
 
     By takers, the similarity is n_ij / sqrt(p_i p_j), with n_ij the number of training users of both items;
     else it is the cosine of sparse vectors. Equal pairs are compared once.
     """
-    catalog, history = about.catalog, require_fact(about.profile)
+    catalog, history = context.catalog, require_fact(context.profile)
     start = np.searchsorted(history.row, np.arange(history.n_rows + 1))
     n_pairs = np.diff(start)[row]
     sums = np.zeros(len(row))
@@ -99,8 +99,8 @@ def similarities(about: ItemContext, row: Ints, *, by_takers: bool) -> Floats:
     shape = (n_folds, catalog.n_items + 1, catalog.n_items + 1)
     for part in slices_by_cost(n_pairs, MOST_COMPARED):
         hit, where = expand_ranges(start[row[part]], n_pairs[part])
-        fold = about.fold[row[part]][hit] if by_takers else np.zeros_like(hit)
-        both = np.ravel_multi_index((fold, about.hits[part][hit], history.place[where]), shape, mode="wrap")
+        fold = context.fold[row[part]][hit] if by_takers else np.zeros_like(hit)
+        both = np.ravel_multi_index((fold, context.hits[part][hit], history.index[where]), shape, mode="wrap")
         pairs, which = np.unique(both, return_inverse=True)
         of_fold, one, other = np.unravel_index(pairs, shape)
         similar = np.zeros(len(pairs))
@@ -117,7 +117,7 @@ def jaccard_of_pairs(catalog: Catalog, fold: int, one: Ints, other: Ints, *, by_
         sets = require_fact(catalog.takers)[fold]
         size = sets.sizes.astype(np.float64)
         return divide(shared_products(sets, None, one, other), np.sqrt(size[one] * size[other]))
-    vectors = known_vectors(catalog)
+    vectors = require_vectors(catalog)
     assert isinstance(vectors, Sets)
     units = divide(require_fact(vectors.values), vector_lengths(catalog)[vectors.owner])
     return shared_products(vectors, units, one, other)
@@ -132,11 +132,11 @@ def shared_products(sets: Sets, values: Floats | None, one: Ints, other: Ints) -
     small, large = np.where(is_swapped, other, one), np.where(is_swapped, one, other)
     sums = np.zeros(len(one))
     for part in slices_by_cost(sets.sizes[small], MOST_COMPARED):
-        pair, where = sets.places_of_members(small[part])
+        pair, where = sets.member_indices(small[part])
         index = index_in_set(sets, large[part][pair], sets.members[where])
-        is_found = index >= 0
-        weight = None if values is None else (values[where] * values[index])[is_found]
-        sums[part] = np.bincount(pair[is_found], weights=weight, minlength=len(sums[part]))
+        is_shared = index >= 0
+        weight = None if values is None else (values[where] * values[index])[is_shared]
+        sums[part] = np.bincount(pair[is_shared], weights=weight, minlength=len(sums[part]))
     return sums
 
 

@@ -23,7 +23,7 @@ MOST_IN_CACHE: Final = 1 << 17
 
 
 def distance_sums(
-    row: Ints, place: Ints, facts: Floats | Sets, distance: Distance, length: Floats | None
+    row: Ints, index: Ints, facts: Floats | Sets, distance: Distance, length: Floats | None
 ) -> Floats:
     """Sum the distances of each item to the earlier ones of its list; shape (entries,).
 
@@ -39,28 +39,28 @@ def distance_sums(
         else:
             sums_of = partial(euclid_sums, vectors=facts)
     elif facts.values is None:
-        cost = facts.sizes[place] + longest
+        cost = facts.sizes[index] + longest
         sums_of = partial(sums_by_position, sets=facts, distance=distance)
     else:
-        cost = (facts.sizes[place] + 1) * longest
+        cost = (facts.sizes[index] + 1) * longest
         sums_of = partial(sparse_sums, vectors=facts, distance=distance, length=require_fact(length))
     for part in list_parts(row, cost):
-        sums[part] = sums_of(index_in_run(run_starts(row[part])), place[part])
+        sums[part] = sums_of(index_in_run(run_starts(row[part])), index[part])
     return sums
 
 
-def cosine_sums(number: Ints, place: Ints, vectors: Floats, length: Floats) -> Floats:
+def cosine_sums(number: Ints, index: Ints, vectors: Floats, length: Floats) -> Floats:
     """Return sums of 1 - cosine, without comparing pairs.
 
     1 - cosine is half the squared distance of the unit vectors. Let w be a unit vector minus the first one of
     its list. Over the j earlier ones, sum |w - w_i|^2 = j |w|^2 - 2 w * sum w_i + sum |w_i|^2. For equal
     vectors every w is 0, and so is the sum, exactly.
     """
-    sums = np.zeros(len(place))
+    sums = np.zeros(len(index))
     start = np.flatnonzero(number == 0)
-    size = np.diff(np.append(start, len(place)))
-    scale = 1 / length[place]
-    first = vectors[place[start]] * scale[start, None]
+    size = np.diff(np.append(start, len(index)))
+    scale = 1 / length[index]
+    first = vectors[index[start]] * scale[start, None]
     total, squared = np.zeros(first.shape), np.zeros(len(start))
     for position in range(1, int(size.max(initial=0))):
         if (size <= position).any():
@@ -68,7 +68,7 @@ def cosine_sums(number: Ints, place: Ints, vectors: Floats, length: Floats) -> F
             start, size, first = start[longer], size[longer], first[longer]
             total, squared = total[longer], squared[longer]
         here = start + position
-        apart = vectors[place[here]]
+        apart = vectors[index[here]]
         apart *= scale[here, None]
         apart -= first
         own, crossed = squares(apart), (apart * total).sum(axis=1)
@@ -78,24 +78,24 @@ def cosine_sums(number: Ints, place: Ints, vectors: Floats, length: Floats) -> F
     return sums
 
 
-def euclid_sums(number: Ints, place: Ints, vectors: Floats) -> Floats:
+def euclid_sums(number: Ints, index: Ints, vectors: Floats) -> Floats:
     """Return sums of Euclidean distances, one pass for each difference of positions in a list."""
-    sums, own = np.zeros(len(number)), vectors[place]
+    sums, own = np.zeros(len(number)), vectors[index]
     for back in range(1, int(number.max(initial=0)) + 1):
         later = np.flatnonzero(number >= back)
         sums[later] += euclid(own[later], own[later - back])
     return sums
 
 
-def sums_by_position(number: Ints, place: Ints, sets: Sets, distance: Distance) -> Floats:
+def sums_by_position(number: Ints, index: Ints, sets: Sets, distance: Distance) -> Floats:
     """Return the sums of distances; all items at one position are compared with the later ones at once.
 
-    ``number`` and ``place`` (entries,) are the position and catalogue index of each item.
+    ``number`` and ``index`` (entries,) are the position and catalogue index of each item.
     """
     of_list, width = np.cumsum(number == 0) - 1, int(number.max(initial=0)) + 1
     size = np.zeros((int(of_list.max(initial=-1)) + 1, width), dtype=np.int64)
-    size[of_list, number] = sets.sizes[place]
-    shared, sums = shared_members(of_list, number, place, sets, size.shape), np.zeros(size.shape)
+    size[of_list, number] = sets.sizes[index]
+    shared, sums = shared_members(of_list, number, index, sets, size.shape), np.zeros(size.shape)
     for position in range(width - 1):
         both, common = size[:, position, None] + size[:, position + 1 :], shared[:, position, position + 1 :]
         if distance is Distance.JACCARD:
@@ -107,12 +107,12 @@ def sums_by_position(number: Ints, place: Ints, sets: Sets, distance: Distance) 
     return np.asarray(sums[of_list, number])
 
 
-def shared_members(of_list: Ints, number: Ints, place: Ints, sets: Sets, shape: tuple[int, ...]) -> Ints:
+def shared_members(of_list: Ints, number: Ints, index: Ints, sets: Sets, shape: tuple[int, ...]) -> Ints:
     """Count the members that two items of a list share, by list, earlier and later position.
 
     Members are sorted by list, then by member, then by position: items with the same member are adjacent.
     """
-    owner, where = sets.places_of_members(place)
+    owner, where = sets.member_indices(index)
     member, (n_lists, width) = sets.members[where], shape
     bits = (width - 1).bit_length(), int(member.max(initial=0)).bit_length(), n_lists.bit_length()
     if sum(bits) > 63:
@@ -148,12 +148,12 @@ class Crossing:
     has: Booleans
 
     @classmethod
-    def of(cls, number: Ints, place: Ints, sets: Sets, scale: Floats | None) -> "Crossing":
+    def of(cls, number: Ints, index: Ints, sets: Sets, scale: Floats | None) -> "Crossing":
         """Return the members of items at these positions of lists, divided by ``scale`` (items,)."""
-        owner, where = sets.places_of_members(place)
+        owner, where = sets.member_indices(index)
         value = require_fact(sets.values)[where]
         if scale is not None:
-            value = value / scale[place[owner]]
+            value = value / scale[index[owner]]
         start = np.arange(len(number)) - number
         order = np.lexsort((sets.members[where], start[owner]))
         entry, member, value = owner[order], sets.members[where][order], value[order]
@@ -182,12 +182,12 @@ class Crossing:
         return squared.astype(np.float64, copy=False)
 
 
-def sparse_sums(number: Ints, place: Ints, vectors: Sets, distance: Distance, length: Floats) -> Floats:
+def sparse_sums(number: Ints, index: Ints, vectors: Sets, distance: Distance, length: Floats) -> Floats:
     """Return sums of distances to earlier items, one pass for each position of lists.
 
     Products of equal vectors are summed in the same order, so their cosine is exactly 1.
     """
-    crossing = Crossing.of(number, place, vectors, length if distance is Distance.COSINE else None)
+    crossing = Crossing.of(number, index, vectors, length if distance is Distance.COSINE else None)
     n_entries = len(number)
     sums, square = np.zeros(n_entries), crossing.summed(crossing.value**2, n_entries)
     for position in range(crossing.values.shape[1]):

@@ -212,7 +212,7 @@ def sum_rows_of_users(cell: Cell, table: pa.Table, plan: PredictionPlan) -> User
     sums: dict[SumKey, Floats] = {}
     for addend in with_placements(table, rows, plan):
         if addend.size <= MOST_SUMS_OF_USERS:
-            groups = codes if addend.places is None else codes * addend.size + addend.places
+            groups = codes if addend.indices is None else codes * addend.size + addend.indices
             of_users = sums_by_group(addend.values, groups, n_users * addend.size)
             for index, column in enumerate(of_users.reshape(n_users, addend.size).T):
                 sums[addend.name, index] = column

@@ -18,7 +18,7 @@ from spark_eval.predictions.task import Goal, ThresholdRule
 from spark_eval.predictions.worker.clusters import CellRows, concat_rows
 from spark_eval.predictions.worker.totals import Cell, amounts_of, sum_by_score, to_doubles
 from spark_eval.schema import PR, ROC
-from spark_eval.statistics.exact import ByPlace, Floats, Ints, exact_sums
+from spark_eval.statistics.exact import DigitSums, Floats, Ints, exact_sums
 
 # Largest number of powers of two that the weight of flagged rows can span, plus one.
 OCTAVES: Final = 32
@@ -139,7 +139,7 @@ class RangeResult:
     cell: Cell
     number: int
     n_scores: int
-    sums: dict[str, ByPlace]
+    sums: dict[str, DigitSums]
     candidates: Sequence[Candidate | None]
     points: Sequence[Points]
 

@@ -53,9 +53,9 @@ class Rows:
         scores = [table[name] for name in names]
         is_class = plan.scores is Scores.CLASS
         return cls(
-            class_places(table[LABEL], plan.classes) if plan.classes else doubles(table[LABEL]),
+            class_indices(table[LABEL], plan.classes) if plan.classes else doubles(table[LABEL]),
             # Adding 0.0 turns -0.0 into 0.0: they are the same score.
-            [class_places(one, plan.classes) if is_class else doubles(one) + 0.0 for one in scores],
+            [class_indices(one, plan.classes) if is_class else doubles(one) + 0.0 for one in scores],
             doubles(table[WEIGHT]) if WEIGHT in table.column_names else None,
         )
 
@@ -68,10 +68,10 @@ class Rows:
         """Return values times weights."""
         return values if self.weight is None else values * self.weight
 
-    def take(self, places: Ints) -> "Rows":
+    def take(self, indices: Ints) -> "Rows":
         """Return the rows with these indices."""
-        weight = None if self.weight is None else self.weight[places]
-        return Rows(self.label[places], [score[places] for score in self.scores], weight)
+        weight = None if self.weight is None else self.weight[indices]
+        return Rows(self.label[indices], [score[indices] for score in self.scores], weight)
 
 
 def doubles(column: pa.ChunkedArray) -> Floats:
@@ -79,7 +79,7 @@ def doubles(column: pa.ChunkedArray) -> Floats:
     return to_numpy(column.cast(pa.float64(), safe=False))
 
 
-def class_places(column: pa.ChunkedArray, classes: Sequence[Class]) -> Floats:
+def class_indices(column: pa.ChunkedArray, classes: Sequence[Class]) -> Floats:
     """Return the index of each row's class (n,), NaN for unknown classes."""
     if isinstance(classes[0], str):
         return doubles(pc.index_in(column.cast(pa.string()), pa.array(classes, pa.string())))

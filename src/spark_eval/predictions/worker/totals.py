@@ -15,7 +15,7 @@ import numpy as np
 from spark_eval.arrow.codes import run_starts
 from spark_eval.errors import DataError
 from spark_eval.predictions.task import MOST_SEGMENT_VALUES
-from spark_eval.statistics.exact import ByPlace, Floats, Ints, add, counts, exact_sums, integers_of_sums
+from spark_eval.statistics.exact import DigitSums, Floats, Ints, add, counts, exact_sums, integers_of_sums
 
 AMOUNT_BITS: Final = 30
 N_LIMBS: Final = 3
@@ -29,12 +29,12 @@ Cell = tuple[str | None, str, str]
 class Addend:
     """Contribution of each row to one of ``size`` sums.
 
-    ``values`` (n,) are added, 1 each if None. ``places`` (n,) are the indices of the sums, 0 if None.
+    ``values`` (n,) are added, 1 each if None. ``indices`` (n,) are the indices of the sums, 0 if None.
     """
 
     name: str
     values: Floats | None = None
-    places: Ints | None = None
+    indices: Ints | None = None
     size: int = 1
 
 
@@ -50,7 +50,7 @@ class Totals:
     """Exact sums (``statistics.exact``) by cell and name."""
 
     def __init__(self) -> None:
-        self.sums: dict[Cell, dict[str, ByPlace]] = {}
+        self.sums: dict[Cell, dict[str, DigitSums]] = {}
 
     def add(self, groupings: Sequence[Grouping], addends: Iterable[Addend]) -> None:
         """Add rows to each of their cells."""
@@ -59,13 +59,13 @@ class Totals:
                 for cell, sums in sums_of(addend, grouping):
                     self.add_sums(cell, addend.name, sums)
 
-    def add_sums(self, cell: Cell, name: str, sums: ByPlace) -> None:
+    def add_sums(self, cell: Cell, name: str, sums: DigitSums) -> None:
         """Add sums of one name to those of a cell."""
-        known = self.sums.setdefault(cell, {}).setdefault(name, {})
+        totals = self.sums.setdefault(cell, {}).setdefault(name, {})
         for exponent, amounts in sums.items():
-            add(known, exponent, amounts)
+            add(totals, exponent, amounts)
 
-    def add_all(self, cell: Cell, by_name: Mapping[str, ByPlace]) -> None:
+    def add_all(self, cell: Cell, by_name: Mapping[str, DigitSums]) -> None:
         """Add sums of several names to those of a cell."""
         for name, sums in by_name.items():
             self.add_sums(cell, name, sums)
@@ -94,12 +94,12 @@ def segment_faults(cells: Iterable[Cell]) -> list[DataError]:
     ]
 
 
-def sums_of(addend: Addend, grouping: Grouping) -> Iterator[tuple[Cell, ByPlace]]:
+def sums_of(addend: Addend, grouping: Grouping) -> Iterator[tuple[Cell, DigitSums]]:
     """Yield the sums of one name in each cell."""
     n_cells, size = len(grouping.cells), addend.size
     indices = grouping.codes
-    if addend.places is not None:
-        indices = addend.places if n_cells == 1 else indices * size + addend.places
+    if addend.indices is not None:
+        indices = addend.indices if n_cells == 1 else indices * size + addend.indices
     if addend.values is None:
         sums = counts(indices, n_cells * size)
     else:

@@ -29,7 +29,7 @@ def compute(work: Work) -> Computed:
     tables = tables_of(frames, sources, plan, job.most_quarantined)
     events.stage("read", then="measure")
     evaluation = measure_lists(tables, work.attempt.staged(Table.PER_USER))
-    work.held.enter_context(closing(evaluation.held))
+    work.held.enter_context(closing(evaluation.resources))
     return Computed(
         rows=evaluation.small_tables,
         entries=evaluation.entries,

@@ -26,7 +26,7 @@ from spark_eval.statistics.exact import Ints
 
 # Maximum number of table entries per id for looking ids up in a table.
 SPARSEST: Final = 16
-PlaceFinder = Callable[[Ints], Ints]
+IndexFinder = Callable[[Ints], Ints]
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class ItemAttributes:
             return np.zeros(n, dtype=np.int64)
         return index_of(pa.array(folds), pa.array(self.folds))
 
-    def places(self, items: Codes) -> "PlaceFinder":
+    def index_finder(self, items: Codes) -> "IndexFinder":
         """Return a function from item codes to catalogue indices, UNKNOWN for items without attributes."""
         if items.texts is None:
-            return self.places_of_integers
+            return self.indices_of_integers
         of_text = index_of(items.texts, self.ids)
         return lambda numbered: of_text[numbered]
 
-    def places_of_integers(self, items: Ints) -> Ints:
+    def indices_of_integers(self, items: Ints) -> Ints:
         """Return the index of each id, UNKNOWN for items without attributes."""
         table, ids = self.table, to_numpy(self.ids)
         if table is not None:
@@ -61,15 +61,15 @@ class ItemAttributes:
             offset = (items - (ids[0] if len(ids) else 0)).view(np.uint64)
             return table[np.minimum(offset, np.uint64(len(table) - 1))].astype(np.int64)
         distinct, row = unique_in_order_of_appearance(items)
-        place = np.minimum(np.searchsorted(ids, distinct), len(ids) - 1)
-        return np.where(ids[place] == distinct, place, UNKNOWN)[row]
+        index = np.minimum(np.searchsorted(ids, distinct), len(ids) - 1)
+        return np.where(ids[index] == distinct, index, UNKNOWN)[row]
 
     def cells_of_rows(self, rows: pa.Table) -> tuple[Ints, Ints]:
         """Return the row in the catalogue's tables (by fold) and the item index of each row."""
         folds = to_numpy(rows[FOLD]).astype(np.int64) if self.folds is not None else None
-        return self.tables_of(folds, len(rows)), self.places_of_rows(rows)
+        return self.tables_of(folds, len(rows)), self.indices_of_rows(rows)
 
-    def places_of_rows(self, rows: pa.Table) -> Ints:
+    def indices_of_rows(self, rows: pa.Table) -> Ints:
         """Return the index of each row's item."""
         return index_of(rows[ITEM].cast(self.ids.type).combine_chunks(), self.ids)
 
@@ -126,12 +126,12 @@ def item_attributes(
     if trained is not None and FOLD in trained.column_names:
         folds = np.unique(to_numpy(trained[FOLD]).astype(np.int64))
     facts = ItemAttributes(ids, Catalog(len(ids)), folds)
-    known = Catalog(len(ids)) if trained is None else add_training_counts(facts, trained, n_users)
+    catalog = Catalog(len(ids)) if trained is None else add_training_counts(facts, trained, n_users)
     if taken is not None:
-        known = replace(known, takers=training_users_by_item(facts, taken))
+        catalog = replace(catalog, takers=training_users_by_item(facts, taken))
     if items is not None:
-        known = add_item_table(facts, known, items)
-    return replace(facts, catalog=known)
+        catalog = add_item_table(facts, catalog, items)
+    return replace(facts, catalog=catalog)
 
 
 def add_training_counts(
@@ -151,24 +151,24 @@ def add_training_counts(
     return Catalog(len(facts.ids), n_rows > 0, n_takers, n_rows, of_folds)
 
 
-def add_item_table(facts: ItemAttributes, known: Catalog, items: pa.Table) -> Catalog:
+def add_item_table(facts: ItemAttributes, catalog: Catalog, items: pa.Table) -> Catalog:
     """Add the attributes of the table of items; its items become the catalogue."""
     n = len(facts.ids) + 1
-    place = facts.places_of_rows(items)
-    rows = count_by_code(place, n)
+    index = facts.indices_of_rows(items)
+    rows = count_by_code(index, n)
     if rows.max(initial=0) > 1:
         message = f"items: {np.count_nonzero(rows > 1)} items have several rows"
         shown = facts.ids[int(rows.argmax())].as_py()
         raise DataError("DUPLICATE_ITEM", f"{message}, such as {shown!r}; keep one row per item")
     is_listed = np.broadcast_to(rows > 0, (1 if facts.folds is None else len(facts.folds), n))
     sets = {
-        name: sets_from_lists(items[name], place, n)
+        name: sets_from_lists(items[name], index, n)
         for name in (GROUPS, FEATURES)
         if name in items.column_names
     }
-    vectors = vectors_from_lists(items[VECTOR], place, n) if VECTOR in items.column_names else None
+    vectors = vectors_from_lists(items[VECTOR], index, n) if VECTOR in items.column_names else None
     return replace(
-        known,
+        catalog,
         is_listed=is_listed,
         groups=sets.get(GROUPS),
         features=sets.get(FEATURES),
@@ -178,9 +178,9 @@ def add_item_table(facts: ItemAttributes, known: Catalog, items: pa.Table) -> Ca
 
 def training_users_by_item(facts: ItemAttributes, taken: pa.Table) -> list[Sets]:
     """Return the sets of training users of each item, by fold."""
-    row, place = facts.cells_of_rows(taken)
+    row, index = facts.cells_of_rows(taken)
     user = to_numpy(taken[USER].combine_chunks().dictionary_encode().indices).astype(np.int64)
     n_folds = 1 if facts.folds is None else len(facts.folds)
     return [
-        sets_of_pairs(place[row == fold], user[row == fold], len(facts.ids) + 1) for fold in range(n_folds)
+        sets_of_pairs(index[row == fold], user[row == fold], len(facts.ids) + 1) for fold in range(n_folds)
     ]

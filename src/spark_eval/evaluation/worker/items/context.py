@@ -21,8 +21,8 @@ class ItemContextBuilder:
     """
 
     def __init__(self, bucket: Bucket, lists: BucketLists) -> None:
-        plan, self.bucket = bucket.question.plan, bucket
-        people, self.facts = bucket.people, bucket.question.known_items
+        plan, self.bucket = bucket.task.plan, bucket
+        people, self.facts = bucket.people, bucket.task.item_attributes
         # A fold that is missing in training raises an error after all buckets are measured.
         self.fold = np.maximum(self.facts.tables_of(people.folds, len(people)), 0)
         self.relevant = self.relevant_items() if Need.RELEVANT in plan.needs else None
@@ -32,14 +32,14 @@ class ItemContextBuilder:
             self.has_base = np.zeros(len(people), dtype=bool)
             self.base = self.entries(*np.empty((3, 0), dtype=np.int64))
             if plan.base in bucket.models and lists.listed is not None:
-                place = bucket.models.index(plan.base)
-                of_base = lists.of_models(place, place + 1)
+                index = bucket.models.index(plan.base)
+                of_base = lists.of_models(index, index + 1)
                 self.base, self.has_base = of_base.listed, of_base.n_recommended > 0
 
     def entries(self, row: Ints, rank: Ints, item: Ints) -> Entries:
         """Return entries from item codes; rows are users, and sorted by row and rank."""
         bucket = self.bucket
-        return Entries(len(bucket.people), row, rank, bucket.items.in_order(item), bucket.place_of(item))
+        return Entries(len(bucket.people), row, rank, bucket.items.in_order(item), bucket.find_index(item))
 
     def relevant_items(self) -> Entries:
         """Return the relevant items of each user, best first; equal relevances by descending id."""
@@ -60,10 +60,12 @@ class ItemContextBuilder:
         is_first = run_starts(row) | run_starts(item)
         row, item = row[is_first], item[is_first]
         rank = index_in_run(run_starts(row)) + 1
-        of_owners = Entries(len(bucket.owners), row, rank, bucket.items.in_order(item), bucket.place_of(item))
+        of_owners = Entries(
+            len(bucket.owners), row, rank, bucket.items.in_order(item), bucket.find_index(item)
+        )
         return of_owners if bucket.owner is None else of_owners.of_rows(bucket.owner)
 
-    def about(self, lists: BucketLists, chosen: Ints) -> ItemContext:
+    def of_lists(self, lists: BucketLists, chosen: Ints) -> ItemContext:
         """Return the item context of the chosen lists."""
         users, hits = chosen % max(lists.truth.n_users, 1), lists.chosen_hits(chosen)
         hit_items = lists.truth.item[hits.pair]
@@ -72,7 +74,7 @@ class ItemContextBuilder:
         return ItemContext(
             catalog=self.facts.catalog,
             fold=self.fold[users],
-            hits=self.bucket.place_of(hit_items),
+            hits=self.bucket.find_index(hit_items),
             hit_items=self.bucket.items.in_order(hit_items),
             listed=lists.listed and lists.listed.of_rows(chosen),
             relevant=relevant,
@@ -82,23 +84,23 @@ class ItemContextBuilder:
         )
 
 
-def empty_and_unknown_lists(about: ItemContext | None) -> dict[Outcome, Booleans]:
+def empty_and_unknown_lists(context: ItemContext | None) -> dict[Outcome, Booleans]:
     """Return masks of lists that are empty, or have an item without some attribute, by outcome."""
-    if about is None or about.listed is None:
+    if context is None or context.listed is None:
         return {}
-    listed, catalog = about.listed, about.catalog
+    listed, catalog = context.listed, context.catalog
     lacking: dict[Outcome, Booleans] = {}
     if catalog.is_listed is not None:
-        lacking[Outcome.OUTSIDE_CATALOG] = about.of_entries(~catalog.is_listed, listed)
+        lacking[Outcome.OUTSIDE_CATALOG] = context.of_entries(~catalog.is_listed, listed)
     if catalog.n_rows is not None:
-        lacking[Outcome.UNSEEN_ITEMS] = about.of_entries(catalog.n_rows == 0, listed)
+        lacking[Outcome.UNSEEN_ITEMS] = context.of_entries(catalog.n_rows == 0, listed)
     for outcome, facts in (
         (Outcome.WITHOUT_GROUPS, catalog.groups),
         (Outcome.WITHOUT_FEATURES, catalog.features),
         (Outcome.WITHOUT_VECTORS, catalog.vectors),
     ):
         if facts is not None:
-            lacking[outcome] = is_unknown(facts)[listed.place]
+            lacking[outcome] = is_unknown(facts)[listed.index]
     n = listed.n_rows
     counts = {outcome: count_by_code(listed.row[entries], n) > 0 for outcome, entries in lacking.items()}
     return {Outcome.EMPTY_LISTS: listed.count(None) == 0, **counts}

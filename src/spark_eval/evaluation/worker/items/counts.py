@@ -32,7 +32,7 @@ from spark_eval.statistics.exact import Floats, Ints
 
 CELL: Final = (MODEL, SEGMENT, SEGMENT_VALUE)
 # Two bits per item: in the catalogue, and with training interactions.
-KNOWN_BITS: Final = "known"
+ITEM_BITS: Final = "bits"
 IS_LISTED: Final = 1
 IS_TRAINED: Final = 2
 COUNTED: Final = ("n_lists", "slots_high", "slots_low")
@@ -40,7 +40,7 @@ SLOT_BITS: Final = 26
 # Groups are counted in a dense table if it has at most this many cells per entry.
 SPARSEST_COUNTS: Final = 4
 # Sum counts if there are more than this, and more than twice those left after the last time.
-MOST_HELD: Final = 4_000_000
+MOST_AMOUNTS: Final = 4_000_000
 
 
 class ItemTally:
@@ -49,27 +49,27 @@ class ItemTally:
     Items of the catalogue are numbered by their index, all others (``unknown``) in order of arrival.
     """
 
-    def __init__(self, question: EvaluationTask) -> None:
-        self.facts = question.known_items
-        self.order = question.plan.run_cuts
+    def __init__(self, task: EvaluationTask) -> None:
+        self.facts = task.item_attributes
+        self.order = task.plan.run_cuts
         self.cuts = sorted(self.order, key=lambda k: (k is None, k))
-        self.unknown = pa.array([], question.item)
+        self.unknown = pa.array([], task.item)
         self.cells: dict[SegmentCell, int] = {}
-        self.names = COUNTED if Need.SLOTS in question.plan.needs else COUNTED[:1]
+        self.names = COUNTED if Need.SLOTS in task.plan.needs else COUNTED[:1]
         # Cell and item, both (rows,), and amounts (rows, names * cuts).
         self.parts: list[tuple[Ints, Ints, Ints]] = []
         self.n_added = 0
 
     def add(
-        self, bucket: Bucket, about: ItemContext | None, models: Group, segments: Mapping[str, Group]
+        self, bucket: Bucket, context: ItemContext | None, models: Group, segments: Mapping[str, Group]
     ) -> None:
         """Count the lists of a bucket for all users and for each segment value.
 
         A group has the code of each list's model or segment value, and the names of the codes.
         """
-        if about is None or about.listed is None:
+        if context is None or context.listed is None:
             return
-        listed = about.listed
+        listed = context.listed
         number, cut = self.numbers(bucket, listed), first_cutoff_index(listed.rank, self.cuts)
         n_numbers, row = self.n_numbers, listed.row
         if (is_beyond := cut == len(self.cuts)).any():
@@ -85,14 +85,14 @@ class ItemTally:
             if n_groups > SPARSEST_COUNTS * len(group):
                 distinct, group = unique_in_order_of_appearance(group)
                 n_groups = len(distinct)
-            places = count_by_code(group * len(self.cuts) + cut, n_groups * len(self.cuts))
-            n_lists = np.cumsum(places.reshape(-1, len(self.cuts)), axis=1)
+            at_first_cutoff = count_by_code(group * len(self.cuts) + cut, n_groups * len(self.cuts))
+            n_lists = np.cumsum(at_first_cutoff.reshape(-1, len(self.cuts)), axis=1)
             slots = slots_of(group, n_lists, row, cut, lengths)
             used = np.flatnonzero(n_lists[:, -1])
             amounts = np.concatenate([part[used] for part in (n_lists, *slots)], axis=1)
             cell, item = np.divmod(used if distinct is None else distinct[used], max(n_numbers, 1))
             self.parts.append((cells[cell], item, amounts))
-        if sum(amounts.size for *_, amounts in self.parts) > max(MOST_HELD, 2 * self.n_added):
+        if sum(amounts.size for *_, amounts in self.parts) > max(MOST_AMOUNTS, 2 * self.n_added):
             self.add_up()
 
     @property
@@ -102,14 +102,14 @@ class ItemTally:
 
     def numbers(self, bucket: Bucket, listed: Entries) -> Ints:
         """Return the numbers of recommended items; shape (entries,)."""
-        unknown = np.flatnonzero(listed.place < 0)
+        unknown = np.flatnonzero(listed.index < 0)
         if not len(unknown):
-            return listed.place
+            return listed.index
         distinct, which = unique_in_order_of_appearance(listed.item[unknown])
         ids = bucket.items.ids_in_order(distinct).cast(self.unknown.type)
         is_new = index_of(ids, self.unknown) < 0
         self.unknown = pa.concat_arrays([self.unknown, ids.filter(pa.array(is_new))])
-        number = listed.place.copy()
+        number = listed.index.copy()
         number[unknown] = self.facts.catalog.n_items + index_of(ids, self.unknown)[which]
         return number
 
@@ -125,7 +125,7 @@ class ItemTally:
         self.n_added = total.size
 
     def table(self) -> pa.Table | None:
-        """Return a row per cell and item with their names, known bits, and counts by cutoff."""
+        """Return a row per cell and item with their names, bits, and counts by cutoff."""
         if not self.parts:
             return None
         self.add_up()
@@ -135,19 +135,19 @@ class ItemTally:
             for name, names in zip(CELL, zip(*self.cells, strict=True), strict=True)
         }
         columns[ITEM] = pa.concat_arrays([self.facts.ids, self.unknown]).take(pa.array(item))
-        columns[KNOWN_BITS] = pa.array(self.known_bits(cell, item))
+        columns[ITEM_BITS] = pa.array(self.item_bits(cell, item))
         names = [f"{name}_{self.order.index(k)}" for name in self.names for k in self.cuts]
         return pa.table(columns | dict(zip(names, amounts.T.copy(), strict=True)))
 
-    def known_bits(self, cell: Ints, item: Ints) -> NDArray[np.int8]:
+    def item_bits(self, cell: Ints, item: Ints) -> NDArray[np.int8]:
         """Return the bits IS_LISTED and IS_TRAINED of items, in the fold of each cell or in any fold."""
         facts, bits = self.facts, np.zeros(len(item), dtype=np.int8)
-        place = np.minimum(item, facts.catalog.n_items)
+        index = np.minimum(item, facts.catalog.n_items)
         fold = np.array([fold_of_cell(facts, name) for name in self.cells])[cell]
         for bit, table in ((IS_LISTED, facts.catalog.is_listed), (IS_TRAINED, facts.is_trained)):
             if table is not None:
-                is_known = np.concatenate([table, table.any(axis=0, keepdims=True)])[fold, place]
-                bits[is_known] |= bit
+                has_bit = np.concatenate([table, table.any(axis=0, keepdims=True)])[fold, index]
+                bits[has_bit] |= bit
         return bits
 
 
@@ -169,8 +169,8 @@ def first_cutoff_index(rank: Ints, cuts: Sequence[int | None]) -> Ints:
     deepest = min(max(ranked, default=0), int(rank.max(initial=0)))
     if deepest > len(rank):
         return np.searchsorted(ranked, rank)
-    place = np.searchsorted(ranked, np.arange(deepest + 2))
-    return place[np.minimum(rank, deepest + 1)]
+    of_rank = np.searchsorted(ranked, np.arange(deepest + 2))
+    return of_rank[np.minimum(rank, deepest + 1)]
 
 
 def slots_of(group: Ints, n_lists: Ints, row: Ints, cut: Ints, lengths: Sequence[Ints]) -> list[Ints]:
@@ -180,14 +180,14 @@ def slots_of(group: Ints, n_lists: Ints, row: Ints, cut: Ints, lengths: Sequence
     of the lists at each cutoff. Empty without lengths.
     """
     slots = [np.zeros_like(n_lists) for _ in COUNTED[1:] if len(lengths)]
-    for place, length in enumerate(lengths):
+    for index, length in enumerate(lengths):
         parts = slot_parts(int(length.max(initial=0)))
         # Most lists have the maximum length: only the difference of shorter ones is added one by one.
-        shorter = np.flatnonzero((cut <= place) & (length < length.max(initial=0))[row])
+        shorter = np.flatnonzero((cut <= index) & (length < length.max(initial=0))[row])
         for sums, of_length in zip(slots, parts, strict=True):
             more = (of_length[length] - of_length[-1])[row[shorter]]
             added = np.bincount(group[shorter], more, minlength=len(n_lists))
-            sums[:, place] = n_lists[:, place] * int(of_length[-1]) + added.astype(np.int64)
+            sums[:, index] = n_lists[:, index] * int(of_length[-1]) + added.astype(np.int64)
     return slots
 
 
@@ -209,19 +209,19 @@ CUT: Final = "cut"
 
 
 def histogram(tallies: Sequence[pa.Table]) -> pa.Table:
-    """Count the items with each number of lists, by cell, cutoff and known bits.
+    """Count the items with each number of lists, by cell, cutoff and bits.
 
     ``tallies`` are counts of the same items in different buckets; they are summed first.
     """
-    counts = sum_equal_keys(tallies, [*CELL, ITEM, KNOWN_BITS])
+    counts = sum_equal_keys(tallies, [*CELL, ITEM, ITEM_BITS])
     n_cuts = sum(name.startswith(COUNTED[0]) for name in counts.column_names)
     slots = [name for name in COUNTED[1:] if f"{name}_0" in counts.column_names]
     parts = []
     for cut in range(n_cuts):
         n_lists, sums = f"{COUNTED[0]}_{cut}", [(f"{name}_{cut}", "sum") for name in slots]
         listed = counts.filter(pc.greater(counts[n_lists], 0))
-        of_cut = listed.group_by([*CELL, KNOWN_BITS, n_lists]).aggregate([(ITEM, "count"), *sums])
-        of_cut = of_cut.rename_columns([*CELL, KNOWN_BITS, COUNTED[0], N_ITEMS, *slots])
+        of_cut = listed.group_by([*CELL, ITEM_BITS, n_lists]).aggregate([(ITEM, "count"), *sums])
+        of_cut = of_cut.rename_columns([*CELL, ITEM_BITS, COUNTED[0], N_ITEMS, *slots])
         parts.append(of_cut.append_column(CUT, pa.repeat(pa.scalar(cut, pa.int32()), len(of_cut))))
     return pa.concat_tables(parts)
 
@@ -249,11 +249,11 @@ def run_rows(
 
 
 def counts_by_cell(histograms: Sequence[pa.Table]) -> dict[tuple[Any, ...], list[tuple[int, ...]]]:
-    """Return sorted tuples of n_lists, known bits, n_items and slots (if counted), by cell and cutoff."""
+    """Return sorted tuples of n_lists, bits, n_items and slots (if counted), by cell and cutoff."""
     by_cell: dict[tuple[Any, ...], list[tuple[int, ...]]] = {}
     if not histograms:
         return by_cell
-    added = sum_equal_keys(histograms, [*CELL, CUT, COUNTED[0], KNOWN_BITS])
+    added = sum_equal_keys(histograms, [*CELL, CUT, COUNTED[0], ITEM_BITS])
     for model, segment, value, cut, *counts in zip(*added.to_pydict().values(), strict=True):
         by_cell.setdefault((model, segment, value, cut), []).append(tuple(counts))
     return {cell: sorted(rows) for cell, rows in by_cell.items()}
@@ -264,24 +264,24 @@ def item_counts(
 ) -> ItemCounts:
     """Return the counts of a cell as input of the kernels."""
     width = len(rows[0]) if rows else 3
-    n_lists, known, n_items, *parts = np.array(rows, dtype=np.int64).reshape(-1, width).T
+    n_lists, bits, n_items, *parts = np.array(rows, dtype=np.int64).reshape(-1, width).T
     high, low = (part.tolist() for part in parts or [np.zeros_like(n_lists)] * 2)
     both = zip(high, low, strict=True)
     slots = [math.ldexp((one << SLOT_BITS) + other, -2 * SLOT_BITS) for one, other in both]
     return ItemCounts(
         n_lists=n_lists,
         n_items=n_items,
-        is_listed=known & IS_LISTED > 0,
-        is_trained=known & IS_TRAINED > 0,
+        is_listed=bits & IS_LISTED > 0,
+        is_trained=bits & IS_TRAINED > 0,
         slots=np.array(slots, dtype=np.float64),
-        n_catalog=n_known(facts, facts.catalog.is_listed, cell),
-        n_trained=n_known(facts, facts.is_trained, cell),
+        n_catalog=n_of_table(facts, facts.catalog.is_listed, cell),
+        n_trained=n_of_table(facts, facts.is_trained, cell),
         n_population=users.n_users,
         n_filled=users.n_defined,
     )
 
 
-def n_known(facts: ItemAttributes, table: Booleans | None, cell: SegmentCell) -> int:
+def n_of_table(facts: ItemAttributes, table: Booleans | None, cell: SegmentCell) -> int:
     """Count the items in a table of the catalogue: of the cell's fold, or of any fold."""
     if table is None:
         return 0

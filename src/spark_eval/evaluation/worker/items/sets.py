@@ -11,8 +11,8 @@ from spark_eval.schema import VECTOR
 from spark_eval.statistics.exact import Floats, Ints
 
 
-def sets_from_lists(column: pa.ChunkedArray, place: Ints, n: int) -> Sets:
-    """Convert lists of text to n sets; row i of the column is set ``place[i]``.
+def sets_from_lists(column: pa.ChunkedArray, index: Ints, n: int) -> Sets:
+    """Convert lists of text to n sets; row i of the column is set ``index[i]``.
 
     Nulls and empty texts are left out.
     """
@@ -20,7 +20,7 @@ def sets_from_lists(column: pa.ChunkedArray, place: Ints, n: int) -> Sets:
     size = to_numpy(pc.list_value_length(lists).fill_null(0))
     texts = lists.flatten()
     is_member = pc.fill_null(pc.not_equal(texts, ""), False)
-    row, texts = np.repeat(place, size)[to_numpy(is_member)], texts.filter(is_member)
+    row, texts = np.repeat(index, size)[to_numpy(is_member)], texts.filter(is_member)
     names = texts.unique()
     names = names.take(pc.sort_indices(names))
     return sets_of_pairs(row, index_of(texts, names), n, names.to_pylist())
@@ -34,14 +34,14 @@ def sets_of_pairs(row: Ints, member: Ints, n: int, names: list[str] | None = Non
     return Sets(np.append(0, np.cumsum(sizes)), pairs % max(n_members, 1), names or ())
 
 
-def vectors_from_lists(column: pa.ChunkedArray, place: Ints, n: int) -> Floats | Sets:
+def vectors_from_lists(column: pa.ChunkedArray, index: Ints, n: int) -> Floats | Sets:
     """Return vectors by index: dense ones as an array (n, dimensions), sparse ones as sets with values.
 
     Raises DataError VECTOR_LENGTHS for dense vectors of several lengths, VECTOR_NOT_FINITE for components
     that are null, NaN or infinite.
     """
     if pa.types.is_map(column.type):
-        return sparse_vectors(column.combine_chunks(), place, n)
+        return sparse_vectors(column.combine_chunks(), index, n)
     lengths = to_numpy(pc.list_value_length(column).fill_null(0))
     distinct = np.unique(lengths[lengths > 0])
     if len(distinct) > 1:
@@ -54,17 +54,17 @@ def vectors_from_lists(column: pa.ChunkedArray, place: Ints, n: int) -> Floats |
         part = slice(start, start + len(chunk))
         values, start = chunk.flatten(), part.stop
         check_finite(values)
-        is_known = lengths[part] > 0
-        vectors[place[part][is_known]] = to_numpy(values).reshape(-1, vectors.shape[1])
+        is_given = lengths[part] > 0
+        vectors[index[part][is_given]] = to_numpy(values).reshape(-1, vectors.shape[1])
     return vectors
 
 
-def sparse_vectors(maps: pa.MapArray, place: Ints, n: int) -> Sets:
+def sparse_vectors(maps: pa.MapArray, index: Ints, n: int) -> Sets:
     """Convert maps from integers to components to sets with values."""
     ends = to_numpy(maps.offsets)
     part = slice(int(ends[0]), int(ends[-1]))
     check_finite(maps.items[part])
-    row, member = np.repeat(place, np.diff(ends)), to_numpy(maps.keys[part]).astype(np.int64)
+    row, member = np.repeat(index, np.diff(ends)), to_numpy(maps.keys[part]).astype(np.int64)
     order = np.lexsort((member, row))
     starts = np.append(0, np.cumsum(np.bincount(row, minlength=n)))
     return Sets(starts, member[order], values=to_numpy(maps.items[part]).astype(np.float64)[order])

@@ -96,5 +96,5 @@ def sets_of_words(words: Sequence[Sequence[str]], n_items: int) -> Sets:
 
 def vector_table(vectors: Sequence[Sequence[float]], n_items: int) -> Floats:
     """Return the vectors of the items 0, 1, ..., NaN for the others."""
-    known = np.array(vectors, dtype=np.float64) if vectors else np.zeros((0, 1))
-    return np.concatenate([known, np.full((n_items + 1 - len(known), known.shape[1]), np.nan)])
+    given = np.array(vectors, dtype=np.float64) if vectors else np.zeros((0, 1))
+    return np.concatenate([given, np.full((n_items + 1 - len(given), given.shape[1]), np.nan)])
