@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from spark_eval import evaluate_predictions
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.predictions.evaluate import measure_predictions, read_predictions
-from spark_eval.predictions.measure import conform_predictions
+from spark_eval.predictions.conform import conform_predictions, read_predictions
+from spark_eval.predictions.evaluate import measure_predictions
 from spark_eval.predictions.plan import make_prediction_plan
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.tables.quarantine import quarantined

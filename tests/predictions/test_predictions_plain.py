@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.predictions.evaluate import Predictions, measure_predictions, read_predictions
+from spark_eval.predictions.conform import read_predictions
+from spark_eval.predictions.evaluate import Predictions, measure_predictions
 from spark_eval.predictions.plan import make_prediction_plan
 from spark_eval.predictions.task import PredictionPlan
 from spark_eval.predictions.worker.batches import RowReader

@@ -20,7 +20,7 @@ from spark_eval.config.inputs import Recommendations, Source
 from spark_eval.errors import SparkEvalError
 from spark_eval.evaluation.conform import conform_recommendations, plain_table
 from spark_eval.evaluation.plan import make_plan
-from spark_eval.predictions.measure import conform_predictions, plain_predictions
+from spark_eval.predictions.conform import conform_predictions, plain_predictions
 from spark_eval.runs.sections import PredictionsSection
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.sources.listing import fingerprint
@@ -42,7 +42,8 @@ def conformed(frame: DataFrame, source: Any, table: str) -> DataFrame:
     if table == LISTS:
         return conform_recommendations(frame, source.columns, source.model, source.layout)
     if table == PREDICTIONS:
-        return conform_predictions(frame, source.columns, source.model, source.checked()).rows
+        rows: DataFrame = conform_predictions(frame, source.columns, source.model, source.checked()).rows
+        return rows
     return conform_interactions(frame, source.columns, source.timestamp_unit, "UTC")
 
 

@@ -13,8 +13,6 @@ from operator import add, iadd
 from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
 
-from pyspark.sql import SparkSession
-
 from spark_eval.accounting import ACCOUNTING, Entry, check_closed
 from spark_eval.comparison.decisions import (
     Evidence,
@@ -29,6 +27,7 @@ from spark_eval.comparison.decisions import (
 )
 from spark_eval.comparison.extra_passes import ExtraPasses
 from spark_eval.comparison.gates import Gate, Pairing, with_baseline
+from spark_eval.comparison.given import Measured, side_in_process, side_on_spark, table_of
 from spark_eval.comparison.matching import (
     Requested,
     check_counts,
@@ -55,7 +54,6 @@ from spark_eval.comparison.sides import (
     Sides,
     check_comparable,
     comparison_task,
-    side_of,
     user_tables,
 )
 from spark_eval.comparison.values import compared_direction
@@ -63,11 +61,9 @@ from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, merg
 from spark_eval.comparison.worker.sums import BucketTotals, sum_bucket
 from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.result import Evaluation
 from spark_eval.options import documented
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.predictions import POINTWISE
-from spark_eval.predictions.evaluate import Predictions
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.sentences import (
     COMPARED,
@@ -79,13 +75,21 @@ from spark_eval.results.sentences import (
     shortened,
 )
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.runners.engine import (
+    parse_engine,
+    reason_for_spark,
+    refuse_or_explain,
+    say_local,
+    say_spark,
+)
 from spark_eval.runners.objects import NumberedObject, collect_or_raise, group_by_key
+from spark_eval.runners.spread import keep, parallelism
 from spark_eval.runners.user_buckets import Buckets, buckets_of_users
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import persist, tasks_at_once
 from spark_eval.schema import FOLD, FOLDS, Table
 from spark_eval.statistics.differences import ComparedSums
-from spark_eval.tables.arrow_frames import Frame
+from spark_eval.tables.conformed import session_of
+from spark_eval.tables.local_tables import NotPlain
 
 # Number of shuffle partitions of counted differences, per concurrent task.
 PARTS_PER_TASK: Final = 4
@@ -120,7 +124,7 @@ class Comparison(Writable):
     pairs: Sequence[ModelPair]
     sums: Mapping[PairCell, ComparedSums]
     common: Mapping[ModelPair, UserCounts]
-    spark: SparkSession
+    spark: Any  # SparkSession | None
     verb: ClassVar[str] = "compare"
     prediction_metrics = POINTWISE
     tables: ClassVar[tuple[str, ...]] = ("comparisons", "gates", "accounting")
@@ -159,12 +163,13 @@ class Comparison(Writable):
 @events.timed_call("compare")
 @documented(CompareOptions)
 def compare(
-    candidate: Evaluation | Predictions | Frame,
-    baseline: Evaluation | Predictions | Frame | None = None,
+    candidate: Measured,
+    baseline: Measured | None = None,
     *,
     model: str | None = None,
     baseline_model: str | None = None,
     gates: Sequence[Mapping[str, Any]] = (),
+    engine: str | None = None,
     **options: Unpack[CompareOptions],
 ) -> Comparison:
     """Compare models user by user: those of one table with each other, or with the models of a baseline.
@@ -190,12 +195,17 @@ def compare(
             that has no column ``model``.
         gates: Mappings like the entries of the config's ``gates``. A gate without ``against`` is decided
             against ``baseline`` and ``baseline_model``.
+        engine: ``local`` for this process, ``spark``, or ``auto``: this process for results that it has
+            computed, for pandas, polars and Arrow frames, and for plain Parquet files of this machine,
+            otherwise Spark. By default that of the environment variable ``SPARK_EVAL_ENGINE``, otherwise
+            ``auto``.
 
     Returns:
         A ``Comparison``: ``comparisons``, ``gates``, ``accounting``; ``summary()``, ``plot()``, ``write()``.
 
     Raises:
-        ConfigError: An option or a gate is invalid, or a model, metric or segment is unknown.
+        ConfigError: An option or a gate is invalid, or a model, metric or segment is unknown; NEEDS_SPARK for
+            tables that ``engine="local"`` cannot take.
         DataError: The tables cannot be compared, for example because they have no users in common.
 
     Examples:
@@ -208,24 +218,38 @@ def compare(
           baseline candidate  difference
         0      als       bpr        0.25
     """
-    plan, candidate_side = make_compare_plan(gates, **options), side_of(candidate, model, CANDIDATE)
-    baselines, run = dict[str, Side](), None
+    plan, chosen = make_compare_plan(gates, **options), parse_engine(engine)
+    given = {CANDIDATE: (candidate, model)}
     if baseline is not None and not is_same(table_of(baseline), table_of(candidate)):
-        run = BASELINE
-        names = [run, *(gate.against_run for gate in plan.gates if gate.against_run is not None)]
-        baselines = dict.fromkeys(names, side_of(baseline, baseline_model, BASELINE))
+        given[BASELINE] = (baseline, baseline_model)
+    run = BASELINE if BASELINE in given else None
     plan = replace(plan, gates=[with_baseline(gate, run, baseline_model) for gate in plan.gates])
-    spark = candidate_side.users.frame.sparkSession
-    sides = Sides(spark, baselines, candidate_side, lambda _: NO_BASELINE)
-    return compare_sides(sides, plan, BaselineName(run, baseline_model))
+    against = BaselineName(run, baseline_model)
+    reason = reason_for_spark(chosen, ((role, table_of(measured)) for role, (measured, _) in given.items()))
+    if reason is None:
+        try:
+            segments = {*plan.segments, *(gate.segment for gate in plan.gates)}
+            sides = {role: side_in_process(*one, role, segments) for role, one in given.items()}
+        except NotPlain as fault:
+            reason = refuse_or_explain(chosen, str(fault))
+        else:
+            say_local(sum(side.users.frame.n_rows for side in sides.values()))
+            return compare_sides(sides_of_roles(sides, plan), plan, against)
+    say_spark(reason)
+    sides = {role: side_on_spark(*one, role) for role, one in given.items()}
+    return compare_sides(sides_of_roles(sides, plan), plan, against)
 
 
-def table_of(measured: Evaluation | Predictions | Frame) -> Predictions | Frame:
-    """Return the ``per_user`` table of an evaluation; predictions and frames themselves."""
-    return measured.per_user if isinstance(measured, Evaluation) else measured
+def sides_of_roles(sides: Mapping[str, Side], plan: ComparePlan) -> Sides:
+    """Return the sides of a comparison; every run that a gate names is the only baseline."""
+    candidate, baselines = sides[CANDIDATE], dict[str, Side]()
+    if BASELINE in sides:
+        names = [BASELINE, *(gate.against_run for gate in plan.gates if gate.against_run is not None)]
+        baselines = dict.fromkeys(names, sides[BASELINE])
+    return Sides(session_of(candidate.users.frame), baselines, candidate, lambda _: NO_BASELINE)
 
 
-def is_same(table: Predictions | Frame, other: Predictions | Frame) -> bool:
+def is_same(table: Any, other: Any) -> bool:
     """Return True if two tables are the same object or the same path."""
     return table is other or (isinstance(table, str | Path) and table == other)
 
@@ -340,7 +364,7 @@ def compare_pairs(
         pairs=shown.pairs,
         sums={key: cell.of_users for key, cell in cells.items()},
         common=users_of(pairs, counts),
-        spark=candidate.users.frame.sparkSession,
+        spark=session_of(candidate.users.frame),
     )
 
 
@@ -356,7 +380,7 @@ def compare_lists(
     with ExitStack() as stack:
         buckets = buckets_of_users(user_tables(baseline, candidate), task)
         if passes.needs and buckets.is_sent:
-            buckets = replace(buckets, frame=persist(buckets.frame, stack))
+            buckets = replace(buckets, frame=keep(buckets.frame, stack))
         totals = sum_pairs(buckets)
         check_counts(pairs, totals.counts)
         cells = cells_of_pairs(totals, pairs, requested.list_metrics, task)
@@ -373,7 +397,7 @@ def run_extra_passes(
     totals: BucketTotals,
 ) -> list[ComparedCell]:
     """Return the cells, completed by a pass for ranks and one for replicates if their tests need them."""
-    at_once = tasks_at_once(buckets.frame.sparkSession)
+    at_once = parallelism(buckets.frame)
     ranked, drawn = dict[int, Ranked](), None
     if (counting := passes.counting(totals, cells, PARTS_PER_TASK * at_once)) is not None:
         ranked = merge_slices(collect_or_raise(ranked_pairs(buckets, counting)))

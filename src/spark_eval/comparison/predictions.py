@@ -7,8 +7,6 @@ from itertools import product
 from operator import iadd
 from typing import Final
 
-from pyspark.sql import types as T
-
 from spark_eval.comparison.decisions import ModelPair, PairCell
 from spark_eval.comparison.matching import Requested, check_counts, check_known, check_rows
 from spark_eval.comparison.plan import COMPARE
@@ -22,9 +20,9 @@ from spark_eval.predictions.values import ScoredModel, SlopedValue
 from spark_eval.predictions.worker.clusters import column_of
 from spark_eval.runners.objects import collect_or_raise
 from spark_eval.runners.user_buckets import buckets_of_users
-from spark_eval.schema import ALL, USER
+from spark_eval.schema import ALL
 from spark_eval.statistics.differences import PairEstimate, PairSums
-from spark_eval.tables.conformed import check_id_types
+from spark_eval.tables.conformed import check_id_types, has_text_ids
 
 NOTHING: Final = Fraction()
 
@@ -54,7 +52,7 @@ def compare_predictions(
         models=requested.models,
         matches=requested.matches,
         columns=[*map(column_of, sorted(keys))],
-        has_text_ids=isinstance(candidate.users.frame.schema[USER].dataType, T.StringType),
+        has_text_ids=has_text_ids(candidate.users.frame),
     )
     parts = collect_or_raise(buckets_of_users(tables, task).added(ShareAdder(models).sums))
     if not parts:

@@ -5,11 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from typing import Any, Final, NamedTuple
 
 from spark_eval.comparison.decisions import MeanCell
 from spark_eval.comparison.matching import Requested, check_conventions, check_digests, check_known
@@ -27,12 +23,11 @@ from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, USER
 from spark_eval.statistics.intervals import Summary
-from spark_eval.tables.arrow_frames import Frame
-from spark_eval.tables.conformed import check_id_types
-from spark_eval.tables.frames import to_spark_frames
-from spark_eval.tables.local_tables import LocalTable
+from spark_eval.tables.conformed import check_id_types, has_text_ids
 
 Means = Mapping[MeanCell, Summary]
+# Columns of a per-user table that are neither segments nor metrics.
+NO_SEGMENTS: Final = frozenset({MODEL, USER, N_RELEVANT, N_RECOMMENDED})
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +71,11 @@ class BaselineName(NamedTuple):
 class Sides:
     """The baselines of a comparison, by run, and its candidate.
 
-    A run that does not exist is left out; ``hint`` returns a note on the runs that do.
+    A run that does not exist is left out; ``hint`` returns a note on the runs that do. ``spark`` is the
+    session; None in this process.
     """
 
-    spark: SparkSession
+    spark: Any
     baselines: Mapping[str, Side]
     candidate: Side
     hint: Callable[[str], str]
@@ -105,27 +101,13 @@ def check_comparable(
     check_conventions(baseline.conventions, candidate.conventions, values)
 
 
-def side_of(measured: Evaluation | Predictions | Frame, model: str | None, role: str) -> Side:
-    """Return the baseline or candidate from a result, or from a frame with a row per model and user.
-
-    ``model`` is the name of a frame's only model, if it has no column of model names. Raises DataError
-    MISSING_COLUMN or NULL_MODEL, and the errors of ``to_spark_frames``.
-    """
-    match measured:
-        case Evaluation():
-            return side_of_evaluation(measured)
-        case Predictions():
-            return side_of_predictions(measured)
-    return side_of_frame(measured, model, role)
-
-
-def side_of_evaluation(evaluation: Evaluation) -> Side:
+def side_of_evaluation(evaluation: Evaluation, read_users: Callable[[], UserTable]) -> Side:
     """Return an evaluation as baseline or candidate."""
     plan = evaluation.plan
     return Side(
         models=evaluation.models,
         metrics=means_of_users(plan.metrics),
-        read_users=lambda: users_on_spark(evaluation),
+        read_users=read_users,
         read_means=lambda: means_of_rows(row._asdict() for row in evaluation.metric_rows),
         conventions=plan.stamp,
         truth_digest=evaluation.truth_digest,
@@ -145,14 +127,6 @@ def side_of_predictions(predictions: Predictions) -> Side:
     )
 
 
-def users_on_spark(evaluation: Evaluation) -> UserTable:
-    """Return the per-user table of an evaluation, on Spark if this process has computed it."""
-    users = evaluation.users
-    if not isinstance(users.frame, LocalTable):
-        return users
-    return users._replace(frame=to_spark_frames({"per_user": users.frame.table()})["per_user"])
-
-
 def means_of_rows(rows: Iterable[Mapping[str, Any]]) -> Means:
     """Return means by cell from rows of the table ``metrics``."""
     return {
@@ -163,66 +137,91 @@ def means_of_rows(rows: Iterable[Mapping[str, Any]]) -> Means:
     }
 
 
-def side_of_frame(given: Frame, model: str | None, role: str) -> Side:
-    """Return a frame as baseline or candidate; see ``side_of``."""
-    frame = to_spark_frames({role: given})[role]
-    if model is not None and MODEL not in frame.columns:
-        frame = frame.withColumn(MODEL, F.lit(model))
-    for column in (USER, MODEL):
-        if column not in frame.columns:
-            message = f"{role}: no column {column!r}; {nearest(column, frame.columns)}"
+class UserColumns(NamedTuple):
+    """Columns of a given per-user table.
+
+    ``theirs`` has the table's columns by our names, ``means`` are the means over users, and ``segments`` the
+    names of all other columns.
+    """
+
+    theirs: Mapping[str, str]
+    means: Sequence[MetricValue]
+    segments: Sequence[str]
+
+
+def columns_of_users(
+    names: Sequence[str], is_number: Callable[[str], bool], role: str, model: str | None
+) -> UserColumns:
+    """Return the columns of a per-user table of a role, baseline or candidate.
+
+    ``model`` names the only model if the table has no column of model names.
+
+    Raises:
+        DataError: MISSING_COLUMN, or AMBIGUOUS_COLUMN if two columns name the same metric.
+        ConfigError: METRIC_NOT_MEASURED if there is no metric.
+    """
+    for column in (USER, *([] if model is not None else [MODEL])):
+        if column not in names:
+            message = f"{role}: no column {column!r}; {nearest(column, names)}"
             hint = f"; {'model' if role == CANDIDATE else 'baseline_model'} names the only one"
             raise DataError("MISSING_COLUMN", message + (hint if column == MODEL else ""))
-    names = [row[MODEL] for row in frame.select(F.col(MODEL).cast("string")).distinct().collect()]
-    if None in names:
-        raise DataError("NULL_MODEL", f"{role}: rows without a model; fill the column, or leave it out")
-    frame, values = with_value_columns(frame.withColumn(MODEL, F.col(MODEL).cast("string")), role)
-    columns = frame.columns
-    of_values = {column for value in values for column in value.columns}
-    segments = [name for name in columns if name not in {MODEL, USER, N_RELEVANT, N_RECOMMENDED, *of_values}]
-    means = [mean for mean in means_of_users(values) if has_columns(mean, columns)]
-    check_unread(role, means, frame.select(segments).schema)
-    users = UserTable(frame, segments)
-    return Side(sorted(names), means, lambda: users)
+    values = value_columns(names, role)
+    ours = {value.column: column for column, value in values.items()}
+    theirs = {column: column for column in names if column not in values} | ours
+    of_values = {column for value in values.values() for column in value.columns}
+    segments = [name for name in theirs if name not in {*NO_SEGMENTS, *of_values}]
+    means = [
+        mean for mean in means_of_users(list(values.values())) if theirs.keys() >= set(columns_of_mean(mean))
+    ]
+    check_unread(role, means, segments, is_number)
+    return UserColumns(theirs, means, segments)
 
 
-def with_value_columns(frame: DataFrame, role: str) -> tuple[DataFrame, list[MetricValue]]:
-    """Return a frame with metric columns renamed as in ``per_user``, and the metrics.
+def value_columns(names: Sequence[str], role: str) -> dict[str, MetricValue]:
+    """Return the metric of each column that has one.
 
     Raises DataError AMBIGUOUS_COLUMN if two columns name the same metric.
     """
     values: dict[str, MetricValue] = {}
-    renamed: dict[str, str] = {}
-    for column in frame.columns:
+    first: dict[str, str] = {}
+    for column in names:
         value = value_of_foreign_column(column)
         if value is None:
             continue
-        if value.column in values:
-            first = next(name for name, new_name in renamed.items() if new_name == value.column)
-            message = f"{role}: columns {first!r} and {column!r} are both {value}; leave one out"
+        if value.column in first:
+            message = (
+                f"{role}: columns {first[value.column]!r} and {column!r} are both {value}; leave one out"
+            )
             raise DataError("AMBIGUOUS_COLUMN", message)
-        values[value.column], renamed[column] = value, value.column
-    return frame.withColumnsRenamed(renamed), list(values.values())
+        values[column], first[value.column] = value, column
+    return values
 
 
-def check_unread(role: str, means: Sequence[MetricValue], columns: T.StructType) -> None:
+def check_unread(
+    role: str, means: Sequence[MetricValue], columns: Sequence[str], is_number: Callable[[str], bool]
+) -> None:
     """Warn about numeric columns whose names look like a metric at a cutoff, but which are not compared.
 
     Raises ConfigError METRIC_NOT_MEASURED, with these columns, if there is no metric at all.
     """
-    is_number = {column.name: isinstance(column.dataType, T.NumericType) for column in columns}
     unread = [
-        f"{name!r}{nearest_metric(name)}"
-        for name in columns.names
-        if is_number[name] and looks_like_metric(name)
+        f"{name!r}{nearest_metric(name)}" for name in columns if looks_like_metric(name) and is_number(name)
     ]
     if not means:
-        names = ", ".join(unread or map(repr, columns.names)) or "none but ids"
+        names = ", ".join(unread or map(repr, columns)) or "none but ids"
         message = f"{role}: no column of a metric of users; found {names}"
         raise ConfigError("METRIC_NOT_MEASURED", f"{message}; columns are named as ndcg_at_10")
     if unread:
         message = f"{role}: no metric of users, not compared: {', '.join(unread)}"
         events.say("columns_not_read", message, logging.WARNING)
+
+
+def check_models(names: Iterable[str | None], role: str) -> list[str]:
+    """Return the names of models in order; raise DataError NULL_MODEL for rows without one."""
+    models = set(names)
+    if None in models:
+        raise DataError("NULL_MODEL", f"{role}: rows without a model; fill the column, or leave it out")
+    return sorted(name for name in models if name is not None)
 
 
 def nearest_metric(column: str) -> str:
@@ -233,10 +232,9 @@ def nearest_metric(column: str) -> str:
     return f" ({hint})" if hint.startswith("did you mean") else ""
 
 
-def has_columns(mean: MetricValue, columns: Sequence[str]) -> bool:
-    """Return True if the columns of a mean are there: its values and, if it is weighted, their weights."""
-    needed = mean.columns if isinstance(mean, WeightedMean) else [mean.column]
-    return set(needed) <= set(columns)
+def columns_of_mean(mean: MetricValue) -> list[str]:
+    """Return the columns of a mean: its values and, if it is weighted, their weights."""
+    return mean.columns if isinstance(mean, WeightedMean) else [mean.column]
 
 
 def comparison_task(
@@ -273,7 +271,7 @@ def comparison_task(
         ],
         has_truth=not is_within and not has_digests and has_counts,
         needs_largest=needs_largest,
-        has_text_ids=isinstance(candidate.users.frame.schema[USER].dataType, T.StringType),
+        has_text_ids=has_text_ids(candidate.users.frame),
     )
 
 

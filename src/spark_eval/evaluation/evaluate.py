@@ -8,8 +8,6 @@ from functools import partial, reduce
 from operator import add
 from typing import Any, Unpack
 
-import pyarrow as pa
-
 from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import remove_other_files
 from spark_eval.errors import ConfigError, collect_errors
@@ -58,7 +56,7 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote, release_with
 from spark_eval.schema import USER
 from spark_eval.tables.arrow_frames import Frame, like_given
-from spark_eval.tables.conformed import arrow_type, check_unchanged
+from spark_eval.tables.conformed import check_unchanged, has_text_ids
 from spark_eval.tables.file_parts import takes_files
 from spark_eval.tables.local_tables import NotPlain
 
@@ -244,8 +242,7 @@ def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     """Return the interval of each mean, by a second pass over ``per_user``; see ``evaluation.bootstrap``."""
     cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
     bootstrap = Bootstrap(evaluation.plan, evaluation.models, cells)
-    has_text_ids = pa.types.is_string(arrow_type(evaluation.users.frame, USER))
-    task = bootstrap.task(has_text_ids=has_text_ids)
+    task = bootstrap.task(has_text_ids=has_text_ids(evaluation.users.frame))
     with ExitStack() as resources:
         buckets = buckets_of_users({CANDIDATE: evaluation.users}, task)
         if buckets.is_sent:

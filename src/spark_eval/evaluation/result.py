@@ -149,8 +149,7 @@ class Evaluation(Writable):
     def users(self) -> UserTable:
         """The per-user table as input of a comparison or of a bootstrap."""
         if self.spark is None:
-            rows = to_arrow(self.per_user)
-            return UserTable(LocalTable(rows.schema, rows), self.plan.segments)
+            return UserTable(LocalTable.of(to_arrow(self.per_user)), self.plan.segments)
         return UserTable(self.per_user, self.plan.segments, self.folder, self.files)
 
     @property

@@ -5,11 +5,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import ClassVar, Final, Unpack
+from typing import Any, ClassVar, Final, Unpack
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+import pyarrow as pa
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
 from spark_eval.errors import ConfigError, DataError
@@ -19,7 +17,6 @@ from spark_eval.predictions import POINTWISE
 from spark_eval.predictions.measure import (
     PREDICTIONS,
     PredictionTable,
-    conform_predictions,
     counted_parts,
     extents_of,
     group_by_range,
@@ -27,7 +24,6 @@ from spark_eval.predictions.measure import (
     of_users,
     parts_of_predictions,
     placed_in_ranges,
-    plain_predictions,
     rows_of_users,
     shares_of_users,
     sums_of_users,
@@ -50,11 +46,11 @@ from spark_eval.predictions.worker.totals import Cell, Totals, segment_faults
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.runners.objects import collect_objects
+from spark_eval.runners.spread import Spread, keep
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import persist, release_with
-from spark_eval.schema import ALL, MODEL, Outcome, Table
+from spark_eval.runtime.any_session import release_with
+from spark_eval.schema import ALL, Outcome, Table
 from spark_eval.tables.arrow_frames import Frame
-from spark_eval.tables.frames import to_spark_frames
 from spark_eval.tables.quarantine import HINTS, share_faults
 
 # Approximate number of rows that a task sorts: distinct scores per label, and rows for metrics per user.
@@ -111,17 +107,12 @@ def evaluate_predictions(
     plan = make_prediction_plan(task, **options)
     if not 0 <= max_quarantined <= 1:
         raise ConfigError("OUT_OF_RANGE", f"max_quarantined: {max_quarantined} is not in [0, 1]")
+    from spark_eval.predictions.conform import read_predictions
+    from spark_eval.tables.frames import to_spark_frames
+
     rows = to_spark_frames({PREDICTIONS: predictions})[PREDICTIONS]
     shares = {PREDICTIONS: max_quarantined}
     return measure_predictions(read_predictions(rows, columns, model, plan), shares)
-
-
-def read_predictions(
-    frame: DataFrame, columns: Mapping[str, str] | None, model: str | None, plan: PredictionPlan
-) -> PredictionTable:
-    """Return the conformed predictions, with their files if the executors can read these."""
-    predictions = conform_predictions(frame, columns, model, plan)
-    return replace(predictions, files=plain_predictions(frame, columns or {}, model, predictions.plan))
 
 
 def measure_predictions(
@@ -135,11 +126,10 @@ def measure_predictions(
     lists everything found.
     """
     plan, ranges = predictions.plan, dict[Cell, list[RangeResult]]()
-    spark = predictions.rows.sparkSession
     with ExitStack() as held:
         parts = parts_of_predictions(predictions)
         if plan.by_score or plan.by_user or plan.has_errors:
-            parts = persist(parts, held)
+            parts = keep(parts, held)
         counted = TaskCounts()
         for one in collect_objects(counted_parts(parts)):
             counted.merge(one)
@@ -151,17 +141,18 @@ def measure_predictions(
         rows = parts
         if plan.by_score:
             cuts = score_ranges(counted.samples, SCORES_PER_RANGE)
-            of_ranges = persist(group_by_range(parts, cuts), held)
+            of_ranges = keep(group_by_range(parts, cuts), held)
             standing = range_offsets(collect_objects(extents_of(of_ranges)), plan.curve_points)
             ranges = measured_ranges(of_ranges, standing, plan)
             rows = placed_in_ranges(of_ranges, standing)
         for part in chain.from_iterable(ranges.values()):
             counted.totals.add_all(part.cell, part.sums)
-        result = Predictions(plan, counted.totals, ranges, Totals(), spark, entries, predictions.user_type)
+        session, user_type = predictions.session, predictions.user_type
+        result = Predictions(plan, counted.totals, ranges, Totals(), session, entries, user_type)
         if plan.has_errors:
             n_buckets = 1 + counted.n_cell_rows // USER_ROWS_PER_BUCKET
             with ExitStack() as kept:
-                sums = persist(sums_of_users(rows, n_buckets, plan), kept)
+                sums = keep(sums_of_users(rows, n_buckets, plan), kept)
                 found = ShareSums()
                 for one in collect_objects(shares_of_users(sums, result.slopes)):
                     found.merge(one)
@@ -177,7 +168,7 @@ def measure_predictions(
 
 
 def measured_ranges(
-    ranges: DataFrame, standing: Mapping[int, RangeOffset], plan: PredictionPlan
+    ranges: Spread, standing: Mapping[int, RangeOffset], plan: PredictionPlan
 ) -> dict[Cell, list[RangeResult]]:
     """Return the results of score ranges in order, by cell; each range uses the totals above it."""
     ordered: list[RangeResult] = collect_objects(measure_ranges(ranges, standing, plan.rules, plan.curves))
@@ -192,9 +183,7 @@ def checked_entries(
 ) -> list[Entry]:
     """Return the entries of the accounting; raise one DataError that lists everything found."""
     entries = entries_of(counted.rows)
-    given, model = predictions.given, predictions.reading.model
-    named = given if model is None else given.withColumn(MODEL, F.lit(model))
-    shares = share_faults(entries, {PREDICTIONS: named}, most_quarantined)
+    shares = share_faults(entries, {PREDICTIONS: predictions.named}, most_quarantined)
     of_segments = segment_faults(counted.totals.sums)
     check_accounting(entries, [*unusable_models(counted.rows), *of_segments, *shares])
     return entries
@@ -238,11 +227,11 @@ class Predictions(MeasuredPredictions, Writable):
         ['ctr']
     """
 
-    spark: SparkSession
+    spark: Any  # SparkSession | None
     entries: Sequence[Entry]
-    user_type: T.DataType | None = None
+    user_type: pa.DataType | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
-    user_sums: DataFrame | None = None
+    user_sums: Any = None
     held: ExitStack = field(default_factory=ExitStack)
     verb: ClassVar[str] = PREDICTIONS
     prediction_metrics = POINTWISE
@@ -277,7 +266,7 @@ class Predictions(MeasuredPredictions, Writable):
         }
 
     @property
-    def per_user(self) -> DataFrame:
+    def per_user(self) -> Any:
         """The table ``per_user``: exact sums of the rows of each user, and nothing else of them.
 
         Raises:

@@ -3,7 +3,7 @@
 import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -11,11 +11,8 @@ from spark_eval.arrow.files import Batches
 from spark_eval.errors import DataError
 from spark_eval.runners import spread
 from spark_eval.runners.spread import Spread, bring_together, collect_column, map_parts, parallelism
-from spark_eval.runtime.any_session import tasks_at_once
+from spark_eval.tables.conformed import Rows
 from spark_eval.tables.file_parts import PlainFiles
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 # An object, and the number to group it by; None if it is not grouped.
 NumberedObject = tuple[int | None, Any]
@@ -30,12 +27,11 @@ def map_batches(rows: Spread, make: Callable[[Batches], Iterable[NumberedObject]
     return map_parts(rows, lambda batches: pickle_objects(make(batches)), OBJECTS)
 
 
-def map_files(
-    spark: "SparkSession", files: PlainFiles, make: Callable[[Batches], Iterable[NumberedObject]]
-) -> "DataFrame":
-    """Apply ``make`` to batches of plain files, a share of the files per task; return its objects."""
-    n_tasks = tasks_at_once(spark)
-    return spread.map_files(spark, files, n_tasks, lambda batches: pickle_objects(make(batches)), OBJECTS)
+def map_table(
+    table: Rows, make: Callable[[Batches], Iterable[NumberedObject]], files: PlainFiles | None = None
+) -> Any:
+    """Apply ``make`` to the batches of a table, or of its plain ``files``; return its objects."""
+    return spread.map_table(table, lambda batches: pickle_objects(make(batches)), OBJECTS, files)
 
 
 def map_objects(objects: Spread, make: Callable[[Any], Iterable[NumberedObject]]) -> Spread:

@@ -7,9 +7,9 @@ bring rows together by number, collect, keep.
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow as pa
 from pyarrow.dataset import dataset, partitioning
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # Rows spread over tasks: a Spark frame or ``LocalBatches``, where only functions below tell them apart.
 Spread = TypeVar("Spread")
+TASK_NUMBERS: Final = pa.schema({"id": pa.int64()})
 
 
 def map_parts(rows: Spread, make: Callable[[Batches], Iterator[pa.RecordBatch]], schema: pa.Schema) -> Spread:
@@ -103,6 +104,35 @@ def map_files(
 
     numbers = spark.range(0, len(tasks), 1, len(tasks))
     return map_parts(numbers, read, schema)
+
+
+def map_table(
+    table: Rows,
+    make: Callable[[Batches], Iterator[pa.RecordBatch]],
+    schema: pa.Schema,
+    files: PlainFiles | None = None,
+    n_tasks: int | None = None,
+    *,
+    coded: bool = False,
+) -> Any:
+    """Apply ``make`` to the batches of a table; workers read its ``files`` themselves if these are plain.
+
+    By default there are as many tasks as are computed at once. See ``read_parts`` for ``coded``.
+    """
+    n_tasks = n_tasks or parallelism(table)
+    if isinstance(table, LocalTable):
+        return LocalBatches(table.parts(n_tasks, coded=coded), table.schema).map(make, schema)
+    if files is None:
+        return map_parts(table, make, schema)
+    return map_files(table.sparkSession, files, n_tasks, make, schema, coded=coded)
+
+
+def task_numbers(like: Rows, n_tasks: int) -> Any:
+    """Return the number of each of ``n_tasks`` tasks, from 0, on the runner of a table."""
+    if isinstance(like, LocalTable):
+        numbers = [pa.record_batch([pa.array([number])], TASK_NUMBERS) for number in range(n_tasks)]
+        return LocalBatches([partial(iter, [one]) for one in numbers], TASK_NUMBERS)
+    return like.sparkSession.range(0, n_tasks, 1, n_tasks)
 
 
 def is_first_task() -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import iadd
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,14 +22,11 @@ from spark_eval.errors import DataError
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.runners.exchange import BUCKETS_PER_TASK, exchange, send
 from spark_eval.runners.objects import NumberedObject, map_batches
-from spark_eval.runners.spread import parallelism
+from spark_eval.runners.spread import parallelism, task_numbers
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.schema import FOLD, MODEL, N_RELEVANT
 from spark_eval.tables.conformed import Rows, rows_equal
 from spark_eval.tables.file_parts import takes_files
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # Groups of overlapping files are used if they are at most this many times coarser than the files.
 COARSEST: Final = 8
@@ -79,9 +76,12 @@ class Buckets:
 
 
 def buckets_of_files(
-    spark: "SparkSession", groups: Sequence[Mapping[int, Sequence[str]]], n_tasks: int, task: ComparisonTask
+    like: Rows, groups: Sequence[Mapping[int, Sequence[str]]], n_tasks: int, task: ComparisonTask
 ) -> Buckets:
-    """Return buckets that workers read from groups of files; the paths are given per model index."""
+    """Return buckets that workers read from groups of files; the paths are given per model index.
+
+    ``like`` is a table on the same runner.
+    """
     of_tasks = [groups[start::n_tasks] for start in range(n_tasks)]
 
     def populations(batches: Batches) -> Iterator[AlignedUsers]:
@@ -89,7 +89,7 @@ def buckets_of_files(
             for paths in of_tasks[number]:
                 yield AlignedUsers(task, partial(rows_of_files, task, paths))
 
-    return Buckets(spark.range(0, n_tasks, 1, n_tasks), populations, is_sent=False)
+    return Buckets(task_numbers(like, n_tasks), populations, is_sent=False)
 
 
 def rows_of_files(
@@ -126,7 +126,7 @@ def chosen_rows(table: Rows, role: str, task: ComparisonTask) -> Rows:
     segments = task.segments if role == CANDIDATE else task.moved
     truth = [N_RELEVANT] if task.has_truth else []
     names = [MODEL, *task.keys, *(name for name in segments if name != FOLD), *truth, *task.values]
-    return rows_equal(table, MODEL, list(task.models_of(role))).select(*names)
+    return rows_equal(table.select(*names), MODEL, list(task.models_of(role)))
 
 
 def tables_of_models(task: ComparisonTask, tables: Mapping[Content, pa.Table]) -> dict[int, pa.Table]:
@@ -180,7 +180,7 @@ def buckets_of_users(tables: Mapping[str, UserTable], task: ComparisonTask) -> B
     groups = groups_of_files(tables, task)
     if groups is not None:
         n_tasks = max(1, min(len(groups), BUCKETS_PER_TASK * at_once))
-        return buckets_of_files(candidate.sparkSession, groups, n_tasks, task)
+        return buckets_of_files(candidate, groups, n_tasks, task)
     frames = {role: users.frame for role, users in tables.items() if task.models_of(role)}
     return buckets_of_frames(frames, BUCKETS_PER_TASK * 2 * at_once, 2 * at_once, task)
 

@@ -15,7 +15,7 @@ from spark_eval.errors import ConfigError, DataError, collect_errors, nearest
 from spark_eval.evaluation.conform import conform_table
 from spark_eval.evaluation.plan import Plan
 from spark_eval.names import quote_column
-from spark_eval.predictions.measure import conform_predictions
+from spark_eval.predictions.conform import conform_predictions
 from spark_eval.runtime.hadoop_files import files_at
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
@@ -160,5 +160,8 @@ def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan,
         case "interactions":
             return conform_interactions(frame, source.columns, source.timestamp_unit, timezone, timed)
         case "predictions":
-            return conform_predictions(frame, source.columns, source.model, source.checked()).given
+            given: DataFrame = conform_predictions(
+                frame, source.columns, source.model, source.checked()
+            ).given
+            return given
     return conform_table(frame, name, source, timezone, plan)

@@ -11,11 +11,11 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_eval.errors import DataError
-from spark_eval.runners.objects import collect_objects, map_files
+from spark_eval.runners.objects import collect_objects, map_table
 from spark_eval.schema import FAULT, ITEM, TIMESTAMP, USER
 from spark_eval.splits.rules.moments import (
     Boundary,
@@ -117,7 +117,7 @@ class Times:
         if self.files is None:
             rows = times_counted(self.log, spans, bits).collect()
         else:
-            rows = times_in_files(self.log.sparkSession, self.files, spans, bits, self.unit)
+            rows = times_in_files(self.log, self.files, spans, bits, self.unit)
         return sorted((TimeBucket(*row) for row in rows), key=lambda bucket: bucket.oldest)
 
 
@@ -164,12 +164,12 @@ def times_counted(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -
 
 
 def times_in_files(
-    spark: SparkSession, files: PlainFiles, spans: Sequence[tuple[int, int]], bits: int, unit: str | None
+    log: DataFrame, files: PlainFiles, spans: Sequence[tuple[int, int]], bits: int, unit: str | None
 ) -> Iterator[tuple[int, int, int]]:
     """Return the same as ``times_counted``, from plain files; ids are read only if they may be null."""
     needed = (TIMESTAMP,) if files.are_filled((USER, ITEM)) else (USER, ITEM, TIMESTAMP)
-    tasks = map_files(
-        spark, files.only(needed), lambda batches: [(None, count_times(batches, spans, bits, unit))]
+    tasks = map_table(
+        log, lambda batches: [(None, count_times(batches, spans, bits, unit))], files.only(needed)
     )
     counted = merged_times(collect_objects(tasks)).drop_columns(SHORT_TIME)
     return zip(*counted.to_pydict().values(), strict=True)

@@ -14,7 +14,7 @@ from spark_eval.arrow.files import Batches
 from spark_eval.errors import DataError
 from spark_eval.names import literal_path, summarize_names
 from spark_eval.results.subsets import SubsetRow
-from spark_eval.runners.objects import collect_objects, group_by_key, map_batches, map_files
+from spark_eval.runners.objects import collect_objects, group_by_key, map_batches, map_table
 from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset, ddl_of
 from spark_eval.splits.facts import FoldCounts, SplitCounts
 from spark_eval.splits.rules.fold_rule import NEVER, FoldRule
@@ -111,7 +111,7 @@ def messages_of_subsets(
         paths = sorted(map(str, Path(folder, f"{SUBSET}={part}").glob("*.parquet")))
         if paths:
             files = PlainFiles.of(paths, {name: name for name in columns})
-            sent.append(map_files(rows.sparkSession, files, partial(messages_of_subset, sender, part)))
+            sent.append(map_table(rows, partial(messages_of_subset, sender, part), files))
     return reduce(DataFrame.unionAll, sent[1:] or sent)
 
 

@@ -17,7 +17,7 @@ from spark_eval.results.driver_tables import small_table
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.shown import Displayable, TextTable, as_if_published
 from spark_eval.results.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
-from spark_eval.runners.objects import collect_objects, map_files
+from spark_eval.runners.objects import collect_objects, map_table
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER, Subset, Table
@@ -255,9 +255,7 @@ class Split(Displayable):
         """Write the rows of plain files on the executors; see ``write``."""
         facts, files = SplitCounts(self.rule), set[str]()
         labelling = RowLabeller(self.rule, self.layout, self.unit)
-        tasks = map_files(
-            self.assigned.sparkSession, plain, lambda batches: [(None, labelling.write(batches, folder))]
-        )
+        tasks = map_table(self.assigned, lambda batches: [(None, labelling.write(batches, folder))], plain)
         for of_task, written in collect_objects(tasks):
             facts.add(of_task)
             files.update(written)

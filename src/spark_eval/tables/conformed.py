@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.errors import DataError
-from spark_eval.schema import ITEM, REQUEST, USER
+from spark_eval.schema import ITEM, MODEL, REQUEST, USER
 from spark_eval.tables.local_tables import LocalTable
 
 # A Spark frame or a ``LocalTable``, where only functions below tell them apart.
@@ -22,6 +22,11 @@ NAMES: Final = {
 }
 
 
+def session_of(table: Rows) -> Any:
+    """Return the Spark session of a table; None in this process."""
+    return None if isinstance(table, LocalTable) else table.sparkSession
+
+
 def arrow_type(table: Rows, name: str) -> pa.DataType:
     """Return the Arrow type of a column."""
     if isinstance(table, LocalTable):
@@ -34,6 +39,11 @@ def arrow_type(table: Rows, name: str) -> pa.DataType:
 def id_type(table: Rows, name: str) -> pa.DataType:
     """Return the Arrow type of ids in the engine: text, or integers of 64 bits."""
     return pa.string() if pa.types.is_string(arrow_type(table, name)) else pa.int64()
+
+
+def has_text_ids(table: Rows) -> bool:
+    """Return True if users are text."""
+    return bool(arrow_type(table, USER) == pa.string())
 
 
 def type_name(table: Rows, name: str) -> str:
@@ -92,6 +102,8 @@ def rows_equal(table: Rows, name: str, values: Sequence[str]) -> Rows:
     """Return the rows whose text in a column is one of these values."""
     if not isinstance(table, LocalTable):
         return table.where(table[name].isin(list(values)))
+    if table.models is not None and name == MODEL:
+        return table.of_models(values)
     rows = table.table()
     is_chosen = pc.is_in(rows[name].cast(pa.string()), value_set=pa.array(values, pa.string()))
     return LocalTable(table.schema, rows.filter(is_chosen))

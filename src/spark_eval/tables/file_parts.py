@@ -1,6 +1,6 @@
 """Plain Parquet files and their parts, which workers read without Spark."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -60,6 +60,11 @@ class PlainFiles:
     def only(self, names: Iterable[str]) -> "PlainFiles":
         """Return the files with only these of our columns."""
         return PlainFiles(self.states, {name: self.columns[name] for name in names})
+
+    def at(self, paths: Collection[str]) -> "PlainFiles":
+        """Return those of the files at these paths."""
+        states = {path: state for path, state in self.states.items() if path in paths}
+        return PlainFiles(states, self.columns)
 
     def without(self, name: str) -> "PlainFiles":
         """Return the files without one of our columns."""

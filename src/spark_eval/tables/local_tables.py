@@ -3,20 +3,23 @@
 A table is taken if the workers would read it themselves: Spark judges every other one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_eval.arrow.files import BATCH_ROWS, Batches, check_text, read_parts
+from spark_eval.arrow.files import BATCH_ROWS, Batches, FilePart, check_text, read_parts
 from spark_eval.arrow.footers import EncryptedFile, flat_column_indices, is_plain, read_footer, readable_type
 from spark_eval.errors import DataError
+from spark_eval.names import folder_name
 from spark_eval.runtime.local_files import is_hidden, local_path
+from spark_eval.schema import MODEL
 from spark_eval.tables.arrow_frames import as_arrow
 from spark_eval.tables.file_parts import PlainFiles
 
@@ -74,11 +77,21 @@ class NotPlain(Exception):
 
 @dataclass(frozen=True)
 class LocalTable:
-    """Conformed table: some of our columns, of ``rows`` or of ``files``, in these types."""
+    """Conformed table: some of our columns, of ``rows`` or of ``files``, in these types.
+
+    ``models`` has the model of each file, if the folders name it and the files do not.
+    """
 
     schema: pa.Schema
     rows: Any = None  # pa.Table
     files: PlainFiles | None = None
+    models: Mapping[str, str] | None = None
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> "LocalTable":
+        """Return rows in memory, with plain strings."""
+        schema = pa.schema({field.name: normal(field.type) for field in rows.schema})
+        return cls(schema, rows.cast(schema))
 
     @property
     def columns(self) -> list[str]:
@@ -89,7 +102,21 @@ class LocalTable:
         """Return the table with these columns only."""
         schema = pa.schema([self.schema.field(name) for name in names])
         rows = None if self.rows is None else self.rows.select(list(names))
-        return replace(self, schema=schema, rows=rows, files=self.files and self.files.only(names))
+        of_files = [name for name in names if name != MODEL or self.models is None]
+        return replace(self, schema=schema, rows=rows, files=self.files and self.files.only(of_files))
+
+    def with_models(self, models: Mapping[str, str], model: str) -> "LocalTable":
+        """Return the table with a column of models: that of each file, or of all rows in memory."""
+        schema = self.schema.append(pa.field(MODEL, pa.string()))
+        if self.rows is None:
+            return replace(self, schema=schema, models=models)
+        return LocalTable(schema, self.rows.append_column(MODEL, pa.repeat(model, len(self.rows))))
+
+    def of_models(self, models: Sequence[str]) -> "LocalTable":
+        """Return the rows of some models, if folders name the models."""
+        of_files = self.models or {}
+        chosen = {path for path, model in of_files.items() if model in models}
+        return replace(self, files=self.files and self.files.at(chosen))
 
     def drop(self, name: str) -> "LocalTable":
         """Return the table without a column, if it has it."""
@@ -106,13 +133,23 @@ class LocalTable:
         """Number of rows."""
         return self.files.n_rows if self.files is not None else len(self.rows)
 
-    def parts(self, n_tasks: int) -> list[Callable[[], Batches]]:
-        """Return a reader of each part."""
+    def parts(self, n_tasks: int, *, coded: bool = True) -> list[Callable[[], Batches]]:
+        """Return a reader of each part; see ``read_parts`` for ``coded``."""
         if self.files is not None:
-            columns = self.files.columns
-            return [partial(read_parts, part, columns, coded=True) for part in self.files.tasks(n_tasks)]
+            return [partial(self.read_part, part, coded=coded) for part in self.files.tasks(n_tasks)]
         starts = range(0, max(len(self.rows), 1), PART_ROWS)
         return [partial(self.rows.slice(start, PART_ROWS).to_batches, BATCH_ROWS) for start in starts]
+
+    def read_part(self, part: Sequence[FilePart], *, coded: bool) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a part of the files, with the model of each file if folders name it."""
+        columns = {} if self.files is None else self.files.columns
+        if self.models is None:
+            yield from read_parts(part, columns, coded=coded)
+            return
+        for one in part:
+            for batch in read_parts([one], columns, coded=coded):
+                named = batch.append_column(MODEL, pa.repeat(self.models[one.path], batch.num_rows))
+                yield named.select(self.columns)
 
     def read(self) -> "LocalTable":
         """Return the table with its rows in memory."""
@@ -123,12 +160,16 @@ class LocalTable:
         chosen = self.select(*names) if names else self
         if chosen.rows is not None:
             return chosen.rows
-        batches = chain.from_iterable(part() for part in chosen.parts(1))
+        batches = chain.from_iterable(part() for part in chosen.parts(1, coded=False))
         tables = [pa.table(batch).cast(chosen.schema) for batch in batches]
         return pa.concat_tables([chosen.schema.empty_table(), *tables])
 
 
-def columns_of(name: str, given: Any) -> tuple[pa.Table | None, list[str], pa.Schema]:
+# Rows of a frame, or else the files at a path; and their columns.
+OpenedTable = tuple[pa.Table | None, list[str], pa.Schema]
+
+
+def columns_of(name: str, given: Any) -> OpenedTable:
     """Return the rows of a frame, or the files at a path, and their columns.
 
     Raises NotPlain if only Spark can judge them, and the errors of ``as_arrow``.
@@ -142,7 +183,7 @@ def columns_of(name: str, given: Any) -> tuple[pa.Table | None, list[str], pa.Sc
 
 def local_table(
     name: str,
-    found: tuple[pa.Table | None, Sequence[str], pa.Schema],
+    found: OpenedTable,
     columns: Mapping[str, str],
     wanted: Wanted,
 ) -> LocalTable:
@@ -199,16 +240,45 @@ def normal(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def place_of(path: str) -> Path:
+    """Return a path of this machine; NotPlain for anything else."""
+    local = local_path(path)
+    top = None if local is None else local.absolute()
+    if top is None or not top.exists() or is_hidden(top.name):
+        raise NotPlain(f"{path} is not on this machine")
+    return top
+
+
+def listed_in(folder: Path) -> list[Path]:
+    """Return what a folder has, without what is hidden."""
+    return [one for one in sorted(folder.iterdir()) if not is_hidden(one.name)]
+
+
+def paths_by_model(path: str) -> dict[str, str] | None:
+    """Return the model of each file below a folder that has a folder ``model=NAME`` for each model.
+
+    None for a file, and for another folder.
+    """
+    top = place_of(path)
+    folders = listed_in(top) if top.is_dir() else []
+    if not folders or not all(one.is_dir() and one.name.startswith(f"{MODEL}=") for one in folders):
+        return None
+    models = dict[str, str]()
+    for folder in folders:
+        written = folder.name.removeprefix(f"{MODEL}=")
+        if folder_name(unquote(written)) != written:
+            raise NotPlain(f"{path} has a folder {folder.name}")
+        models |= dict.fromkeys(plain_paths(str(folder)), unquote(written))
+    return models
+
+
 def plain_paths(path: str) -> list[str]:
     """Return the files at a path of this machine, which is one file, or a folder of files alone.
 
     Raises NotPlain for anything else.
     """
-    local = local_path(path)
-    top = None if local is None else local.absolute()
-    if top is None or not top.exists() or is_hidden(top.name):
-        raise NotPlain(f"{path} is not on this machine")
-    found = [top] if top.is_file() else [one for one in sorted(top.iterdir()) if not is_hidden(one.name)]
+    top = place_of(path)
+    found = [top] if top.is_file() else listed_in(top)
     if not found or not all(one.is_file() for one in found):
         raise NotPlain(f"{path} is neither a file nor a folder of files alone")
     if not (found := [one for one in found if one.stat().st_size]):

@@ -33,7 +33,8 @@ def has_rules(config: "Config") -> bool:
 
 def compute(work: Work) -> Computed:
     """Measure all predictions in one pass, and in score order if a metric needs it."""
-    from spark_eval.predictions.evaluate import measure_predictions, read_predictions
+    from spark_eval.predictions.conform import read_predictions
+    from spark_eval.predictions.evaluate import measure_predictions
     from spark_eval.predictions.task import Clusters
     from spark_eval.runs.run import stage_frame
 
