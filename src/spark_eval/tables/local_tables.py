@@ -250,7 +250,7 @@ def place_of(path: str) -> Path:
 
 
 def listed_in(folder: Path) -> list[Path]:
-    """Return what a folder has, without what is hidden."""
+    """Return the files and folders in a folder that are not hidden."""
     return [one for one in sorted(folder.iterdir()) if not is_hidden(one.name)]
 
 
