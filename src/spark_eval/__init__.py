@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from spark_eval.publishing.published import read_published
     from spark_eval.runs.history import history
     from spark_eval.runs.report import report
+    from spark_eval.runs.watch import watch
     from spark_eval.runs.windows import window
     from spark_eval.runtime.session import get_session
     from spark_eval.splits.split import Split, split
@@ -50,6 +51,7 @@ __all__ = [
     "read_published",
     "report",
     "split",
+    "watch",
     "window",
 ]
 
@@ -73,6 +75,7 @@ _HOMES: Final = {
     "window": "spark_eval.runs.windows",
     "History": "spark_eval.days.history",
     "history": "spark_eval.runs.history",
+    "watch": "spark_eval.runs.watch",
 }
 
 

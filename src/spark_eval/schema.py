@@ -267,6 +267,8 @@ GROUP: Final = "group"
 # The segment of all users, and the value of users without one.
 ALL: Final = "all"
 MISSING: Final = "(missing)"
+# Mode of a gate that judges a day by the days before.
+WATCH: Final = "watch"
 # The value of users without training interactions, in both built-in segments.
 NO_TRAIN: Final = "no_train"
 

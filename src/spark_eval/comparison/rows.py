@@ -44,7 +44,10 @@ class ComparisonRow(NamedTuple):
 
 
 class GateRow(NamedTuple):
-    """A row of the table ``gates``: one gate in one cell, with its result and decision."""
+    """A row of the table ``gates``: one gate in one cell, with its result and decision.
+
+    Of a ``watch``, ``baseline_value`` is the usual value, and ``watch`` what moved: ``model`` or ``world``.
+    """
 
     metric: str
     k: int | None
@@ -72,6 +75,7 @@ class GateRow(NamedTuple):
     p_worse: float | None
     p_adjusted: float | None
     users_needed: int | None
+    watch: str | None = None
 
 
 COMPARISONS: Final = ddl_of(ComparisonRow)

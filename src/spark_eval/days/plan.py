@@ -1,4 +1,4 @@
-"""Options of windows and histories of days, validated as plans."""
+"""Options of windows, histories and watches of days, validated as plans."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,12 @@ from typing import Annotated, Final, TypedDict, Unpack
 
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import as_list
-from spark_eval.options import checked
+from spark_eval.options import INSIDE_0_AND_1, checked, number_in_range
+from spark_eval.schema import WATCH
 
 WINDOW: Final = "window"
 HISTORY: Final = "history"
+AT_LEAST_7: Final = number_in_range("7 or more", lambda given: given >= 7)
 
 
 class Unit(StrEnum):
@@ -155,3 +157,41 @@ def make_history_plan(**options: Unpack[HistoryOptions]) -> HistoryPlan:
     if plan.first is not None and plan.last is not None and plan.first > plan.last:
         raise ConfigError("INVALID_WINDOW", f"the history from {plan.first} to {plan.last} has no day")
     return plan
+
+
+class WatchOptions(TypedDict, total=False):
+    """Options of ``watch``; also keys of the config's section ``watch``."""
+
+    metrics: Annotated[Sequence[str], "metrics to watch, each with its cutoff: ndcg@10.", (), as_texts]
+    models: Annotated[Sequence[str] | None, "models to watch; None: all.", None, as_texts]
+    days: Annotated[int, "number of days before that a day is judged by.", 28, AT_LEAST_7]
+    alpha: Annotated[float, "probability of a false alarm of one day.", 0.0005, INSIDE_0_AND_1]
+    reference: Annotated[
+        str | None, "frozen model, measured on the same truth each day; its difference is watched."
+    ]
+
+
+@dataclass(frozen=True)
+class WatchPlan:
+    """Validated options of a watch; see WatchOptions."""
+
+    metrics: tuple[str, ...] = ()
+    models: tuple[str, ...] | None = None
+    days: int = 28
+    alpha: float = 0.0005
+    reference: str | None = None
+
+    def days_before(self, day: date) -> HistoryPlan:
+        """Return the history that judges a day: twice the days before, and the day itself."""
+        names = None if self.models is None else (*self.models, *filter(None, [self.reference]))
+        first = day - timedelta(days=2 * self.days)
+        return HistoryPlan(self.metrics, names, first, day, segments=(), paired=False)
+
+
+def make_watch_plan(**options: Unpack[WatchOptions]) -> WatchPlan:
+    """Return the validated options; raise ConfigError for an invalid one.
+
+    >>> make_watch_plan(metrics=["ndcg@10"], reference="popularity").days
+    28
+    """
+    return WatchPlan(**checked(WatchOptions, options, WATCH))

@@ -29,6 +29,8 @@ from spark_eval.runs.report import store_at
 from spark_eval.schema import ALL, MODEL, USER, Table
 from spark_eval.statistics.differences import Estimate
 
+# End of the id of the run of a watch, after its day.
+WATCHED: Final = "_watch"
 # Keys of the section ``truth`` that say where it is, not what it is.
 PLACES: Final = ("path", "table", "max_quarantined")
 COLUMNS: Final = pa.schema([arrow_schema(METRICS).field(name) for name in READ])
@@ -42,11 +44,21 @@ def history_of(store: Store, plan: HistoryPlan) -> History:
         ConfigError: METRIC_NOT_MEASURED, UNKNOWN_MODEL, or UNSUPPORTED_OUTPUT for paired differences on a
             store.
     """
+    runs, damaged = past_runs(store, plan)
+    if not runs:
+        hint = "days are runs whose ids are dates, such as 2024-03-01"
+        raise DataError("UNKNOWN_RUN", f"no run of a day is published below {store.files.root!r}; {hint}")
+    return make_history(runs, plan, damaged, UserPairs(store).difference if plan.paired else None)
+
+
+def past_runs(store: Store, plan: HistoryPlan) -> tuple[list[PastRun], dict[str, str]]:
+    """Return the runs of a history, and the reasons of those that are damaged."""
     damaged: dict[str, str] = {}
     records: dict[str, list[Record]] = {}
     for record in published(store.files, lambda run_id, fault: damaged.update({run_id: fault.message})):
-        if plan.has(record.run_id):
-            records.setdefault(record.run_id, []).append(record)
+        day = record.run_id.removesuffix(WATCHED)
+        if plan.has(day):
+            records.setdefault(day, []).append(record)
     runs: list[PastRun] = []
     for run_id, of_run in records.items():
         measured = next((record for record in of_run if record.verb in MEASURING), None)
@@ -57,11 +69,7 @@ def history_of(store: Store, plan: HistoryPlan) -> History:
             runs.append(PastRun(run_id, metrics, rules_of(measured), list(marks_of(store, of_run))))
         except DataError as fault:
             damaged[run_id] = fault.message
-    damaged = {run_id: reason for run_id, reason in damaged.items() if plan.has(run_id)}
-    if not runs:
-        hint = "days are runs whose ids are dates, such as 2024-03-01"
-        raise DataError("UNKNOWN_RUN", f"no run of a day is published below {store.files.root!r}; {hint}")
-    return make_history(runs, plan, damaged, UserPairs(store).difference if plan.paired else None)
+    return runs, {run_id: reason for run_id, reason in damaged.items() if plan.has(run_id)}
 
 
 def metrics_of(table: PublishedTable) -> pa.Table:

@@ -28,9 +28,12 @@ from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.days.plan import (
     HistoryOptions,
     HistoryPlan,
+    WatchOptions,
+    WatchPlan,
     WindowOptions,
     WindowPlan,
     make_history_plan,
+    make_watch_plan,
     make_window_plan,
 )
 from spark_eval.errors import ConfigError
@@ -205,6 +208,16 @@ class HistorySection(Section):
         return make_history_plan(**options)
 
 
+@keyed(WatchOptions)
+class WatchSection(Section):
+    """Metrics that are judged by the days before."""
+
+    def checked(self) -> WatchPlan:
+        """Return the validated plan; raise ConfigError for an invalid option."""
+        options: Any = {name: getattr(self, name) for name in declared(WatchOptions)}
+        return make_watch_plan(**options)
+
+
 class TermSection(Section):
     """Events of a kind, and the value of a user's events."""
 
@@ -324,6 +337,9 @@ class Config(Section):
     history: HistorySection = Field(
         default=HistorySection(), description="what the history of published days shows"
     )
+    watch: WatchSection = Field(
+        default=WatchSection(), description="metrics of a day that are judged by the days before"
+    )
     report: Annotated[bool | ReportSection, BeforeValidator(check_report)] = Field(
         default=False, description="true, or a mapping: each verb also writes report/RUN_ID.html"
     )
@@ -339,6 +355,7 @@ class Config(Section):
         self.compare.checked(self.gates)
         self.window.checked()
         self.history.checked()
+        self.watch.checked()
         given = [name for name in ("train", "users", "items") if getattr(self, name) is not None]
         check_given(self.plan, given, None if self.recommendations is None else self.recommendations.model)
         return self

@@ -23,7 +23,7 @@ from spark_eval.results.report.chapters import (
 )
 from spark_eval.results.report.data import RunFacts, as_number, metric_of, part_of
 from spark_eval.results.sentences import in_run, interval_text, sentences, short, where
-from spark_eval.schema import ALL, MODEL, SEGMENT, Outcome, Reason, Table
+from spark_eval.schema import ALL, MODEL, SEGMENT, WATCH, Outcome, Reason, Table
 from spark_eval.statistics.differences import unpaired
 from spark_eval.statistics.significance import t_test
 
@@ -80,6 +80,8 @@ def gates(facts: RunFacts) -> Chapter | None:
 
 def gate_sentence(row: Mapping[str, Any]) -> str:
     """Return the decision of a gate with its reason: ``at most .01 worse: certain (95 %)``."""
+    if row["mode"] == WATCH:
+        return f"{where(row)} of {row['model']}: {row['reason']}."
     gate = f"{where(row)} of {row['model']} against {in_run(row['against_model'], row['against_run'])}"
     if row["decision"] == Decision.NO_BASELINE:
         return f"{gate}: {row['reason']}."
@@ -100,6 +102,8 @@ def gate_sentence(row: Mapping[str, Any]) -> str:
 def allowed_drop(row: Mapping[str, Any]) -> str:
     """Return the allowed drop of a gate: ``at most .01 worse``, ``at most 2 % worse``."""
     drop = row["max_drop"]
+    if row["mode"] == WATCH:
+        return "as on the days before"
     if row["drop"] == Drop.RELATIVE:
         return f"at most {100 * drop:g} % worse"
     return f"at most {f'{drop:g}'.removeprefix('0') or '0'} worse"
