@@ -8,6 +8,7 @@
 #   make test-parity  the numbers of nine libraries against those of our presets
 #   make test-browser reports and the site in a Chromium of this machine, which apt-get installs where it may
 #   make test-airflow the DAG of dags/ in a real Airflow
+#   make test-stores  runs on servers of stores that it starts: HDFS; Maven fetches their jars once
 #   make docs    the site of the pages in site/, whole from a disk; a broken link or an undocumented name fails
 #   make test-versions  part of the tests under each Spark, Python and library of requirements/versions.txt
 #   make benchmarks  us and our peers side by side; ARGS="--size M"
@@ -19,7 +20,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-versions benchmarks check docs environments package archive lock clean
+.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-versions benchmarks check docs environments package archive lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
 dist := dist
@@ -34,13 +35,13 @@ demo: .venv/.run
 	@.venv/bin/spark-eval demo
 
 test: .venv/.classes.jsa
-	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not cluster and not setup and not parity and not airflow and not browser and not exhaustive" $(ARGS)
+	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not cluster and not setup and not parity and not airflow and not browser and not stores and not exhaustive" $(ARGS)
 
 test-slow: .venv/.classes.jsa
-	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or cluster or setup) and not exhaustive and not airflow and not browser" $(ARGS)
+	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or cluster or setup) and not exhaustive and not airflow and not browser and not stores" $(ARGS)
 
 test-exhaustive: .venv/.classes.jsa
-	@$(in_venv) pytest -m exhaustive $(ARGS)
+	@$(in_venv) pytest -m "exhaustive and not stores" $(ARGS)
 
 test-pages: .venv/.classes.jsa .venv-airflow/.installed
 	@$(in_venv) pytest tests/pages $(ARGS)
@@ -57,6 +58,10 @@ test-browser: .venv/.classes.jsa docs
 
 test-airflow: .venv/.classes.jsa .venv-airflow/.installed
 	@$(in_venv) pytest -m airflow tests/airflow $(ARGS)
+
+test-stores: .venv/.classes.jsa
+	@$(in_venv) tests.stores.jars
+	@$(in_venv) pytest -m "stores and not exhaustive" tests/stores $(ARGS)
 
 test-versions: .venv/.python
 	@.venv/bin/python tests/versions/matrix.py $(ARGS)

@@ -37,6 +37,7 @@ RINGS: Final = {
     "freeze": "what users rely on, in files",
     "pages": "README and docs/",
     "parity": "other libraries, in environments of their own",
+    "stores": "servers of stores on this machine",
     "setup": "the environment and the wheel",
     "versions": "releases of Spark, Python and libraries",
 }

@@ -233,6 +233,7 @@ def test_the_exit_codes_are_the_code() -> None:
 def test_a_scheduler_retries_only_what_a_retry_may_mend() -> None:
     """A code comes to this list with a reason why the same command may end otherwise the next time."""
     passing = {"JVM_DIED", "WORKER_CRASHED", "SPARK_FAILED", "OUT_OF_MEMORY", "DISK_FULL", "FILE_SYSTEM"}
+    passing |= {"STORE_DOWN", "STORE_FULL"}
     of_this_start = {"NO_WORKING_FOLDER", "INTERRUPTED"}
     ours = {"STAGED_OTHERWISE", "LEDGER_OPEN", "UNEXPECTED"}
     retried = ERRORS.partition("\nExit 1,")[2]

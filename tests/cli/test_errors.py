@@ -415,3 +415,29 @@ def test_spark_speaks_in_one_line_without_a_trace(spark: SparkSession) -> None:
         assert "SQLSTATE" not in str(named)
         assert "\tat " not in str(named)
         assert "\n" not in str(named)
+
+
+@pytest.mark.parametrize(
+    ("cause", "code", "exit_code"),
+    [
+        ("org.apache.hadoop.hdfs.server.namenode.SafeModeException: Cannot create /out", "STORE_DOWN", 1),
+        ("java.net.ConnectException: Call From a to b:8020 failed: Connection refused", "STORE_DOWN", 1),
+        ("java.net.UnknownHostException: no-such-host", "STORE_DOWN", 1),
+        ("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException: The DiskSpace quota", "STORE_FULL", 1),
+        ("org.apache.hadoop.security.AccessControlException: Permission denied: user=a", "STORE_DENIED", 2),
+        ("java.nio.file.AccessDeniedException: s3a://b: 403, ExpiredToken", "STORE_DENIED", 2),
+        (
+            "org.apache.hadoop.fs.s3a.UnknownStoreException: `s3a://b/': Bucket missing",
+            "UNREACHABLE_STORE",
+            2,
+        ),
+        ("org.apache.hadoop.fs.s3a.AWSServiceThrottledException: SlowDown", "STORE_DOWN", 1),
+    ],
+)
+def test_failures_of_stores_have_names(cause: str, code: str, exit_code: int) -> None:
+    named = named_spark_error(
+        Py4JError(f"An error occurred while calling o1.x.\n: {cause}\n\tat a.B(C.java:1)")
+    )
+    assert (named.code, named.exit_code) == (code, exit_code)
+    assert "\n" not in named.message
+    assert "\tat" not in named.message

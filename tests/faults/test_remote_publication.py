@@ -1,16 +1,14 @@
 """Publication through Hadoop, on a store that is not this machine's as far as Spark can tell (viewfs)."""
 
 import time
-from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from tests.stores.attempts import TABLES, begun, die_before_every_call, found, publish, unfinished, whole
 
 from spark_eval import read_published
 from spark_eval.arrow.checksums import key_sum
@@ -21,21 +19,13 @@ from spark_eval.publishing.attempt import Attempt, Store
 from spark_eval.publishing.commits import published
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.places import store_of
-from spark_eval.publishing.published import published_tables
 from spark_eval.publishing.remote import HadoopStore
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.schema import Table
 from spark_eval.sources.listing import fingerprint
 
-TABLES: Final = {Table.METRICS: 3, Table.ACCOUNTING: 2}
-# What publication asks of a store.
-CALLS: Final = ("rename", "write_new", "remove", "make_folder_of", "is_there", "names", "read", "files_below")
 BOTH: Final = pytest.mark.parametrize("manifest", [False, True], ids=["renames", "manifest"])
-
-
-class Killed(BaseException):
-    """What a process feels of kill -9: nothing of ours handles it."""
 
 
 @pytest.fixture
@@ -47,48 +37,6 @@ def store(spark: SparkSession, tmp_path: Path) -> HadoopFiles:
     mounts = java._jsc.hadoopConfiguration()
     mounts.set(f"fs.viewfs.mounttable.{name}.link./out", (tmp_path / "store").as_uri())
     return HadoopFiles(spark, f"viewfs://{name}/out")
-
-
-def begun(files: HadoopFiles, manifest: bool, run_id: str = "a", verb: str = "evaluate") -> Attempt:
-    """An attempt that has written its tables."""
-    attempt = Attempt(HadoopStore(files, manifest=manifest), run_id, verb)
-    attempt.__enter__()
-    there = urlparse(files.context.resolvePath(files.fs.Path(files.root)).toString()).path
-    for table, n_rows in TABLES.items():
-        folder = Path(there + attempt.staged(table).removeprefix(files.root))
-        file = folder / ("model=01/0.parquet" if table is Table.METRICS else "0.parquet")
-        file.parent.mkdir(parents=True)
-        pq.write_table(pa.table({"row": list(range(n_rows))}), file)
-    return attempt
-
-
-def unfinished(files: HadoopFiles) -> list[str]:
-    """The folders of attempts that have not ended, or not well."""
-    return [staging.folder for staging in HadoopStore(files, manifest=True).unfinished()]
-
-
-def publish(files: HadoopFiles, manifest: bool, run_id: str = "a", fingerprint: str = "f") -> Attempt:
-    """All of it."""
-    attempt = begun(files, manifest, run_id)
-    attempt.publish(TABLES, {"fingerprint": fingerprint})
-    attempt.__exit__()
-    return attempt
-
-
-def found(files: HadoopFiles, *run_ids: str) -> Mapping[tuple[str, Table], int]:
-    """The rows that are published, by run and table; of all runs, or of these."""
-    counts = Counter[tuple[str, Table]]()
-    tables = published_tables(files)
-    for table in TABLES:
-        if wanted := [run_id for run_id in run_ids or tables if table in tables.get(run_id, ())]:
-            rows = read_published(files.spark, files.root, table, wanted)
-            counts.update((row["run_id"], table) for row in rows.collect())
-    return counts
-
-
-def whole(*run_ids: str) -> Mapping[tuple[str, Table], int]:
-    """The same of runs that are whole, once."""
-    return {(run_id, table): n_rows for run_id in run_ids for table, n_rows in TABLES.items()}
 
 
 @BOTH
@@ -130,57 +78,11 @@ def test_of_two_attempts_one_wins(store: HadoopFiles, manifest: bool) -> None:
 @pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "refused"])
-def test_death_before_every_call(
-    store: HadoopFiles, manifest: bool, is_killed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_death_before_every_call(store: HadoopFiles, manifest: bool, is_killed: bool) -> None:
     """Whoever is next, at the same run or another, leaves each table there once; also after an error."""
-    published = 0
-    for point in range(100):
-        run_id = f"r{point:02}"
-        victim = begun(store, manifest, run_id)
-        with monkeypatch.context() as patch:
-            calls = counted_down(patch, point)
-            try:
-                victim.publish(TABLES, {"fingerprint": "f"})
-            except Killed:
-                assert calls == []
-            else:
-                victim.__exit__()
-                break
-        if not is_killed:
-            victim.__exit__()
-        before = found(store, run_id)
-        assert before in ({}, whole(run_id))
-        published += bool(before)
-        with Attempt(HadoopStore(store, manifest=manifest), run_id, "evaluate") as retry:
-            is_done = retry.is_published("f", TABLES, replace=False)
-        if not is_done:
-            publish(store, manifest, run_id)
-        assert found(store, run_id) == whole(run_id)
-    assert found(store) == whole(*(f"r{number:02}" for number in range(point + 1)))
-    print(f"{point} points, at {published} of them published already; 0 bad")
-    assert point >= (8 if manifest else 17)
-
-
-def counted_down(patch: pytest.MonkeyPatch, n_calls: int) -> list[str]:
-    """Let so many calls to the store pass, then die before every one; empty once that has happened."""
-    left = ["alive"] * (n_calls + 1)
-
-    def dying(name: str) -> Any:
-        original = getattr(HadoopFiles, name)
-
-        def call(*arguments: Any) -> Any:
-            if left:
-                left.pop()
-            if not left:
-                raise Killed(name)
-            return original(*arguments)
-
-        return call
-
-    for name in CALLS:
-        patch.setattr(HadoopFiles, name, dying(name))
-    return left
+    n_points, published = die_before_every_call(store, manifest, is_killed)
+    print(f"{n_points} points, at {published} of them published already; 0 bad")
+    assert n_points >= (8 if manifest else 17)
 
 
 def test_a_manifest_replaces_in_one_step_and_a_rename_does_not(store: HadoopFiles) -> None:

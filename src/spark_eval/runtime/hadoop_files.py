@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from spark_eval.errors import ConfigError
 from spark_eval.runtime.local_files import LocalFiles, local_path
+from spark_eval.runtime.spark_errors import STORE_CODES, named_spark_error
 
 # Java exceptions for a path that already exists, and for one that does not exist.
 TAKEN: Final = "FileAlreadyExistsException"
@@ -22,7 +23,8 @@ GONE: Final = "FileNotFoundException"
 class HadoopFiles:
     """Files of the store of the URI ``root``.
 
-    Raises ConfigError UNREACHABLE_STORE if Spark has no client for the store.
+    Raises ConfigError UNREACHABLE_STORE if Spark has no client for the store, EnvironmentFault STORE_DOWN if
+    the client does not find it.
     """
 
     def __init__(self, spark: SparkSession, root: str) -> None:
@@ -35,6 +37,9 @@ class HadoopFiles:
                 self.fs.Path(root).toUri(), java._jsc.hadoopConfiguration()
             )
         except Py4JJavaError as error:
+            fault = named_spark_error(error, repr(root))
+            if fault.code in STORE_CODES:
+                raise fault from error
             why = error.java_exception.getMessage()
             message = f"{root!r}: Spark cannot reach this store ({why}); add its client to the classpath"
             raise ConfigError("UNREACHABLE_STORE", message) from error

@@ -81,6 +81,10 @@ MENDS: Final = {
     "INVALID_PATH": "choose another path, each name in it of at most 255 bytes",
     "DISK_FULL": "free disk space",
     "NO_PERMISSION": "check permissions and mounts",
+    "STORE_DOWN": "try again once the store answers",
+    "STORE_DENIED": "check the user, the credentials and the permissions of the path",
+    "STORE_FULL": "free space or raise the quota of the folder",
+    "UNREACHABLE_STORE": "fix the address of the store",
     "OUT_OF_MEMORY": "raise spark.driver.memory or spark.executor.memory, or use fewer cores",
     "WORKER_CRASHED": "check for a memory limit that killed it; give workers more memory, or use fewer cores",
     "WORKER_ENV_MISMATCH": "give workers the driver's environment by PYSPARK_PYTHON or --archives",
@@ -96,6 +100,26 @@ REFUSALS: Final[dict[int, tuple[type[SparkEvalError], str]]] = {
 NO_PATH: Final = (errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR, errno.ENOTDIR)
 # Codes by texts of the JVM and workers that have no condition of Spark.
 SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
+    # Stores that Hadoop reaches, by the class of its exception. HDFS:
+    "SafeModeException": (EnvironmentFault, "STORE_DOWN"),
+    "StandbyException": (EnvironmentFault, "STORE_DOWN"),
+    "could only be written to": (EnvironmentFault, "STORE_DOWN"),
+    "BlockMissingException": (EnvironmentFault, "STORE_DOWN"),
+    "QuotaExceededException": (EnvironmentFault, "STORE_FULL"),
+    "AccessControlException": (SetupError, "STORE_DENIED"),
+    # S3:
+    "UnknownStoreException": (ConfigError, "UNREACHABLE_STORE"),
+    "AWSServiceThrottledException": (EnvironmentFault, "STORE_DOWN"),
+    "AWSStatus500Exception": (EnvironmentFault, "STORE_DOWN"),
+    "AWSApiCallTimeoutException": (EnvironmentFault, "STORE_DOWN"),
+    "NoAuthWithAWSException": (SetupError, "STORE_DENIED"),
+    "AccessDeniedException": (SetupError, "STORE_DENIED"),
+    # The network:
+    "ConnectException": (EnvironmentFault, "STORE_DOWN"),
+    "UnknownHostException": (EnvironmentFault, "STORE_DOWN"),
+    "NoRouteToHostException": (EnvironmentFault, "STORE_DOWN"),
+    "SocketTimeoutException": (EnvironmentFault, "STORE_DOWN"),
+    "ConnectTimeoutException": (EnvironmentFault, "STORE_DOWN"),
     "No space left on device": (EnvironmentFault, "DISK_FULL"),
     "Disk quota exceeded": (EnvironmentFault, "DISK_FULL"),
     "Permission denied": (SetupError, "NO_PERMISSION"),
@@ -118,6 +142,8 @@ SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "ParquetCryptoRuntimeException": (DataError, "ENCRYPTED_FILE"),
     "long overflow": (DataError, "VALUE_TOO_LARGE"),  # of timestamps, before Spark 4.1
 }
+# Codes of a store's own failures.
+STORE_CODES: Final = ("STORE_DOWN", "STORE_DENIED", "STORE_FULL")
 # Codes that a damaged or vanished input may cause, in addition to those of DataError.
 VAGUE: Final = ("FILE_SYSTEM", "SPARK_FAILED", "UNEXPECTED")
 # Spark's quote of a Python worker that could not start; the group is its last line, without the trace.

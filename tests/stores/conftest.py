@@ -1,0 +1,203 @@
+"""Servers of stores on loopback, as processes that tests start, kill and start again."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from xml.sax.saxutils import escape
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.cluster.conftest import free_port, spark_home, until
+from tests.stores.jars import CACHE, NO_MAVEN, missing, pinned
+
+from spark_eval.runtime.session import find_java
+
+SECONDS: Final = 60
+SMALL: Final = (
+    "-Xmx256m",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+)
+# Who formats the name node is its superuser; the drivers of the tests are ordinary users.
+SUPERUSER: Final = "hdfs"
+HDFS: Final = "org.apache.hadoop.hdfs"
+# What clients are told: to give up a dead server in seconds; two copies, for there are two data nodes.
+CLIENT: Final = {
+    "dfs.replication": "2",
+    "ipc.client.connect.max.retries": "2",
+    "ipc.client.connect.retry.interval": "500",
+}
+
+
+def need_jars(use: str) -> list[Path]:
+    """Return the pinned jars of a use; skip the test with the reason if they are not there."""
+    if lacking := missing(use):
+        reason = NO_MAVEN if shutil.which("mvn") is None else "fetch them by: make test-stores"
+        pytest.skip(f"{lacking[0].coordinates} is not in {CACHE}: {reason}")
+    return [jar.path for jar in pinned(use)]
+
+
+def write_settings(path: Path, settings: Mapping[str, object]) -> None:
+    """Write a file of settings as Hadoop reads it."""
+    lines = [
+        f"<property><name>{name}</name><value>{escape(str(value))}</value></property>"
+        for name, value in settings.items()
+    ]
+    path.write_text("<configuration>\n{}\n</configuration>\n".format("\n".join(lines)))
+
+
+def listens(port: int) -> bool:
+    """True if a server of this machine answers at the port."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+class Daemons:
+    """Processes of Hadoop by name; settings are in the folder ``conf`` below ``home``."""
+
+    def __init__(self, home: Path, jars: list[Path]) -> None:
+        self.home = home
+        self.conf = home / "conf"
+        self.conf.mkdir()
+        self.classpath = ":".join(map(str, (self.conf, *jars, spark_home() / "jars" / "*")))
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def command(self, program: str, *arguments: str) -> list[str]:
+        """Return the command line of a Java program of Hadoop."""
+        java = str(find_java().home / "bin" / "java")
+        return [java, *SMALL, "-cp", self.classpath, program, *arguments]
+
+    def start(self, name: str, program: str, *arguments: str, **environment: str) -> None:
+        """Start a daemon; its output is in the file of its name."""
+        with (self.home / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                self.command(program, *arguments),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.home,
+                env={**os.environ, "HADOOP_USER_NAME": SUPERUSER, **environment},
+            )
+
+    def kill(self, name: str) -> None:
+        """End a daemon as kill -9 does."""
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait(SECONDS)
+
+    def stop(self) -> None:
+        """End all daemons, by their ids."""
+        for name in list(self.processes):
+            self.kill(name)
+
+    def run(self, program: str, *arguments: str, user: str = SUPERUSER) -> str:
+        """Run a tool of Hadoop to its end; return its output."""
+        done = subprocess.run(
+            self.command(program, *arguments),
+            env={**os.environ, "HADOOP_USER_NAME": user},
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+class Hdfs(Daemons):
+    """HDFS of a name node and two data nodes."""
+
+    def __init__(self, home: Path, jars: list[Path]) -> None:
+        super().__init__(home, jars)
+        self.port = free_port()
+        self.uri = f"hdfs://127.0.0.1:{self.port}"
+        self.settings: dict[str, object] = {
+            **CLIENT,
+            "fs.defaultFS": self.uri,
+            "dfs.namenode.name.dir": (home / "name").as_uri(),
+            "dfs.namenode.http-address": f"127.0.0.1:{free_port()}",
+            "dfs.namenode.safemode.extension": 0,
+            "dfs.namenode.heartbeat.recheck-interval": 1000,
+            "dfs.heartbeat.interval": "1s",
+            "dfs.permissions.enabled": True,
+            "fs.trash.interval": 60,
+        }
+        # Each file is read after the defaults of its own part of Hadoop.
+        for part in ("core", "hdfs"):
+            write_settings(self.conf / f"{part}-site.xml", self.settings)
+        self.run(f"{HDFS}.server.namenode.NameNode", "-format", "-nonInteractive")
+        self.start_name_node()
+        for name in ("data1", "data2"):
+            self.start_data_node(name)
+        until(lambda: self.n_live() == 2, SECONDS, f"two data nodes; logs are in {home}")
+        self.shell("-mkdir", "-p", "/tests")
+        self.shell("-chmod", "777", "/tests")
+
+    def start_name_node(self) -> None:
+        """Start the name node, and wait until it answers."""
+        self.start("name", f"{HDFS}.server.namenode.NameNode")
+        until(lambda: listens(self.port), SECONDS, f"name node; logs are in {self.home}")
+
+    def start_data_node(self, name: str) -> None:
+        """Start one data node with a folder and ports of its own."""
+        own = {
+            "dfs.datanode.data.dir": (self.home / name).as_uri(),
+            "dfs.datanode.address": "127.0.0.1:0",
+            "dfs.datanode.http.address": "127.0.0.1:0",
+            "dfs.datanode.ipc.address": "127.0.0.1:0",
+        }
+        words = [word for key, value in own.items() for word in ("-D", f"{key}={value}")]
+        self.start(name, f"{HDFS}.server.datanode.DataNode", *words)
+
+    def shell(self, *arguments: str, user: str = SUPERUSER) -> str:
+        """Run a command of ``hdfs dfs``."""
+        return self.run("org.apache.hadoop.fs.FsShell", *arguments, user=user)
+
+    def admin(self, *arguments: str) -> str:
+        """Run a command of ``hdfs dfsadmin``."""
+        return self.run(f"{HDFS}.tools.DFSAdmin", *arguments)
+
+    def n_live(self) -> int:
+        """Return the number of data nodes that the name node knows to be alive."""
+        page = f"http://{self.settings['dfs.namenode.http-address']}/jmx?qry=Hadoop:service=NameNode,name=FSNamesystem"
+        with suppress(OSError, ValueError), urllib.request.urlopen(page, timeout=5) as answer:
+            return int(json.load(answer)["beans"][0]["NumLiveDataNodes"])
+        return 0
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """One HDFS for the whole ring; a test that ends a daemon starts it again."""
+    jars = need_jars("hdfs")
+    servers = Hdfs(tmp_path_factory.mktemp("hdfs"), jars)
+    try:
+        yield servers
+    finally:
+        servers.stop()
+
+
+@pytest.fixture
+def on_hdfs(hdfs: Hdfs, spark: SparkSession, request: pytest.FixtureRequest) -> str:
+    """A folder of the test's own on HDFS, which the session of the tests reaches as a client does."""
+    java: Any = spark
+    for name, value in CLIENT.items():
+        java._jsc.hadoopConfiguration().set(name, value)
+    return f"{hdfs.uri}/tests/{request.node.name.replace('[', '-').rstrip(']')}"
+
+
+def put(spark: SparkSession, source: Path, goal: str) -> None:
+    """Copy a local folder to a store."""
+    java: Any = spark
+    hadoop = java._jvm.org.apache.hadoop.fs
+    path = hadoop.Path(goal)
+    files = path.getFileSystem(java._jsc.hadoopConfiguration())
+    files.copyFromLocalFile(hadoop.Path(source.as_uri()), path)
