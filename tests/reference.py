@@ -32,6 +32,7 @@ from spark_eval.runs.sections import (
     StageSection,
     TermSection,
     ThresholdRules,
+    WeightsSection,
 )
 from spark_eval.splits.rules.methods import options_in_words
 
@@ -57,6 +58,7 @@ SHOWN_SECTIONS: Final[Mapping[str, type[Section]]] = {
     "of, numerator and denominator of online.metrics": TermSection,
     "online.experiments": ExperimentSection,
     "online.experiments.assignment": AssignmentSection,
+    "online.experiments.weights": WeightsSection,
     "compare": CompareSection,
     "compare.baseline, gates.against": Baseline,
     "gates": GateSection,

@@ -76,7 +76,7 @@ def test_a_list_within_a_list_is_named(make: Callable[..., Any], values: Any) ->
 
 def test_an_entry_of_gates_has_every_option_of_a_gate() -> None:
     fields = GateSection.model_fields
-    assert set(fields) == {"metric", "max_drop", *declared(GateOptions)}
+    assert set(fields) == {"experiment", "metric", "max_drop", *declared(GateOptions)}
     for name, (_, option) in declared(GateOptions).items():
         assert name == "against" or fields[name].default == option.default
 

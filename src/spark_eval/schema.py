@@ -18,6 +18,7 @@ EXPERIMENT: Final = "experiment"
 KIND: Final = "kind"
 VALUE: Final = "value"
 EVENT_ID: Final = "id"
+UNIT: Final = "unit"
 SUBSET: Final = "subset"
 FOLD: Final = "fold"
 N_RELEVANT: Final = "n_relevant"
@@ -63,8 +64,8 @@ INPUT_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "truth": (*EVENT_COLUMNS, FOLD, REQUEST),
     "recommendations": (USER, ITEM, SCORE, RANK, MODEL, FOLD, REQUEST),
     "predictions": (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD),
-    "exposures": (USER, VARIANT, TIMESTAMP, EXPERIMENT),
-    "events": (USER, TIMESTAMP, KIND, VALUE, EVENT_ID),
+    "exposures": (USER, VARIANT, TIMESTAMP, EXPERIMENT, UNIT),
+    "events": (USER, TIMESTAMP, KIND, VALUE, EVENT_ID, UNIT),
     "users": (USER,),
     "items": (ITEM, GROUPS, FEATURES, VECTOR),
 }
@@ -131,7 +132,7 @@ TABLE_NAMES: Final[set[str]] = set(Table)
 COMMITS: Final = "_commits"
 REPORT: Final = "report"
 # Columns of 32-bit integers; other integers have 64 bits.
-SHORT_COLUMNS: Final = ("k", FOLD, "unit")
+SHORT_COLUMNS: Final = ("k", FOLD, UNIT)
 
 
 def ddl_of(row: Any) -> str:
@@ -252,6 +253,7 @@ class Reason(StrEnum):
     NOT_ASSIGNED = "not_assigned"
     NOT_EXPOSED = "not_exposed"
     CROSSOVER = "crossover"
+    BOT = "bot"
     PRE_PERIOD = "pre_period"
     BEFORE_EXPOSURE = "before_exposure"
     AFTER_WINDOW = "after_window"

@@ -88,7 +88,10 @@ def test_it_says_the_difference_and_the_decision(told: tuple["Desk", "Answer"]) 
     for table in ("experiments", "checks", "decisions", "accounting", "quarantine"):
         assert str(desk.out / table) in answer.out
     found = {(row["metric"], row["method"]): row for row in rows_of(desk, "experiments")}
-    assert found.keys() == {("ctr", "raw"), ("watch", "raw"), ("watch", "non_inferiority")}
+    assert found.keys() == {
+        *((metric, method) for metric in ("ctr", "watch") for method in ("raw", "cuped")),
+        ("watch", "non_inferiority"),
+    }
     ctr = found["ctr", "raw"]
     assert (ctr["n_control"], ctr["n_treatment"]) == (20, 20)
     assert ctr["difference"] == pytest.approx(0.3)
@@ -141,7 +144,10 @@ def test_a_skewed_sample_and_a_lost_gate_are_exit_code_5(desk: "Desk") -> None:
     assert "not trusted: srm" in answer.err
     lower = [{**METRICS[0], "direction": "lower"}]
     with_experiment(desk, metrics=lower).done("online", "--run-id", "open")
-    answer = with_experiment(desk, metrics=lower, gate=True).run("online", "--run-id", "gated")
+    gate = {"experiment": "home", "metric": "ctr", "max_drop": 0.5}
+    answer = with_experiment(desk, metrics=lower).run(
+        "online", "--run-id", "gated", "--set", f"gates=[{gate}]"
+    )
     assert answer.code == 5
     assert "home, b: loss (worse: ctr)" in answer.err
     assert {row["decision"] for row in rows_of(desk, "decisions")} == {"loss", "blocked"}
@@ -172,7 +178,7 @@ def test_events_in_another_unit_and_empty_arms(desk: "Desk") -> None:
     with_experiment(desk, shown[shown["arm"] == "a"], metrics=[METRICS[0]]).done(
         "online", "--run-id", "empty"
     )
-    [row] = rows_of(desk, "experiments")
+    row = rows_of(desk, "experiments")[0]
     assert (row["n_treatment"], row["p_value"], row["reason"]) == (0, None, "an arm without units")
     assert [row["decision"] for row in rows_of(desk, "decisions")] == ["undecided"]
 
@@ -190,7 +196,7 @@ def test_variants_follow_from_the_hash_and_a_logged_one_must_agree(desk: "Desk")
 def test_the_config_is_checked(desk: "Desk") -> None:
     with_experiment(desk)
     assert "exposures" in desk.done("validate", "--verb", "online").out
-    answer = desk.run("online", "--set", "online.sequential=true")
+    answer = desk.run("online", "--set", "online.sequent=true")
     assert (answer.code, "UNKNOWN_CONFIG_KEY" in answer.err) == (2, True)
     answer = with_experiment(desk, period=["2024-05-08", "2024-05-01"]).run("online")
     assert (answer.code, "INVALID_EXPERIMENT" in answer.err) == (2, True)

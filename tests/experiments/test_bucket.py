@@ -5,14 +5,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_eval.errors import ConfigError
-from spark_eval.experiments.plan import Assignment, make_experiment_plan
-from spark_eval.experiments.worker.bucket import BucketSums, by_bucket, hashed_buckets, measure_bucket
+from spark_eval.experiments.evaluate import rules_of
+from spark_eval.experiments.moments import ONE, X, Y
+from spark_eval.experiments.parse import make_experiment_plan
+from spark_eval.experiments.plan import Assignment
+from spark_eval.experiments.worker.assignment import hashed_buckets
+from spark_eval.experiments.worker.bucket import BucketSums, Cell, by_bucket, measure_bucket
+from spark_eval.experiments.worker.sums import moments_by_group
 
 DAY: Final = 86_400_000_000
 # The clock changes on 2024-03-31 in Berlin, in the middle of the period.
@@ -47,12 +53,14 @@ def measured(exposures: list[Any], events: list[Any], n_buckets: int, size: int)
     types = {"user": pa.int64(), "timestamp": pa.int64(), "value": pa.float64()}
     found: dict[int, list[Any]] = {}
     for source, names, rows in (
-        ("exposures", ("user", "timestamp", "variant", "experiment", "fault"), exposures),
-        ("events", ("user", "timestamp", "kind", "value", "id", "fault"), events),
+        ("exposures", ("user", "timestamp", "variant", "experiment"), exposures),
+        ("events", ("user", "timestamp", "kind", "value", "id"), events),
     ):
         schema = pa.schema({name: types.get(name, pa.string()) for name in names})
-        table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema)
-        for number, part in by_bucket(table.to_batches(size), source, PLAN, n_buckets):
+        valid = [(None if row[-1] else row[0], *row[1:-1]) for row in rows]
+        table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in valid], schema)
+        judge = rules_of(PLAN)[source]
+        for number, part in by_bucket(table.to_batches(size), source, judge, PLAN, n_buckets):
             found.setdefault(number, []).append(part)
     total = BucketSums()
     for parts in found.values():
@@ -143,19 +151,20 @@ def test_rows_and_moments_are_those_of_a_slow_loop(
             counted[source, str(reason if by_reason else outcome)] += n_rows
     assert +counted == +rows
     for arm, users in arms.items():
-        assert found.units["home", arm] == len(users)
+        assert found.units["home", arm, 0] == len(users)
         money = [sum(round(v * 100) for k, v in seen if k == "buy") for seen in users.values()]
-        moments = found.moments.get(("home", "money", "used", arm))
+        moments = found.moments.get(Cell("home", "money", arm, 0, "all", "all"))
         if moments is not None:
-            assert (moments.n, moments.x, moments.xx) == (len(users), sum(money), sum(m * m for m in money))
+            assert moments.n == len(users)
+            assert (moments.product(ONE, X), moments.product(X, X)) == (sum(money), sum(m * m for m in money))
         clicks, views = (
             [sum(k == kind for k, _ in seen) for seen in users.values()] for kind in ("click", "view")
         )
-        ctr = found.moments.get(("home", "ctr", "used", arm))
+        ctr = found.moments.get(Cell("home", "ctr", arm, 0, "all", "all"))
         if ctr is not None:
-            assert (ctr.x, ctr.y) == (sum(clicks), sum(views))
-            assert ctr.xy == sum(x * y for x, y in zip(clicks, views, strict=True))
-            of_users = found.moments["home", "ctr_user", "used", arm]
+            assert (ctr.product(ONE, X), ctr.product(ONE, Y)) == (sum(clicks), sum(views))
+            assert ctr.product(X, Y) == sum(x * y for x, y in zip(clicks, views, strict=True))
+            of_users = found.moments[Cell("home", "ctr_user", arm, 0, "all", "all")]
             assert of_users.n_undefined == views.count(0)
 
 
@@ -198,6 +207,8 @@ def test_an_unlisted_variant_is_named() -> None:
         ({"windows": "7d"}, "windows"),
         ({"assignment": {"salt": "s", "ranges": {"a": [0, 6000], "b": [5000, 10000]}}}, "disjoint"),
         ({"assignment": {"salt": "s", "ranges": {"a": [0, 6000]}}}, "one for each variant"),
+        ({"weights": [{"since": "2024-05-01", "variants": {"a": 1, "b": 2}}]}, "after the start"),
+        ({"weights": [{"since": "2024-05-01T12:00", "variants": {"a": 1}}]}, "a weight above 0 for each"),
     ],
 )
 def test_a_wrong_experiment_is_refused(change: dict[str, Any], message: str) -> None:
@@ -213,6 +224,47 @@ def test_a_wrong_experiment_is_refused(change: dict[str, Any], message: str) -> 
         make_experiment_plan([clicks], {**sound, **change})
     with pytest.raises(ConfigError, match="time zone"):
         make_experiment_plan([clicks], sound, timezone="Mars/Olympus")
-    for wrong in ({"role": "guardrail"}, {"margin": 0.1}, {"decimals": 9}, {"numerator": {"kind": "a"}}):
+    for wrong in (
+        {"role": "guardrail"},
+        {"margin": 0.1},
+        {"decimals": 9},
+        {"numerator": {"kind": "a"}},
+        {"day": 3},
+        {"test": "z_pooled"},
+        {"kind": "retention"},
+        {"effect": 0},
+        {"of": {"kind": "click", "cap": 0}},
+        {"of": {"kind": "click", "where": [{"column": "a", "op": "in", "value": 3}]}},
+        {"of": {"kind": "click", "where": [{"column": "a", "op": "like", "value": "3"}]}},
+    ):
         with pytest.raises(ConfigError, match=r"online.metrics.0"):
             make_experiment_plan([{**clicks, **wrong}], sound)
+
+
+@pytest.mark.parametrize(
+    ("gate", "message"),
+    [
+        ({"metric": "clicks", "max_drop": 0.1}, "no experiment"),
+        ({"experiment": "h", "metric": "click", "max_drop": 0.1}, "did you mean 'clicks'"),
+        ({"experiment": "g", "metric": "clicks", "max_drop": 0.1}, "'g'"),
+        ({"experiment": "h", "metric": "clicks", "max_drop": 0.1, "mode": "observed"}, "sees no chance"),
+        ({"experiment": "h", "metric": "clicks", "max_drop": -1}, "0 or more"),
+    ],
+)
+def test_a_wrong_gate_is_refused(gate: dict[str, Any], message: str) -> None:
+    home = {"name": "h", "control": "a", "variants": {"a": 1, "b": 1}, "period": ["2024-05-01", "2024-05-02"]}
+    clicks = {"name": "clicks", "kind": "mean", "of": {"kind": "click"}}
+    with pytest.raises(ConfigError, match=message):
+        make_experiment_plan([clicks], home, [gate])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(*[st.integers(-(2**61), 2**61)] * 2, st.integers(0, 3)), min_size=1, max_size=30))
+def test_products_of_integers_of_any_size_are_exact(rows: list[tuple[int, int, int]]) -> None:
+    x, y, groups = (np.array(column) for column in zip(*rows, strict=True))
+    found = moments_by_group([np.ones_like(x), x, y, None, None, None], groups, 4)
+    for group, moments in enumerate(found):
+        of_group = [(a, b) for a, b, g in rows if g == group]
+        assert moments.product(X, Y) == sum(a * b for a, b in of_group)
+        assert moments.product(X, X) == sum(a * a for a, _ in of_group)
+        assert moments.n == len(of_group)

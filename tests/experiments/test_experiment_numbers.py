@@ -7,9 +7,14 @@ import pytest
 from scipy import stats
 
 from spark_eval.experiments.inference import Contrast, lift_interval, sample_ratio
-from spark_eval.experiments.moments import ArmEstimate, Moments
-from spark_eval.experiments.plan import Metric, MetricKind, Term
-from spark_eval.experiments.worker.bucket import moments_of
+from spark_eval.experiments.moments import (
+    ArmEstimate,
+    Moments,
+    adjusted_estimates,
+)
+from spark_eval.experiments.plan import RATIO_BITS, LiftMethod
+from spark_eval.experiments.worker.sums import moments_by_group
+from spark_eval.experiments.worker.units import rounded_ratios
 from spark_eval.statistics.intervals import square_root
 
 IMPRESSIONS = ([10, 20, 5, 8, 40, 0, 12, 15], [10, 25, 6, 9, 30, 7, 0, 18])
@@ -17,15 +22,24 @@ CLICKS = ([1, 3, 0, 2, 2, 0, 3, 1], [2, 5, 1, 1, 4, 2, 0, 3])
 WATCH = ([120, 300, 30, 90, 500, 0, 160, 200], [150, 380, 20, 140, 450, 60, 10, 260])
 
 
-def estimates(kind: MetricKind, x: tuple[list[int], ...], y: tuple[list[int], ...]) -> list[ArmEstimate]:
-    term = Term("any")
-    metric = Metric("m", kind, term, None if kind is MetricKind.MEAN else term)
-    arms = zip(x, y, strict=True)
-    return [moments_of(metric, [np.array(one) for one in arm]).estimate() for arm in arms]
+PRE_WATCH = ([100, 260, 40, 110, 420, 10, 150, 230], [90, 300, 30, 120, 380, 0, 5, 240])
+
+
+def moments_of(*columns: list[int]) -> Moments:
+    """The moments of one arm: x, and optionally y, pre-period x and y, and has_past."""
+    arrays = [np.array(column) for column in columns]
+    ones = np.ones(len(arrays[0]), dtype=np.int64)
+    variables = [ones, arrays[0], *(arrays[1:2] or [ones]), *arrays[2:]]
+    return moments_by_group([*variables, *[None] * (6 - len(variables))], ones * 0, 1)[0]
+
+
+def ratios() -> list[ArmEstimate]:
+    """CTR of both arms."""
+    return [moments_of(*arm).estimate() for arm in zip(CLICKS, IMPRESSIONS, strict=True)]
 
 
 def test_ctr_has_the_error_of_the_delta_method() -> None:
-    control, treatment = estimates(MetricKind.RATIO, CLICKS, IMPRESSIONS)
+    control, treatment = ratios()
     assert [round(float(one.value or 0), 6) for one in (control, treatment)] == [0.109091, 0.171429]
     assert square_root(control.variance or Fraction(0)) == pytest.approx(0.0323745, abs=1e-7)
     assert square_root(treatment.variance or Fraction(0)) == pytest.approx(0.0171604, abs=1e-7)
@@ -35,8 +49,92 @@ def test_ctr_has_the_error_of_the_delta_method() -> None:
     result = contrast.test(0.95)
     found = (result.statistic, contrast.freedom, result.p_value, result.ci_low, result.ci_high)
     assert found == pytest.approx((1.701292, 10.645696, 0.117872, -0.018638, 0.143313), abs=1e-6)
-    fieller = lift_interval(control, treatment, contrast.quantile(0.95))
-    assert fieller == pytest.approx((-0.108688, 3.623700), abs=1e-6)
+    worked = {
+        LiftMethod.FIELLER: (-0.108688, 3.623700),
+        LiftMethod.DELTA: (-0.516229, 1.659087),
+        LiftMethod.LOG: (-0.230437, 2.208817),
+    }
+    for method, interval in worked.items():
+        found_interval = lift_interval(control, treatment, contrast, 0.95, method)
+        assert found_interval == pytest.approx(interval, abs=1e-6)
+
+
+def test_watch_time_adjusted_by_the_pre_period() -> None:
+    ones = [1] * 8
+    arms = [moments_of(x, ones, pre, ones, ones) for x, pre in zip(WATCH, PRE_WATCH, strict=True)]
+    (control, treatment), thetas = adjusted_estimates(arms)
+    assert [float(theta) for theta in thetas] == pytest.approx([1.150472], abs=1e-6)
+    contrast = Contrast.of(control, treatment)
+    assert float(contrast.difference or 0) == pytest.approx(31.040393, abs=1e-6)
+    assert contrast.std_error == pytest.approx(13.451699, abs=1e-6)
+    assert contrast.test(0.95).p_value == pytest.approx(0.036959, abs=1e-6)
+    raw = Contrast.of(arms[0].estimate(), arms[1].estimate())
+    assert float((contrast.variance or 0) / (raw.variance or 1) - 1) == pytest.approx(-0.9729, abs=1e-4)
+    assert float((treatment.value or 0) / (control.value or 1) - 1) == pytest.approx(0.189438, abs=1e-6)
+    log = lift_interval(control, treatment, contrast, 0.95, LiftMethod.LOG)
+    assert log == pytest.approx((0.012066, 0.397897), abs=1e-6)
+
+
+def test_covariates_are_those_of_least_squares() -> None:
+    random = np.random.default_rng(3)
+    pre = random.poisson(5, 200) * (random.random(200) < 0.7)
+    y = 3 * pre + random.poisson(4, 200) + 7 * (pre > 0)
+    past, ones = (pre > 0).astype(int), np.ones(200, dtype=int)
+    halves = [slice(0, 100), slice(100, 200)]
+    arms = [moments_of(*(one[half].tolist() for one in (y, ones, pre, ones, past))) for half in halves]
+    estimates, thetas = adjusted_estimates(arms)
+    design = np.column_stack([ones, pre, past])
+    fitted = np.linalg.lstsq(design, y)[0]
+    assert [float(theta) for theta in thetas] == pytest.approx(fitted[1:].tolist())
+    adjusted = y - design @ fitted + y.mean()
+    for estimate, half in zip(estimates, halves, strict=True):
+        assert float(estimate.value or 0) == pytest.approx(adjusted[half].mean())
+        assert float(estimate.variance or 0) == pytest.approx(adjusted[half].var(ddof=1) / 100)
+
+
+def test_a_ratio_of_clusters_has_the_error_of_clustered_regression() -> None:
+    random = np.random.default_rng(4)
+    sizes = random.integers(1, 20, 60)
+    rates = random.beta(2, 5, 60)
+    clicks = random.binomial(sizes, rates)
+    [estimate] = [moments_of(clicks.tolist(), sizes.tolist()).estimate()]
+    rows = np.repeat(np.arange(60), sizes)
+    hits = np.concatenate([np.arange(size) < n for size, n in zip(sizes, clicks, strict=True)]).astype(float)
+    # The sandwich of a regression on a constant, with residuals summed by cluster.
+    of_clusters = np.bincount(rows, hits - hits.mean())
+    sandwich = (of_clusters**2).sum() / len(hits) ** 2
+    assert float(estimate.value or 0) == pytest.approx(hits.mean())
+    error = square_root(estimate.variance or Fraction(0))
+    assert error == pytest.approx(np.sqrt(sandwich * 60 / 59))
+
+
+def test_a_ramp_is_compared_within_its_strata() -> None:
+    def shares(n: int, n_conversions: int) -> Moments:
+        return Moments.of_means([1] * n_conversions + [0] * (n - n_conversions))
+
+    strata = [
+        (Fraction(1000, 2000), shares(900, 90).estimate(), shares(100, 11).estimate()),
+        (Fraction(1000, 2000), shares(500, 25).estimate(), shares(500, 30).estimate()),
+    ]
+    contrast = Contrast.over_strata(strata)
+    assert contrast.difference == Fraction(1, 100)
+    assert contrast.std_error == pytest.approx(0.018008, abs=2e-5)
+
+
+def test_late_minus_early() -> None:
+    early, late = [[10, 8, 12, 9], [15, 12, 16, 13]], [[9, 8, 13, 10], [11, 9, 13, 10]]
+    changes = [[b - a for a, b in zip(*arm, strict=True)] for arm in zip(early, late, strict=True)]
+    control, treatment = (Moments.of_means(change).estimate() for change in changes)
+    contrast = Contrast.of(control, treatment)
+    result = contrast.test(0.95)
+    assert contrast.difference == Fraction(-7, 2)
+    assert (result.statistic, result.p_value) == pytest.approx((-6.480741, 0.001890), abs=1e-6)
+
+
+def means_of_ratios() -> list[ArmEstimate]:
+    """CTR per user of both arms."""
+    arms = [(np.array(x), np.array(y)) for x, y in zip(CLICKS, IMPRESSIONS, strict=True)]
+    return [moments_of(rounded_ratios(x, y)[y != 0].tolist()).estimate((1 << RATIO_BITS, 1)) for x, y in arms]
 
 
 def test_ctr_per_user_and_watch_time_are_those_of_scipy() -> None:
@@ -44,8 +142,8 @@ def test_ctr_per_user_and_watch_time_are_those_of_scipy() -> None:
         [x / y for x, y in zip(*arm, strict=True) if y] for arm in zip(CLICKS, IMPRESSIONS, strict=True)
     ]
     cases = (
-        (estimates(MetricKind.MEAN_OF_RATIOS, CLICKS, IMPRESSIONS), per_user, (1.329204, 0.214407)),
-        (estimates(MetricKind.MEAN, WATCH, WATCH), WATCH, (0.106986, 0.916319)),
+        (means_of_ratios(), per_user, (1.329204, 0.214407)),
+        ([moments_of(arm).estimate() for arm in WATCH], WATCH, (0.106986, 0.916319)),
     )
     for (control, treatment), values, worked in cases:
         contrast = Contrast.of(control, treatment)
@@ -62,15 +160,16 @@ def test_sample_ratios_are_those_of_scipy() -> None:
     for counts, weights in (([44_000, 45_000], [1, 1]), ([100, 210, 320], [1, 2, 3])):
         expected = np.array(weights) / sum(weights) * sum(counts)
         theirs = stats.chisquare(counts, expected)
-        statistic, freedom, p_value = sample_ratio(counts, weights)
+        statistic, freedom, p_value = sample_ratio([(counts, weights)])
         assert (statistic, p_value) == pytest.approx((theirs.statistic, theirs.pvalue))
         assert freedom == len(counts) - 1
-    assert sample_ratio([3, 4], [1, 1]) == (None, 1, None)
+    assert sample_ratio([([3, 4], [1, 1])]) == (None, 1, None)
 
 
 def test_the_unpooled_test_of_proportions() -> None:
     control, treatment = (
-        Moments.of_mean(10_000, n_conversions, n_conversions).estimate() for n_conversions in (480, 530)
+        Moments.of_means([1] * n_conversions + [0] * (10_000 - n_conversions)).estimate()
+        for n_conversions in (480, 530)
     )
     result = Contrast.of(control, treatment).test(0.95)
     # With z instead of t it is .106377.
@@ -83,11 +182,11 @@ def test_the_interval_of_the_lift_agrees_with_the_test() -> None:
     for shift in np.linspace(0, 2, 40):
         arms = random.normal(5, 2, 30), random.normal(5 + shift, 2, 30)
         control, treatment = (
-            Moments.of_mean(30, sum(whole), sum(one * one for one in whole)).estimate()
+            Moments.of_means(whole).estimate()
             for whole in ((arm * 1000).astype(int).tolist() for arm in arms)
         )
         contrast = Contrast.of(control, treatment)
-        low, high = lift_interval(control, treatment, contrast.quantile(0.95))
+        low, high = lift_interval(control, treatment, contrast, 0.95)
         p_value = contrast.test(0.95).p_value
         assert low is not None
         assert high is not None
@@ -98,8 +197,8 @@ def test_the_interval_of_the_lift_agrees_with_the_test() -> None:
 
 
 def test_without_units_or_spread_there_is_a_reason_and_no_p_value() -> None:
-    some, single, none = Moments.of_mean(2, 3, 5), Moments.of_mean(1, 3, 9), Moments()
-    equal = Moments.of_mean(2, 2, 2)
+    some, single, none = Moments.of_means([1, 2]), Moments.of_means([3]), Moments()
+    equal = Moments.of_means([1, 1])
     cases = (
         (some, none, "an arm without units"),
         (some, single, "an arm with a single unit"),
@@ -111,5 +210,5 @@ def test_without_units_or_spread_there_is_a_reason_and_no_p_value() -> None:
         assert contrast.reason == reason
         assert (contrast.test(0.95).p_value is None) == (reason is not None)
     # Fieller's interval is unbounded if the control may be 0.
-    wide = Moments.of_mean(2, 0, 2).estimate()
-    assert lift_interval(wide, some.estimate(), 4.3) == (None, None)
+    wide = Moments.of_means([-1, 2]).estimate()
+    assert lift_interval(wide, some.estimate(), Contrast.of(wide, some.estimate()), 0.95) == (None, None)

@@ -5,20 +5,40 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
-from typing import Final
 
+from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import GateFailure
-from spark_eval.experiments.inference import Contrast, lift_interval, sample_ratio
-from spark_eval.experiments.moments import ArmEstimate, Moments
-from spark_eval.experiments.plan import Experiment, ExperimentPlan, MarginKind, Metric, Role
-from spark_eval.experiments.tables import CheckRow, DecisionRow, ExperimentRow
-from spark_eval.experiments.worker.bucket import PRE, USED, USERS, BucketSums
-from spark_eval.schema import ALL, Outcome, Reason
+from spark_eval.experiments.cells import Compared
+from spark_eval.experiments.checks import TrustChecks
+from spark_eval.experiments.inference import (
+    Contrast,
+    effect_factor,
+    interactions,
+    lift_interval,
+    needed_units,
+    tau_squared_of,
+)
+from spark_eval.experiments.moments import (
+    ArmEstimate,
+    Moments,
+    adjusted_estimates,
+)
+from spark_eval.experiments.plan import (
+    ExperimentPlan,
+    Gate,
+    MarginKind,
+    Metric,
+    MetricKind,
+    Role,
+    Test,
+)
+from spark_eval.experiments.tables import DecisionRow, ExperimentRow
+from spark_eval.experiments.worker.bucket import BucketSums
+from spark_eval.experiments.worker.units import DAY_SINCE, NOVELTY
+from spark_eval.schema import ALL
+from spark_eval.statistics.differences import TestResult
 from spark_eval.statistics.intervals import square_root
 from spark_eval.statistics.significance import adjusted
-
-# A check of trust fails below this p-value.
-TRUST_LEVEL: Final = 0.001
 
 
 class Decision(StrEnum):
@@ -31,110 +51,116 @@ class Decision(StrEnum):
     UNDECIDED = "undecided"
 
 
+class Method(StrEnum):
+    """Method of a row of ``experiments``."""
+
+    RAW = "raw"
+    CUPED = "cuped"
+    SEQUENTIAL = "sequential"
+    NON_INFERIORITY = "non_inferiority"
+    GATE = "gate"
+    NOVELTY = "novelty"
+    COCHRAN_Q = "cochran_q"
+    GAIL_SIMON = "gail_simon"
+
+
 @dataclass(frozen=True)
-class Analysis:
+class Analysis(TrustChecks):
     """Results of one experiment, from the sums of all its units."""
-
-    plan: ExperimentPlan
-    experiment: Experiment
-    sums: BucketSums
-
-    @cached_property
-    def checks(self) -> list[CheckRow]:
-        """Checks of trust: sample ratio, crossovers, pre-period, assignment."""
-        name = self.experiment.name
-        counts = [self.sums.units[name, arm] for arm in self.experiment.arms]
-        weights = [self.experiment.variants[arm] for arm in self.experiment.arms]
-        statistic, freedom, p_value = sample_ratio(counts, weights)
-        rows = [CheckRow(name, "srm", ALL, statistic, freedom, p_value, passed(p_value))]
-        rows.append(CheckRow(name, "crossover", ALL, self.crossover_share, None, None, True))
-        if self.experiment.assignment is not None and name in self.sums.mismatched:
-            n_users = self.sums.mismatched[name]
-            rows.append(CheckRow(name, "assignment", ALL, n_users, None, None, n_users == 0))
-        for metric in self.plan.metrics:
-            for treatment in self.experiment.arms[1:]:
-                contrast = Contrast.of(*self.estimates(metric, treatment, PRE))
-                result = contrast.test(self.plan.confidence)
-                subject = f"{metric.name} of {treatment}"
-                numbers = (result.statistic, contrast.freedom, result.p_value)
-                rows.append(CheckRow(name, "pre_period", subject, *numbers, passed(result.p_value)))
-        return rows
-
-    @property
-    def crossover_share(self) -> float:
-        """Share of exposed users with several variants."""
-        rows, name = self.sums.rows, self.experiment.name
-        n_users = rows[name, USERS, Outcome.IN, None]
-        return rows[name, USERS, Outcome.DROPPED, Reason.CROSSOVER] / n_users if n_users else 0.0
-
-    @property
-    def failed_checks(self) -> list[str]:
-        """Names of the failed checks, each once."""
-        return list(dict.fromkeys(row.check for row in self.checks if row.passed is False))
-
-    @property
-    def is_trusted(self) -> bool:
-        """True if no check failed."""
-        return not self.failed_checks
-
-    def moments(self, metric: Metric, arm: str, phase: str) -> Moments:
-        """Return the moments of an arm."""
-        return self.sums.moments.get((self.experiment.name, metric.name, phase, arm), Moments())
-
-    def estimates(self, metric: Metric, treatment: str, phase: str = USED) -> tuple[ArmEstimate, ArmEstimate]:
-        """Return the estimates of control and treatment."""
-        x_scale, y_scale = (*map(metric.scale, metric.terms), 1)[:2]
-        of_arms = [self.moments(metric, arm, phase) for arm in (self.experiment.control, treatment)]
-        control, other = (moments.estimate(x_scale, y_scale) for moments in of_arms)
-        return control, other
 
     @cached_property
     def rows(self) -> list[ExperimentRow]:
         """Rows of ``experiments``; p-values of goals are adjusted over goals and treatments."""
-        raw = [
-            self.raw_row(metric, treatment)
-            for metric in self.plan.metrics
-            for treatment in self.experiment.arms[1:]
+        pairs = [(metric, arm) for metric in self.plan.metrics for arm in self.experiment.arms[1:]]
+        found = [self.raw_row(metric, treatment) for metric, treatment in pairs]
+        if self.plan.sequential is not None:
+            found += [self.sequential_row(metric, treatment) for metric, treatment in pairs]
+        self.adjust_goals(found)
+        if self.plan.cuped:
+            adjusting = [self.cuped_row(metric, treatment) for metric, treatment in pairs]
+            self.adjust_goals(adjusting)
+            found += adjusting
+        for metric, treatment in pairs:
+            if metric.role is Role.GUARDRAIL:
+                found.append(self.guardrail_row(metric, treatment))
+            found += [self.gate_row(gate, metric, treatment) for gate in self.gates_of(metric)]
+        for metric, treatment in pairs:
+            for by in (*self.plan.segments, *self.plan.slices):
+                found += self.rows_by(metric, treatment, by)
+            if self.plan.novelty_days is not None and metric.kind is MetricKind.MEAN:
+                found += self.novelty_rows(metric, treatment)
+        return found
+
+    def gates_of(self, metric: Metric) -> list[Gate]:
+        """Return the gates of this experiment on a metric."""
+        names = (self.experiment.name, metric.name)
+        return [gate for gate in self.plan.gates if (gate.experiment, gate.metric) == names]
+
+    def adjust_goals(self, rows: list[ExperimentRow]) -> None:
+        """Set the adjusted p-values of the rows of goals, of the method that decides."""
+        methods = {row.method for row in rows}
+        deciding = Method.SEQUENTIAL if Method.SEQUENTIAL in methods else None
+        goals = [
+            number
+            for number, row in enumerate(rows)
+            if row.role == Role.GOAL and deciding in (None, row.method)
         ]
-        goals = [number for number, row in enumerate(raw) if row.role == Role.GOAL]
-        p_values = adjusted([raw[number].p_value for number in goals], self.plan.correction)
+        p_values = adjusted([rows[number].p_value for number in goals], self.plan.correction)
         for number, p_value in zip(goals, p_values, strict=True):
-            raw[number] = raw[number]._replace(p_adjusted=p_value)
-        guarded = [
-            self.guardrail_row(metric, row)
-            for metric in self.plan.metrics
-            for row in raw
-            if metric.role is Role.GUARDRAIL and row.metric == metric.name
-        ]
-        return [*raw, *guarded]
+            rows[number] = rows[number]._replace(p_adjusted=p_value)
 
     def raw_row(self, metric: Metric, treatment: str) -> ExperimentRow:
         """Return the two-sided test of the difference, with the interval of the lift."""
-        control, other = self.estimates(metric, treatment)
-        contrast, confidence = Contrast.of(control, other), self.plan.confidence
-        result = contrast.test(confidence)
-        lift = None
+        return self.two_sided(
+            metric, treatment, Method.RAW, self.compared(metric, treatment, self.estimating(metric))
+        )
+
+    def cuped_row(self, metric: Metric, treatment: str) -> ExperimentRow:
+        """Return the test of the difference adjusted by the pre-period."""
+
+        def adjusting(control: Moments, other: Moments) -> tuple[ArmEstimate, ArmEstimate]:
+            [of_control, of_treatment], _ = adjusted_estimates([control, other], metric.scales)
+            return of_control, of_treatment
+
+        found = self.compared(metric, treatment, adjusting)
+        if metric.test is Test.Z_POOLED:
+            found = Compared(found.strata, found.control, found.treatment, Contrast.over_strata(found.strata))
+        return self.two_sided(metric, treatment, Method.CUPED, found)
+
+    def two_sided(
+        self,
+        metric: Metric,
+        treatment: str,
+        method: Method,
+        found: Compared,
+        by: str = ALL,
+        value: str = ALL,
+        result: TestResult | None = None,
+    ) -> ExperimentRow:
+        """Return the row of a two-sided test; by default Welch's of the difference."""
+        contrast, confidence = found.contrast, self.plan.confidence
+        result = contrast.test(confidence) if result is None else result
+        control, other = found.single or (ArmEstimate(None, None, 0),) * 2
+        lift, low, high = None, None, None
         if control.value and other.value is not None:
             lift = float(other.value / control.value - 1)
-        low, high = (
-            lift_interval(control, other, contrast.quantile(confidence)) if lift is not None else (None, None)
-        )
-        n_control, n_treatment = (
-            self.moments(metric, arm, USED).n_undefined for arm in (self.experiment.control, treatment)
+            low, high = lift_interval(control, other, contrast, confidence, self.plan.lift)
+        mde, n_needed = (
+            self.power_of(metric, found) if by == ALL and method is not Method.SEQUENTIAL else (None, None)
         )
         return ExperimentRow(
             experiment=self.experiment.name,
             metric=metric.name,
             treatment=treatment,
             control=self.experiment.control,
-            method="raw",
-            segment=ALL,
-            segment_value=ALL,
+            method=method.value,
+            segment=by,
+            segment_value=value,
             role=metric.role.value,
-            n_control=control.n,
-            n_treatment=other.n,
-            undefined_control=n_control,
-            undefined_treatment=n_treatment,
+            n_control=found.control.n,
+            n_treatment=found.treatment.n,
+            undefined_control=found.control.n_undefined,
+            undefined_treatment=found.treatment.n_undefined,
             control_value=number(control.value),
             treatment_value=number(other.value),
             control_se=root(control.variance),
@@ -142,7 +168,7 @@ class Analysis:
             difference=number(contrast.difference),
             std_error=contrast.std_error,
             statistic=result.statistic,
-            df=contrast.freedom,
+            df=None if contrast.freedom == float("inf") else contrast.freedom,
             p_value=result.p_value,
             p_adjusted=None,
             ci_low=result.ci_low,
@@ -150,53 +176,174 @@ class Analysis:
             lift=lift,
             lift_low=low,
             lift_high=high,
+            mde=mde,
+            n_needed=n_needed,
             reason=contrast.reason,
             trusted=self.is_trusted,
-            conventions=self.plan.stamp,
+            conventions=self.stamp(metric, method, by),
         )
 
-    def guardrail_row(self, metric: Metric, raw: ExperimentRow) -> ExperimentRow:
+    def stamp(self, metric: Metric, method: Method, by: str) -> str:
+        """Return the conventions of a row."""
+        parts = [self.plan.stamp]
+        if metric.test is Test.Z_POOLED and method is Method.RAW:
+            parts.append("test=z_pooled")
+        if by in self.plan.event_slices:
+            parts.append("descriptive")
+        if method is Method.SEQUENTIAL:
+            given = self.plan.sequential
+            assert given is not None
+            parts.append(f"tau={given.tau:g}" if given.tau else f"tightest_at={given.tightest_at:g}")
+            if self.experiment.window is None:
+                parts.append("approximate: values are not final without a window")
+        if method in (Method.COCHRAN_Q, Method.GAIL_SIMON) and by in self.plan.slices:
+            parts.append("approximate: users recur")
+        return "; ".join(parts)
+
+    def power_of(self, metric: Metric, found: Compared) -> tuple[float | None, int | None]:
+        """Return the smallest detectable effect, and the units of the control needed for the given effect."""
+        error = found.contrast.std_error
+        if not error or found.single is None:
+            return None, None
+        n_guardrails = sum(one.role is Role.GUARDRAIL for one in self.plan.metrics)
+        factor = effect_factor(self.plan.confidence, self.plan.power, n_guardrails)
+        control, other = found.single
+        if metric.effect is None or control.variance is None or other.variance is None:
+            return factor * error, None
+        variances = (float(control.variance * control.n), float(other.variance * other.n))
+        return factor * error, needed_units(metric.effect, variances, factor, other.n / control.n)
+
+    def sequential_row(self, metric: Metric, treatment: str) -> ExperimentRow:
+        """Return the test of the difference that is valid at every look."""
+        given = self.plan.sequential
+        assert given is not None
+        found = self.compared(metric, treatment, self.estimating(metric))
+        contrast, result = found.contrast, TestResult()
+        enough = min(found.control.n, found.treatment.n) >= given.min_users
+        if enough and contrast.variance:
+            n_units = found.control.n + found.treatment.n
+            tau = (
+                Fraction(given.tau) ** 2
+                if given.tau is not None
+                else tau_squared_of(given.tightest_at or 0, n_units, contrast.variance, self.plan.confidence)
+            )
+            result = contrast.always_valid(self.plan.confidence, tau)
+        row = self.two_sided(metric, treatment, Method.SEQUENTIAL, found, result=result)
+        reason = row.reason if enough else f"fewer than {given.min_users} units in an arm"
+        return row._replace(df=None, lift_low=None, lift_high=None, reason=reason)
+
+    def rows_by(self, metric: Metric, treatment: str, by: str) -> list[ExperimentRow]:
+        """Return a row per value of a segment or slice, Holm-corrected; then both tests of interaction."""
+        estimating, rows = self.estimating(metric), []
+        for value in self.values(metric, by):
+            found = self.compared(metric, treatment, estimating, by, value)
+            rows.append(self.two_sided(metric, treatment, Method.RAW, found, by, value))
+        p_values = adjusted([row.p_value for row in rows], "holm")
+        rows = [row._replace(p_adjusted=p) for row, p in zip(rows, p_values, strict=True)]
+        return [*rows, *self.interaction_rows(metric, treatment, by, rows)]
+
+    def interaction_rows(
+        self, metric: Metric, treatment: str, by: str, rows: Sequence[ExperimentRow]
+    ) -> list[ExperimentRow]:
+        """Return the tests of heterogeneity and of opposite signs over the values of a segment or slice."""
+        pairs = [(row.difference, row.std_error) for row in rows]
+        known = [(d, error) for d, error in pairs if d is not None and error]
+        found = interactions([d for d, _ in known], [error for _, error in known])
+        if found is None:
+            return []
+        empty = self.compared(metric, treatment, lambda *_: (ArmEstimate(None, None, 0),) * 2)
+        base = self.two_sided(metric, treatment, Method.COCHRAN_Q, empty, by)._replace(reason=None)
+        q = base._replace(
+            difference=found.pooled, statistic=found.q, df=len(known) - 1, p_value=found.q_p_value
+        )
+        conventions = self.stamp(metric, Method.GAIL_SIMON, by)
+        m = base._replace(
+            method=Method.GAIL_SIMON.value,
+            statistic=found.m,
+            p_value=found.m_p_value,
+            conventions=conventions,
+        )
+        return [q, m]
+
+    def novelty_rows(self, metric: Metric, treatment: str) -> list[ExperimentRow]:
+        """Return the difference of late - early by user, then the difference on each day since exposure."""
+        estimating = self.estimating(metric)
+        change = self.compared(metric, treatment, estimating, NOVELTY)
+        rows = [self.two_sided(metric, treatment, Method.NOVELTY, change, NOVELTY)]
+        for value in self.values(metric, DAY_SINCE):
+            found = self.compared(metric, treatment, estimating, DAY_SINCE, value)
+            rows.append(self.two_sided(metric, treatment, Method.RAW, found, DAY_SINCE, value))
+        return rows
+
+    def guardrail_row(self, metric: Metric, treatment: str) -> ExperimentRow:
         """Return the one-sided test that the treatment is not worse than the control by the margin."""
-        control, other = self.estimates(metric, raw.treatment)
-        margin, times = Fraction(str(metric.margin or 0)), Fraction(1)
-        if metric.margin_kind is MarginKind.RELATIVE:
+        is_relative = metric.margin_kind is MarginKind.RELATIVE
+        return self.one_sided(
+            metric, treatment, Method.NON_INFERIORITY, metric.margin or 0, is_relative, self.plan.confidence
+        )
+
+    def gate_row(self, gate: Gate, metric: Metric, treatment: str) -> ExperimentRow:
+        """Return the one-sided test of a gate: not worse by ``max_drop``, or certainly worse."""
+        is_relative = gate.drop is Drop.RELATIVE
+        row = self.one_sided(
+            metric,
+            treatment,
+            Method.GATE,
+            gate.max_drop,
+            is_relative,
+            gate.confidence,
+            worse=gate.mode is Mode.CERTAIN_DROP,
+        )
+        return row._replace(conventions=f"{gate.mode}; level={1 - gate.confidence:g}; {row.conventions}")
+
+    def one_sided(
+        self,
+        metric: Metric,
+        treatment: str,
+        method: Method,
+        amount: float,
+        is_relative: bool,
+        confidence: float,
+        worse: bool = False,
+    ) -> ExperimentRow:
+        """Return the test that a treatment is not worse by a margin; with ``worse``, that it is."""
+        found = self.compared(metric, treatment, self.estimating(metric))
+        margin, times = Fraction(str(amount)), Fraction(1)
+        if is_relative and found.strata[0][1].value is not None:
             # The margin is a share of the size of the control's value.
-            size = -1 if control.value is not None and control.value < 0 else 1
+            size = -1 if found.strata[0][1].value < 0 else 1
             times -= metric.sign * size * margin
             margin = Fraction(0)
-        contrast = Contrast.of(control, other, times)
+        contrast = Contrast.over_strata(found.strata, times)
         if contrast.difference is not None:
             contrast = Contrast(
                 contrast.difference + metric.sign * margin, contrast.variance, contrast.freedom
             )
-        alternative = "greater" if metric.sign > 0 else "less"
-        result = contrast.test(self.plan.confidence, alternative)
-        conventions = f"margin={metric.margin:g} {metric.margin_kind}; {self.plan.stamp}"
-        return raw._replace(
-            method="non_inferiority",
-            difference=number(contrast.difference),
-            std_error=contrast.std_error,
-            statistic=result.statistic,
-            df=contrast.freedom,
-            p_value=result.p_value,
-            p_adjusted=None,
+        alternative = "greater" if metric.sign * (-1 if worse else 1) > 0 else "less"
+        result = contrast.test(confidence, alternative)
+        kind = "relative" if is_relative else "absolute"
+        shown = Compared(found.strata, found.control, found.treatment, contrast)
+        row = self.two_sided(metric, treatment, method, shown, result=result)
+        return row._replace(
             ci_low=None,
             ci_high=None,
             lift=None,
             lift_low=None,
             lift_high=None,
-            reason=contrast.reason,
-            conventions=conventions,
+            mde=None,
+            n_needed=None,
+            conventions=f"margin={amount:g} {kind}; {row.conventions}",
         )
 
     @cached_property
     def decisions(self) -> list[DecisionRow]:
         """One decision per treatment."""
         rows = []
+        has_gate = any(gate.experiment == self.experiment.name for gate in self.plan.gates)
         for treatment in self.experiment.arms[1:]:
             decision, reason = self.decide(treatment)
-            name, gate = self.experiment.name, self.experiment.gate
-            rows.append(DecisionRow(name, treatment, decision.value, reason, self.is_trusted, gate))
+            name = self.experiment.name
+            rows.append(DecisionRow(name, treatment, decision.value, reason, self.is_trusted, has_gate))
         return rows
 
     def decide(self, treatment: str) -> tuple[Decision, str]:
@@ -205,16 +352,19 @@ class Analysis:
             return Decision.BLOCKED, f"not trusted: {', '.join(self.failed_checks)}"
         level = 1 - self.plan.confidence
         signs = {metric.name: metric.sign for metric in self.plan.metrics}
-        rows = [row for row in self.rows if row.treatment == treatment]
-        goals = [row for row in rows if row.role == Role.GOAL]
+        rows = [row for row in self.rows if row.treatment == treatment and row.segment == ALL]
+        deciding = Method.RAW if self.plan.sequential is None else Method.SEQUENTIAL
+        goals = [row for row in rows if row.role == Role.GOAL and row.method == deciding]
         certain = [row for row in goals if row.p_adjusted is not None and row.p_adjusted < level]
         worse = [row.metric for row in certain if signs[row.metric] * (row.difference or 0) < 0]
         if worse:
             return Decision.LOSS, f"worse: {', '.join(worse)}"
-        guarded = [row for row in rows if row.method == "non_inferiority"]
+        guarded = [row for row in rows if row.method == Method.NON_INFERIORITY]
         failed = [row.metric for row in guarded if not is_within(row, signs[row.metric], level)]
         if failed:
             return Decision.BLOCKED, f"guardrails not met: {', '.join(failed)}"
+        if failed := self.failed_gates(rows, signs):
+            return Decision.BLOCKED, f"gates not met: {', '.join(failed)}"
         if certain:
             return Decision.WIN, f"better: {', '.join(row.metric for row in certain)}"
         if any(row.p_value is not None for row in goals):
@@ -222,14 +372,21 @@ class Analysis:
         reasons = dict.fromkeys(row.reason for row in goals if row.reason)
         return Decision.UNDECIDED, ", ".join(map(str, reasons)) or "no goal"
 
-
-def passed(p_value: float | None) -> bool | None:
-    """Return False if a check of trust fails at this p-value; None if there is none."""
-    return None if p_value is None else p_value >= TRUST_LEVEL
+    def failed_gates(self, rows: Sequence[ExperimentRow], signs: dict[str, int]) -> list[str]:
+        """Return the metrics of gates that do not pass."""
+        failed = []
+        for metric in self.plan.metrics:
+            of_gates = [row for row in rows if row.method == Method.GATE and row.metric == metric.name]
+            for gate, row in zip(self.gates_of(metric), of_gates, strict=True):
+                sign = signs[row.metric] * (-1 if gate.mode is Mode.CERTAIN_DROP else 1)
+                is_certain = is_within(row, sign, 1 - gate.confidence)
+                if is_certain == (gate.mode is Mode.CERTAIN_DROP):
+                    failed.append(metric.name)
+        return failed
 
 
 def is_within(row: ExperimentRow, sign: int, level: float) -> bool:
-    """Return True if a guardrail holds; without any spread its difference decides."""
+    """Return True if a one-sided test is significant; without any spread its difference decides."""
     if row.p_value is not None:
         return row.p_value < level
     return row.std_error == 0 and row.difference is not None and sign * row.difference >= 0

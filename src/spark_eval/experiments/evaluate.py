@@ -1,17 +1,16 @@
 """Online experiments: from exposures and events to estimates, checks, decisions and accounting."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Final, Unpack
-
-from pyspark.sql import DataFrame, SparkSession
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
+from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.experiments.analysis import Analysis, analyses
-from spark_eval.experiments.conform import MOST_QUARANTINED, conform_events, conform_exposures, input_faults
-from spark_eval.experiments.plan import ExperimentOptions, ExperimentPlan, make_experiment_plan, names_of
+from spark_eval.experiments.parse import make_experiment_plan
+from spark_eval.experiments.plan import ExperimentOptions, ExperimentPlan, names_of
 from spark_eval.experiments.tables import (
     CHECKS,
     DECISIONS,
@@ -23,27 +22,37 @@ from spark_eval.experiments.tables import (
     decision_lines,
     shown_lines,
 )
+from spark_eval.experiments.wanted import local_tables
 from spark_eval.experiments.worker.bucket import (
     EVENTS,
     EXPOSURES,
-    USERS,
+    UNITS,
     BucketSums,
     by_bucket,
     measure_bucket,
 )
+from spark_eval.experiments.worker.judge import judge_events, judge_exposures
 from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
-from spark_eval.runners.objects import collect_objects, group_by_key, map_batches
+from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
+from spark_eval.runners.in_process import LocalBatches
+from spark_eval.runners.objects import collect_or_raise, group_by_key, map_batches
+from spark_eval.runners.spread import concat, parallelism
 from spark_eval.runtime import events as run_events
-from spark_eval.schema import Outcome, Reason, Table
+from spark_eval.schema import UNIT, Outcome, Reason, Table
 from spark_eval.tables.arrow_frames import Frame
-from spark_eval.tables.conformed import check_id_types
-from spark_eval.tables.frames import to_spark_frames
-from spark_eval.tables.quarantine import share_faults
+from spark_eval.tables.conformed import Rows, check_id_types
+from spark_eval.tables.local_tables import LocalTable, NotPlain
+from spark_eval.tables.quarantine import share_faults, unusable_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Approximate number of events that a task has in memory.
 ROWS_PER_BUCKET: Final = 1_000_000
+# Shares of invalid rows above these are refused: they are rarely single cases.
+MOST_QUARANTINED: Final = 0.01
 
 
 @run_events.timed_call("evaluate_experiments")
@@ -58,6 +67,8 @@ def evaluate_experiments(
     event_columns: Mapping[str, str] | None = None,
     timestamp_unit: str | None = None,
     max_quarantined: float = MOST_QUARANTINED,
+    gates: Sequence[Mapping[str, Any]] = (),
+    engine: str | None = None,
     **options: Unpack[ExperimentOptions],
 ) -> "Experiments":
     """Compare the variants of online experiments: one scan of the events serves all experiments.
@@ -75,11 +86,16 @@ def evaluate_experiments(
         metrics: A mapping per metric: ``name``, ``kind`` (``mean``, ``ratio``, ``mean_of_ratios``), its terms
             and its role; see the page on experiments.
         experiments: A mapping per experiment, or one: ``name``, ``control``, ``variants`` with their planned
-            weights, ``period``, and optionally ``window``, ``assignment`` and ``gate``.
+            weights, ``period``, and optionally ``window``, ``assignment`` and ``weights``.
         exposure_columns: Mapping of our names to the column names of ``exposures``.
         event_columns: Mapping of our names to the column names of ``events``.
         timestamp_unit: Unit of timestamps that are numbers: ``s``, ``ms`` or ``us``.
         max_quarantined: Largest share of each table's rows that may be quarantined, in [0, 1].
+        gates: A mapping per gate: ``experiment``, ``metric`` and ``max_drop``, and optionally ``drop``,
+            ``mode`` and ``confidence``.
+        engine: ``local`` for this process, ``spark``, or ``auto``: this process for pandas, polars and Arrow
+            frames and for plain Parquet files of this machine, otherwise Spark. By default that of the
+            environment variable ``SPARK_EVAL_ENGINE``, otherwise ``auto``.
 
     Returns:
         An ``Experiments``: ``experiments``, ``checks``, ``decisions``, ``accounting``; ``summary()``,
@@ -102,62 +118,139 @@ def evaluate_experiments(
         >>> home = {"name": "home", "control": "a", "variants": {"a": 1, "b": 1}}
         >>> home["period"] = ["2024-05-01", "2024-05-08"]
         >>> online = evaluate_experiments(exposures, events, [clicked], home)
-        >>> online.to_pandas()[["metric", "control_value", "treatment_value"]]
-            metric  control_value  treatment_value
-        0  clicked            0.5              1.0
+        >>> online.to_pandas()[["metric", "method", "control_value", "treatment_value"]]
+            metric method  control_value  treatment_value
+        0  clicked    raw            0.5              1.0
+        1  clicked  cuped            0.5              1.0
     """
-    plan = make_experiment_plan(metrics, experiments, **options)
+    plan = make_experiment_plan(metrics, experiments, gates, **options)
     if not 0 <= max_quarantined <= 1:
         raise ConfigError("OUT_OF_RANGE", f"max_quarantined: {max_quarantined} is not in [0, 1]")
-    frames = to_spark_frames({EXPOSURES: exposures, EVENTS: events})
-    shown = conform_exposures(frames[EXPOSURES], exposure_columns, timestamp_unit, plan)
-    happened = conform_events(frames[EVENTS], event_columns, timestamp_unit, plan)
-    return measure_experiments(shown, happened, plan, dict.fromkeys((EXPOSURES, EVENTS), max_quarantined))
+    names = {EXPOSURES: exposure_columns or {}, EVENTS: event_columns or {}}
+    plan = with_unit(plan, names)
+    given = {EXPOSURES: exposures, EVENTS: events}
+    most = dict.fromkeys(given, max_quarantined)
+    chosen = parse_engine(engine)
+    reason = reason_for_spark(chosen, given.items())
+    if reason is None:
+        try:
+            tables = local_tables(given, names, timestamp_unit, plan)
+        except NotPlain as fault:
+            reason = refuse_or_explain(chosen, str(fault))
+        else:
+            say_local(sum(table.n_rows for table in tables.values()))
+            return measure_experiments(tables, plan, most, timestamp_unit)
+    say_spark(reason)
+    return measure_experiments(tables_on_spark(given, names, timestamp_unit, plan), plan, most)
+
+
+def with_unit(plan: ExperimentPlan, names: Mapping[str, Mapping[str, str]]) -> ExperimentPlan:
+    """Return the plan for the unit of the tables: a mapped column ``unit``, otherwise the user.
+
+    Raises ConfigError INVALID_EXPERIMENT if only one of the tables maps it.
+    """
+    mapped = [name for name in names if UNIT in names[name]]
+    if len(mapped) == 1:
+        raise ConfigError(
+            "INVALID_EXPERIMENT", f"{mapped[0]}.columns has {UNIT}; the other table needs it too"
+        )
+    return replace(plan, by_unit=bool(mapped))
+
+
+def tables_on_spark(
+    given: Mapping[str, Any],
+    names: Mapping[str, Mapping[str, str]],
+    unit: str | None,
+    plan: ExperimentPlan,
+) -> dict[str, Rows]:
+    """Return frames and paths as conformed Spark frames."""
+    from spark_eval.experiments.conform import conform_events, conform_exposures
+    from spark_eval.tables.frames import to_spark_frames
+
+    frames = to_spark_frames(given)
+    return {
+        EXPOSURES: conform_exposures(frames[EXPOSURES], names[EXPOSURES], unit, plan),
+        EVENTS: conform_events(frames[EVENTS], names[EVENTS], unit, plan),
+    }
+
+
+def rules_of(plan: ExperimentPlan, unit: str | None = None) -> dict[str, FaultRule]:
+    """Return the rule of each table; ``unit`` is that of timestamps that are numbers."""
+    return {
+        EXPOSURES: partial(judge_exposures, plan=plan, unit=unit),
+        EVENTS: partial(judge_events, plan=plan, unit=unit),
+    }
+
+
+def judged(tables: Mapping[str, Rows], plan: ExperimentPlan) -> dict[str, Rows]:
+    """Return the invalid rows of both tables, with their code in ``fault``."""
+    rules = rules_of(plan)
+    return {name: unusable_rows(table, rules[name]) for name, table in tables.items()}
 
 
 def measure_experiments(
-    exposures: DataFrame,
-    events: DataFrame,
+    tables: Mapping[str, Rows],
     plan: ExperimentPlan,
     most_quarantined: Mapping[str, float] | None = None,
+    unit: str | None = None,
 ) -> "Experiments":
-    """Sum all units of the conformed tables in one shuffle by user, and account for every row.
+    """Sum all units of the conformed tables in one shuffle by unit, and account for every row.
 
     ``most_quarantined`` has the largest share of each table's rows that may be quarantined. Raises one
     DataError that lists everything found.
     """
-    check_id_types({EXPOSURES: exposures, EVENTS: events})
-    tables = {EXPOSURES: exposures, EVENTS: events}
-    n_buckets = 1 + sum(table.count() for table in tables.values()) // ROWS_PER_BUCKET
-    parts = rows_by_bucket(exposures, EXPOSURES, plan, n_buckets).unionAll(
-        rows_by_bucket(events, EVENTS, plan, n_buckets)
+    check_id_types(tables)
+    rules = rules_of(plan, unit)
+    n_rows = sum(
+        table.n_rows if isinstance(table, LocalTable) else table.count() for table in tables.values()
     )
+    n_buckets = 1 + n_rows // ROWS_PER_BUCKET
+    parts = concat(
+        [
+            map_batches(
+                spread(table),
+                partial(by_bucket, source=name, judge=rules[name], plan=plan, n_buckets=n_buckets),
+            )
+            for name, table in tables.items()
+        ]
+    )
+
+    def measure(_: int, found: list[Any]) -> Any:
+        try:
+            return measure_bucket(found, plan)
+        except DataError as error:
+            return error
+
     sums = BucketSums()
-    for one in collect_objects(group_by_key(parts, n_buckets, lambda _, found: measure_bucket(found, plan))):
+    for one in collect_or_raise(group_by_key(parts, n_buckets, measure)):
         sums.merge(one)
     entries = entries_of(plan, sums)
+    of_tables = {name: unusable_rows(table, rules[name]) for name, table in tables.items()}
     check_accounting(
-        entries, [*sum_faults(plan, sums), *share_faults(entries, tables, most_quarantined or {})]
+        entries, [*sum_faults(plan, sums), *share_faults(entries, of_tables, most_quarantined or {})]
     )
-    return Experiments(plan, sums, entries, exposures.sparkSession)
+    table = tables[EVENTS]
+    return Experiments(plan, sums, entries, None if isinstance(table, LocalTable) else table.sparkSession)
 
 
-def rows_by_bucket(rows: DataFrame, source: str, plan: ExperimentPlan, n_buckets: int) -> DataFrame:
-    """Return the rows of a conformed table as objects, numbered by bucket of users."""
-    return map_batches(rows, lambda batches: by_bucket(batches, source, plan, n_buckets))
+def spread(table: Rows) -> Any:
+    """Return a conformed table as rows of a runner."""
+    if isinstance(table, LocalTable):
+        return LocalBatches(table.parts(parallelism(table)), table.schema)
+    return table
 
 
 def entries_of(plan: ExperimentPlan, sums: BucketSums) -> list[Entry]:
     """Return the accounting of both tables, then that of each experiment, whose rows are the used ones."""
     entries = []
     for name in (None, *(one.name for one in plan.experiments)):
-        for source in (EXPOSURES, EVENTS, *([USERS] if name else [])):
+        for source in (EXPOSURES, EVENTS, *([UNITS] if name else [])):
             keys = [key for key in sums.rows if key[:2] == (name, source)]
             for key in sorted(
                 keys, key=lambda key: (key[2] != Outcome.IN, key[2] != Outcome.USED, *map(str, key[2:]))
             ):
                 if (n_rows := sums.rows[key]) or key[2] == Outcome.IN:
-                    n_users = n_rows if source == USERS else None
+                    n_users = n_rows if source == UNITS else None
                     entries.append(Entry(source, name, key[2], key[3], n_rows, n_users))
     return entries
 
@@ -187,6 +280,24 @@ def sum_faults(plan: ExperimentPlan, sums: BucketSums) -> list[DataError]:
     return faults or input_faults(n_exposures, n_events, n_used, min(n_outside))
 
 
+def input_faults(n_exposures: int, n_events: int, n_used: int, n_outside: int) -> list[DataError]:
+    """Return errors for tables without any usable row.
+
+    ``n_used`` counts used exposures; all ``n_events`` of ``n_outside`` are outside every period.
+    """
+    hint = "check period, timezone and timestamp_unit"
+    if not n_exposures:
+        return [DataError("EMPTY_EXPOSURES", f"{EXPOSURES}: not a single valid row of an experiment")]
+    faults = []
+    if not n_used:
+        message = f"{EXPOSURES}: none of {n_exposures} rows is used; {hint}"
+        faults.append(DataError("EMPTY_EXPOSURES", message))
+    if n_events and n_events == n_outside:
+        message = f"{EVENTS}: all {n_events} rows are outside the periods; {hint}"
+        faults.append(DataError("EVENTS_OUTSIDE_PERIOD", message))
+    return faults
+
+
 @dataclass(frozen=True, repr=False)
 class Experiments(Writable):
     """Result of ``evaluate_experiments``: the rows of all tables, and the tables as DataFrames.
@@ -201,7 +312,7 @@ class Experiments(Writable):
     plan: ExperimentPlan
     sums: BucketSums
     entries: Sequence[Entry]
-    spark: SparkSession
+    spark: "SparkSession | None"
     verb: ClassVar[str] = "online"
     tables: ClassVar[tuple[str, ...]] = ("experiments", "checks", "decisions", "accounting")
 

@@ -1,32 +1,48 @@
-"""Metrics, experiments and options of the section ``online``: definition and validation."""
+"""Metrics, experiments and options of the section ``online``: records."""
 
-import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import date, datetime, time, timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final, TypedDict, TypeVar, Unpack
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Annotated, Any, Final, TypedDict
 
-from spark_eval.errors import ConfigError, parse_choice
-from spark_eval.options import AT_LEAST_1, INSIDE_0_AND_1, SHARE, check_keys, checked
+from spark_eval.conventions.comparison import Drop, Mode
+from spark_eval.options import AT_LEAST_1, INSIDE_0_AND_1, SHARE
 from spark_eval.schema import LARGEST_EXACT, Direction
 
 SECTION: Final = "online"
-MOST_DECIMALS: Final = 6
 MICROSECONDS: Final = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
-WINDOW: Final = re.compile(r"([1-9]\d{0,4})([mhd])")
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
-Record = TypeVar("Record")
+# Ratios of users are rounded to this number of binary digits after the point.
+RATIO_BITS: Final = 32
+
+
+# Microseconds of a day since exposure.
+DAY: Final = MICROSECONDS["d"]
+# Slices that follow from the timestamp of an event.
+HOUR: Final = "hour"
+DAY_SLICE: Final = "day"
 
 
 class MetricKind(StrEnum):
-    """Definition of a metric from the sums x and y of each user."""
+    """Definition of a metric from the sums x and y of each unit."""
 
     MEAN = "mean"
     RATIO = "ratio"
     MEAN_OF_RATIOS = "mean_of_ratios"
+    RETENTION = "retention"
+
+
+class Test(StrEnum):
+    """Test of a difference: Welch's t, or the z-test of two proportions with their pooled variance."""
+
+    WELCH = "welch"
+    Z_POOLED = "z_pooled"
+
+
+class SampleRatioTest(StrEnum):
+    """Test of the numbers of units: chi^2 at one look, or the sequential multinomial test at any look."""
+
+    FIXED = "fixed"
+    SEQUENTIAL = "sequential"
 
 
 class TermValue(StrEnum):
@@ -59,6 +75,14 @@ class Correction(StrEnum):
     BH = "bh"
 
 
+class LiftMethod(StrEnum):
+    """Interval of the lift."""
+
+    FIELLER = "fieller"
+    DELTA = "delta"
+    LOG = "log"
+
+
 class ExperimentOptions(TypedDict, total=False):
     """Options of the analysis of experiments: keys of the config's section ``online``."""
 
@@ -67,21 +91,56 @@ class ExperimentOptions(TypedDict, total=False):
     max_crossover: Annotated[float, "a larger share of users with two variants is refused.", 0.01, SHARE]
     correction: Annotated[str, "of the p-values of goals and treatments: holm or bh.", "holm", Correction]
     confidence: Annotated[float, "of intervals; 1 - confidence is the level of tests.", 0.95, INSIDE_0_AND_1]
+    lift: Annotated[
+        str, "interval of the lift: fieller, delta as gbstats, or log as tea-tasting.", "fieller", LiftMethod
+    ]
+    cuped: Annotated[bool, "rows adjusted by the pre-period, in addition to the raw ones.", True]
+    segments: Annotated[Sequence[str], "columns of the exposures: a row for each value.", ()]
+    slices: Annotated[
+        Sequence[str], "hour, day, or columns of the events: a row for each value, and tests over all.", ()
+    ]
+    srm: Annotated[
+        str, "test of the numbers of units: fixed, or sequential for daily looks.", "fixed", SampleRatioTest
+    ]
+    sequential: Annotated[
+        Mapping[str, float] | None,
+        "{tau} or {tightest_at}, and min_users: p-values and intervals that are valid at every look.",
+    ]
+    novelty_days: Annotated[
+        int | None, "days since exposure, of users with all of them: late - early, and each day."
+    ]
+    power: Annotated[float, "probability of detecting the smallest detectable effect.", 0.8, INSIDE_0_AND_1]
+    bots: Annotated[
+        Mapping[str, Any] | None,
+        "{ids} and {pre_events}: users left out, by id or by events before exposure.",
+    ]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Condition on a column of the events; see the filters of sources."""
+
+    column: str
+    op: str
+    value: Any = None
 
 
 @dataclass(frozen=True)
 class Term:
-    """A user's value of the events of a kind."""
+    """A unit's value of the events of a kind that meet all conditions, at most ``cap``."""
 
     kind: str
     value: TermValue = TermValue.COUNT
+    where: tuple[Condition, ...] = ()
+    cap: float | None = None
 
 
 @dataclass(frozen=True)
 class Metric:
     """A metric; ``denominator`` is None for means, ``margin`` is None unless it is a guardrail.
 
-    Values of events are rounded to ``decimals``, half-even; negative ones are valid if ``signed``.
+    Values of events are rounded to ``decimals``, half-even; negative ones are valid if ``signed``. ``day`` is
+    that of a retention. ``effect`` is the difference to plan for: ``n_needed`` units detect it.
     """
 
     name: str
@@ -94,6 +153,14 @@ class Metric:
     signed: bool = False
     margin: float | None = None
     margin_kind: MarginKind = MarginKind.ABSOLUTE
+    test: Test = Test.WELCH
+    day: int | None = None
+    effect: float | None = None
+
+    @property
+    def is_mean(self) -> bool:
+        """True for sums over units divided by the number of users."""
+        return self.kind in (MetricKind.MEAN, MetricKind.RETENTION)
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -109,6 +176,17 @@ class Metric:
         """Return the number of units in 1: sums are integers in units of the last decimal."""
         return 10**self.decimals if term.value is TermValue.SUM else 1
 
+    @property
+    def scales(self) -> tuple[int, int]:
+        """Scales of the sums x and y."""
+        if self.denominator is None:
+            return self.scale(self.numerator), 1
+        x_scale, y_scale = self.scale(self.numerator), self.scale(self.denominator)
+        # Ratios of users are rounded to 2^-32 of this unit; see ``worker.units``.
+        return (
+            (x_scale << RATIO_BITS, y_scale) if self.kind is MetricKind.MEAN_OF_RATIOS else (x_scale, y_scale)
+        )
+
 
 @dataclass(frozen=True)
 class Assignment:
@@ -120,8 +198,48 @@ class Assignment:
 
 
 @dataclass(frozen=True)
+class Stratum:
+    """Planned weights of the units that are first exposed from ``start`` on, in microseconds."""
+
+    start: int
+    weights: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Limit on how far a treatment may fall behind the control in a metric; see the section ``gates``."""
+
+    experiment: str
+    metric: str
+    max_drop: float
+    drop: Drop = Drop.ABSOLUTE
+    mode: Mode = Mode.NON_INFERIOR
+    confidence: float = 0.95
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """Mixture of the sequential test: its standard deviation, or the number of units where it is tightest."""
+
+    tau: float | None = None
+    tightest_at: float | None = None
+    min_users: int = 100
+
+
+@dataclass(frozen=True)
+class Bots:
+    """Units left out: by id, or with more events in the pre-period than ``pre_events``."""
+
+    ids: tuple[str, ...] = ()
+    pre_events: int | None = None
+
+
+@dataclass(frozen=True)
 class Experiment:
-    """An experiment; ``variants`` are planned weights, the control first. Times are in microseconds."""
+    """An experiment; ``variants`` are planned weights, the control first. Times are in microseconds.
+
+    ``strata`` are the weights over time, oldest first; there is one unless they change.
+    """
 
     name: str
     control: str
@@ -130,7 +248,7 @@ class Experiment:
     end: int
     window: int | None = None
     assignment: Assignment | None = None
-    gate: bool = False
+    strata: tuple[Stratum, ...] = ()
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -149,11 +267,38 @@ class ExperimentPlan:
     max_crossover: float
     correction: Correction
     confidence: float
+    lift: LiftMethod
+    cuped: bool
+    segments: tuple[str, ...]
+    slices: tuple[str, ...]
+    srm: SampleRatioTest
+    sequential: Sequential | None
+    novelty_days: int | None
+    power: float
+    bots: Bots
+    gates: tuple[Gate, ...] = ()
+    by_unit: bool = False
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """Terms of all metrics."""
+        return tuple(term for metric in self.metrics for term in metric.terms)
+
+    @property
+    def event_slices(self) -> tuple[str, ...]:
+        """Columns of the events among the slices."""
+        return tuple(name for name in self.slices if name not in (HOUR, DAY_SLICE))
+
+    @property
+    def event_columns(self) -> tuple[str, ...]:
+        """Columns of the events that conditions and slices read, each once."""
+        conditions = [condition.column for term in self.terms for condition in term.where]
+        return tuple(dict.fromkeys([*conditions, *self.event_slices]))
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of events that some metric uses, sorted."""
-        return tuple(sorted({term.kind for metric in self.metrics for term in metric.terms}))
+        return tuple(sorted({term.kind for term in self.terms}))
 
     @property
     def signed_kinds(self) -> frozenset[str]:
@@ -174,159 +319,9 @@ class ExperimentPlan:
     @property
     def stamp(self) -> str:
         """Conventions, as text for every output row."""
-        parts = ["welch", "delta method", "lift=fieller", f"correction={self.correction}"]
-        return "; ".join([*parts, f"pre_days={self.pre_days}", f"timezone={self.timezone}"])
-
-
-def make_experiment_plan(
-    metrics: Iterable[Mapping[str, Any]],
-    experiments: Iterable[Mapping[str, Any]] | Mapping[str, Any],
-    **options: Unpack[ExperimentOptions],
-) -> ExperimentPlan:
-    """Return the validated plan; raise ConfigError with the key that is wrong.
-
-    >>> clicks = {"name": "clicks", "kind": "mean", "of": {"kind": "click"}}
-    >>> home = {"name": "home", "control": "a", "variants": {"a": 1, "b": 1}}
-    >>> home["period"] = ["2024-05-01", "2024-05-15"]
-    >>> plan = make_experiment_plan([clicks], [home], timezone="Europe/Berlin")
-    >>> plan.experiments[0].arms, (plan.experiments[0].end - plan.experiments[0].start) // 86_400_000_000
-    (('a', 'b'), 14)
-    """
-    chosen = checked(ExperimentOptions, options, SECTION)
-    zone = zone_of(chosen["timezone"])
-    several = [experiments] if isinstance(experiments, Mapping) else experiments
-    plan = ExperimentPlan(
-        tuple(metric_of(f"{SECTION}.metrics.{n}", given) for n, given in enumerate(metrics)),
-        tuple(experiment_of(f"{SECTION}.experiments.{n}", given, zone) for n, given in enumerate(several)),
-        **chosen,
-    )
-    for key, named in (("metrics", plan.metrics), ("experiments", plan.experiments)):
-        names = [one.name for one in named]
-        if not names or len(set(names)) < len(names):
-            raise invalid(f"{SECTION}.{key}", "needs at least one, with distinct names")
-    return plan
-
-
-def metric_of(key: str, given: Mapping[str, Any]) -> Metric:
-    """Return the validated metric of a mapping; ``key`` is its path in the config."""
-    allowed = [*(one.name for one in fields(Metric)), "of"]
-    check_keys(given, allowed, key)
-    kind = parse_choice(MetricKind, required(given, "kind", key), f"{key}.kind")
-    top, bottom = ("of", None) if kind is MetricKind.MEAN else ("numerator", "denominator")
-    unused = {"of", "numerator", "denominator"} - {top, bottom}
-    for name in sorted(unused & {name for name in given if given[name] is not None}):
-        raise invalid(key, f"kind: {kind} has no {name}")
-    metric = Metric(
-        name=required(given, "name", key),
-        kind=kind,
-        numerator=term_of(f"{key}.{top}", required(given, top, key)),
-        denominator=None if bottom is None else term_of(f"{key}.{bottom}", required(given, bottom, key)),
-        role=parse_choice(Role, given.get("role", "goal"), f"{key}.role"),
-        direction=parse_choice(Direction, given.get("direction", "higher"), f"{key}.direction"),
-        decimals=given.get("decimals", 0),
-        signed=given.get("signed", False),
-        margin=given.get("margin"),
-        margin_kind=parse_choice(MarginKind, given.get("margin_kind", "absolute"), f"{key}.margin_kind"),
-    )
-    if not 0 <= metric.decimals <= MOST_DECIMALS:
-        raise invalid(key, f"decimals: {metric.decimals}; allowed: 0 to {MOST_DECIMALS}")
-    if metric.direction is Direction.NONE:
-        raise invalid(key, "direction: higher or lower")
-    if (metric.role is Role.GUARDRAIL) != (metric.margin is not None):
-        raise invalid(key, "a guardrail, and only a guardrail, needs a margin")
-    if metric.margin is not None and not 0 <= metric.margin < math.inf:
-        raise invalid(key, f"margin: {metric.margin}; it is 0 or more")
-    return metric
-
-
-def term_of(key: str, given: Mapping[str, Any]) -> Term:
-    """Return the validated term of a mapping."""
-    check_keys(given, [one.name for one in fields(Term)], key)
-    value = given.get("value", TermValue.COUNT.value)
-    return Term(required(given, "kind", key), parse_choice(TermValue, value, f"{key}.value"))
-
-
-def experiment_of(key: str, given: Mapping[str, Any], zone: ZoneInfo) -> Experiment:
-    """Return the validated experiment of a mapping; ``key`` is its path in the config."""
-    check_keys(given, ["name", "control", "variants", "period", "window", "assignment", "gate"], key)
-    name, control, period = (required(given, one, key) for one in ("name", "control", "period"))
-    variants = dict(required(given, "variants", key))
-    if control not in variants or len(variants) < 2:
-        raise invalid(key, f"variants: at least two, among them the control {control!r}")
-    if not all(0 < weight < math.inf for weight in variants.values()):
-        raise invalid(key, "variants: weights are above 0")
-    if len(period) != 2:
-        raise invalid(key, "period: [start, end)")
-    start, end = (micros_of(text, zone, f"{key}.period") for text in period)
-    if start >= end:
-        raise invalid(key, f"period: {period[0]} is not before {period[1]}")
-    window, assignment = given.get("window"), given.get("assignment")
-    return Experiment(
-        name,
-        control,
-        variants,
-        start,
-        end,
-        None if window is None else window_of(window, f"{key}.window"),
-        None if assignment is None else assignment_of(f"{key}.assignment", assignment, variants),
-        given.get("gate", False),
-    )
-
-
-def assignment_of(key: str, given: Mapping[str, Any], variants: Mapping[str, float]) -> Assignment:
-    """Return the validated assignment; raise ConfigError for overlapping ranges."""
-    check_keys(given, [one.name for one in fields(Assignment)], key)
-    n_buckets = given.get("buckets", 10_000)
-    ranges = {name: tuple(bounds) for name, bounds in required(given, "ranges", key).items()}
-    if set(ranges) != set(variants):
-        raise invalid(key, "ranges: one for each variant")
-    last = 0
-    for low, high in sorted(bounds if len(bounds) == 2 else (0, 0) for bounds in ranges.values()):
-        if not last <= low < high <= n_buckets:
-            raise invalid(key, f"ranges: [start, end) within {n_buckets} buckets, not empty and disjoint")
-        last = high
-    return Assignment(str(required(given, "salt", key)), ranges, n_buckets)
-
-
-def required(given: Mapping[str, Any], name: str, key: str) -> Any:
-    """Return the value of a required key."""
-    if given.get(name) is None:
-        raise invalid(key, f"{name} is missing")
-    return given[name]
-
-
-def zone_of(name: str) -> ZoneInfo:
-    """Return the time zone with this name."""
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise invalid(f"{SECTION}.timezone", f"{name!r} is not a time zone") from error
-
-
-def micros_of(text: str, zone: ZoneInfo, key: str) -> int:
-    """Return the instant of a day or time, in microseconds since 1970; local unless it has an offset."""
-    try:
-        when = datetime.combine(date.fromisoformat(text), time()) if len(text) == 10 else None
-        when = datetime.fromisoformat(text) if when is None else when
-    except (TypeError, ValueError) as error:
-        raise invalid(
-            key, f"{text!r} is not a day or time, such as 2024-05-01 or 2024-05-01T06:00"
-        ) from error
-    instant = when.replace(tzinfo=zone) if when.tzinfo is None else when
-    return (instant - EPOCH) // timedelta(microseconds=1)
-
-
-def window_of(text: str, key: str) -> int:
-    """Return the microseconds of a duration: 30m, 12h, 7d."""
-    found = WINDOW.fullmatch(text)
-    if found is None:
-        raise invalid(key, f"{text!r} is not a duration, such as 30m, 12h or 7d")
-    return int(found[1]) * MICROSECONDS[found[2]]
-
-
-def invalid(key: str, message: str) -> ConfigError:
-    """Return ConfigError INVALID_EXPERIMENT with the path of the key."""
-    return ConfigError("INVALID_EXPERIMENT", f"{key}: {message}")
+        parts = ["welch", "delta method", f"lift={self.lift}", f"correction={self.correction}"]
+        unit = ["unit"] if self.by_unit else []
+        return "; ".join([*parts, f"pre_days={self.pre_days}", f"timezone={self.timezone}", *unit])
 
 
 def names_of(given: Sequence[Metric] | Sequence[Experiment]) -> str:

@@ -3,14 +3,16 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from spark_eval.schema import ddl_of
+from spark_eval.schema import ALL, ddl_of
 
 
 class ExperimentRow(NamedTuple):
     """Row of ``experiments``: a metric of a treatment against the control.
 
-    ``method`` is ``raw``, or ``non_inferiority`` for the one-sided test of a guardrail. ``reason`` says why
-    there is no p-value.
+    ``method`` is ``raw``, ``cuped`` (adjusted by the pre-period), ``sequential``, ``non_inferiority`` or
+    ``gate`` (one-sided), ``novelty`` (late - early), or ``cochran_q`` or ``gail_simon`` over the values of a
+    segment. ``mde`` is the smallest detectable effect, ``n_needed`` the units of the control for the effect
+    of the metric. ``reason`` says why there is no p-value.
     """
 
     experiment: str
@@ -40,6 +42,8 @@ class ExperimentRow(NamedTuple):
     lift: float | None
     lift_low: float | None
     lift_high: float | None
+    mde: float | None
+    n_needed: int | None
     reason: str | None
     trusted: bool
     conventions: str
@@ -80,14 +84,15 @@ def six_digits(value: float | None) -> str:
 
 
 def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Return a line of SHOWN for each row of ``experiments`` of the method ``raw``."""
+    """Return a line of SHOWN for each row of ``experiments`` over all units that decides."""
     lines = []
     for row in rows:
-        if row["method"] == "raw":
+        if row["method"] in ("raw", "sequential") and row["segment"] == ALL:
             p_value = row["p_value"] if row["p_adjusted"] is None else row["p_adjusted"]
             bounds = [six_digits(row[name]) for name in ("ci_low", "ci_high")]
             numbers = [six_digits(row[name]) for name in ("control_value", "treatment_value", "difference")]
-            names = (row["experiment"], row["metric"], row["treatment"])
+            method = " (sequential)" if row["method"] == "sequential" else ""
+            names = (row["experiment"], row["metric"] + method, row["treatment"])
             interval = " to ".join(bounds) if all(bounds) else str(row["reason"] or "")
             lines.append((*names, *numbers, interval, six_digits(p_value)))
     return lines

@@ -44,11 +44,19 @@ def map_parts(rows: Spread, make: Callable[[Batches], Iterator[pa.RecordBatch]],
 
 def bring_together(rows: Sequence[Spread], column: str, n_tasks: int) -> Spread:
     """Return the rows of all, in ``n_tasks`` parts; rows of equal numbers are in one part."""
+    whole: Any = concat(rows)
+    if isinstance(whole, LocalBatches):
+        return cast(Spread, whole.together(column, n_tasks))
+    return cast(Spread, whole.repartition(n_tasks, column))
+
+
+def concat(rows: Sequence[Spread]) -> Spread:
+    """Return the rows of all; they have the same columns."""
     given: Sequence[Any] = rows
     if isinstance(given[0], LocalBatches):
         parts = list(chain.from_iterable(one.parts for one in given))
-        return cast(Spread, LocalBatches(parts, given[0].schema).together(column, n_tasks))
-    return cast(Spread, reduce(type(given[0]).unionAll, given).repartition(n_tasks, column))
+        return cast(Spread, LocalBatches(parts, given[0].schema))
+    return cast(Spread, reduce(type(given[0]).unionAll, given))
 
 
 def rows_with(rows: Spread, column: str, names: Sequence[str]) -> Spread:

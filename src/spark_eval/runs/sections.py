@@ -22,7 +22,7 @@ from pydantic import (
 from spark_eval.comparison.gates import GateOptions, with_baseline
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.config.input_policy import check_secrets
-from spark_eval.config.inputs import Output, Recommendations, Scalar, Source
+from spark_eval.config.inputs import Filter, Output, Recommendations, Scalar, Source
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed, setting_keys
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.days.plan import (
@@ -39,7 +39,8 @@ from spark_eval.days.plan import (
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import EvaluateOptions, Plan, make_plan
 from spark_eval.evaluation.segments import check_given
-from spark_eval.experiments.plan import ExperimentOptions, ExperimentPlan, make_experiment_plan
+from spark_eval.experiments.parse import make_experiment_plan
+from spark_eval.experiments.plan import ExperimentOptions, ExperimentPlan
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.metrics.values import parse_metric
 from spark_eval.names import check_run_id
@@ -163,9 +164,15 @@ class Baseline(Section):
 
 @keyed(GateOptions)
 class GateSection(Section):
-    """A model may not fall behind its baseline in a metric by more than ``max_drop``."""
+    """A model may not fall behind its baseline in a metric by more than ``max_drop``.
 
-    metric: str = Field(description="a metric that both runs have")
+    With ``experiment``, a treatment may not fall behind the control.
+    """
+
+    experiment: str | None = Field(
+        default=None, description="of online: metric, max_drop, drop, mode and confidence; null: of models"
+    )
+    metric: str = Field(description="a metric that both runs have, or of online")
     max_drop: float = Field(description="how far the model may fall behind")
     against: Baseline = Field(default=Baseline(), description="run and model; null: the baseline of compare")
 
@@ -182,7 +189,8 @@ class CompareSection(Section):
         Gates without a baseline get the baseline of this section.
         """
         options: Any = {name: getattr(self, name) for name in declared(CompareOptions)}
-        plan = make_compare_plan([gate.model_dump(exclude_unset=True) for gate in gates], **options)
+        of_runs = [gate.model_dump(exclude_unset=True) for gate in gates if gate.experiment is None]
+        plan = make_compare_plan(of_runs, **options)
         baseline = self.baseline
         gates_of_plan = (with_baseline(gate, baseline.run, baseline.model) for gate in plan.gates)
         return replace(plan, gates=tuple(gates_of_plan))
@@ -223,14 +231,16 @@ class TermSection(Section):
 
     kind: str = Field(description="of the events")
     value: str = Field(default="count", description="sum of values, count of events, or any: 1 or 0")
+    where: list[Filter] = Field(default=[], description="conditions on columns of the events, all of them")
+    cap: float | int | None = Field(default=None, description="a user's value is at most this")
 
 
 class MetricSection(Section):
     """A metric of experiments: the sums of each user, and their role in the decision."""
 
     name: str = Field(description="in the tables")
-    kind: str = Field(description="mean, ratio (of sums) or mean_of_ratios (of users)")
-    of: TermSection | None = Field(default=None, description="of a mean: what is summed")
+    kind: str = Field(description="mean, ratio (of sums), mean_of_ratios (of users) or retention")
+    of: TermSection | None = Field(default=None, description="of a mean or a retention: what is counted")
     numerator: TermSection | None = Field(default=None, description="of a ratio")
     denominator: TermSection | None = Field(default=None, description="of a ratio")
     role: str = Field(default="goal", description="goal, guardrail or info")
@@ -239,6 +249,9 @@ class MetricSection(Section):
     signed: bool = Field(default=False, description="true: values may be negative")
     margin: float | None = Field(default=None, description="of a guardrail: how much worse it may be")
     margin_kind: str = Field(default="absolute", description="absolute, or relative to the control's value")
+    test: str = Field(default="welch", description="welch, or z_pooled for shares of users")
+    day: int | None = Field(default=None, description="of a retention: day since exposure, from 0")
+    effect: float | None = Field(default=None, description="difference to plan for, in n_needed")
 
 
 class AssignmentSection(Section):
@@ -247,6 +260,13 @@ class AssignmentSection(Section):
     salt: str = Field(description="of the hash; a layer is a salt")
     buckets: int = Field(default=10_000, ge=1, description="number of buckets of the hash")
     ranges: dict[str, list[int]] = Field(description="buckets of each variant: [start, end)")
+
+
+class WeightsSection(Section):
+    """Planned weights of users who are first exposed from a time on."""
+
+    since: str = Field(description="day of the time zone, or instant")
+    variants: dict[str, float | int] = Field(description="planned weight of each variant")
 
 
 class ExperimentSection(Section):
@@ -258,7 +278,7 @@ class ExperimentSection(Section):
     period: list[str] = Field(description="[start, end): days of the time zone, or instants")
     window: str | None = Field(default=None, description="after exposure: 30m, 12h, 7d; null: to the end")
     assignment: AssignmentSection | None = Field(default=None, description="by hash; null: as logged")
-    gate: bool = Field(default=False, description="true: a decision of loss or blocked is exit code 5")
+    weights: list[WeightsSection] = Field(default=[], description="changes of the planned weights")
 
 
 @keyed(ExperimentOptions)
@@ -268,14 +288,17 @@ class OnlineSection(Section):
     metrics: list[MetricSection] = Field(description="what is compared")
     experiments: Several[ExperimentSection] = Field(description="one, or a list")
 
-    def checked(self) -> ExperimentPlan:
-        """Return the validated plan; raise ConfigError with the key that is wrong."""
+    def checked(self, gates: Sequence[GateSection] = ()) -> ExperimentPlan:
+        """Return the validated plan with the gates of experiments; raise ConfigError for a wrong key."""
         options: Any = {name: getattr(self, name) for name in declared(ExperimentOptions)}
         metrics, experiments = (
             [one.model_dump(exclude_unset=True) for one in several]
             for several in (self.metrics, self.experiments)
         )
-        return make_experiment_plan(metrics, experiments, **options)
+        of_experiments = [
+            gate.model_dump(exclude_unset=True) for gate in gates if gate.experiment is not None
+        ]
+        return make_experiment_plan(metrics, experiments, of_experiments, **options)
 
 
 class ReportSection(Section):
@@ -351,7 +374,11 @@ class Config(Section):
         if self.predictions is not None:
             self.predictions.checked()
         if self.online is not None:
-            self.online.checked()
+            self.online.checked(self.gates)
+        elif len(self.gates_of_models) < len(self.gates):
+            raise ConfigError(
+                "INVALID_GATE", "a gate has an experiment, but the config has no section online"
+            )
         self.compare.checked(self.gates)
         self.window.checked()
         self.history.checked()
@@ -364,6 +391,11 @@ class Config(Section):
     def primary(self) -> str | None:
         """Primary metric of reports; None if the config does not name one."""
         return self.report.primary if isinstance(self.report, ReportSection) else None
+
+    @property
+    def gates_of_models(self) -> list[GateSection]:
+        """Gates of models of runs; all others are of experiments."""
+        return [gate for gate in self.gates if gate.experiment is None]
 
     @property
     def plan(self) -> Plan:

@@ -1,9 +1,10 @@
 """Quarantine: invalid rows of conformed tables, and limits on their share."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +13,7 @@ from spark_eval.accounting import Entry
 from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.errors import DataError
 from spark_eval.schema import FATAL, FAULT, MODEL, Fault, Outcome
+from spark_eval.tables.local_tables import LocalTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +40,7 @@ def quarantined(source: str, rows: "DataFrame") -> "DataFrame":
 
 
 def share_faults(
-    entries: Sequence[Entry], tables: "Mapping[str, DataFrame]", most: Mapping[str, float]
+    entries: Sequence[Entry], tables: Mapping[str, Any], most: Mapping[str, float]
 ) -> list[DataError]:
     """Return errors QUARANTINE_SHARE for tables with a larger quarantined share than ``most`` allows.
 
@@ -55,8 +57,14 @@ def share_faults(
         share, n_bad = Fraction(str(most.get(source, 1))), of_codes.total()
         if n_bad > share * n_rows[source, model]:
             rows = tables[source] if model is None else tables[source].where(tables[source][MODEL] == model)
-            examples = quarantined(source, rows).limit(MOST_EXAMPLES).collect()
-            shown = ", ".join(f"{row['code']} {row['row'][:LONGEST_EXAMPLE]}" for row in examples)
+            examples: Sequence[Any] = (
+                [{"code": row[FAULT], "row": json.dumps(row, default=str)} for row in rows.to_pylist()]
+                if isinstance(rows, pa.Table)
+                else quarantined(source, rows).limit(MOST_EXAMPLES).collect()
+            )
+            shown = ", ".join(
+                f"{row['code']} {row['row'][:LONGEST_EXAMPLE]}" for row in examples[:MOST_EXAMPLES]
+            )
             by_code = ", ".join(f"{number} {code}" for code, number in of_codes.items())
             which = source if model is None else f"{source} of model {model!r}"
             message = f"{which}: {n_bad} of {n_rows[source, model]} rows are quarantined ({by_code})"
@@ -67,8 +75,11 @@ def share_faults(
     return faults
 
 
-def unusable_rows(rows: "DataFrame", rule: FaultRule) -> "DataFrame":
+def unusable_rows(rows: Any, rule: FaultRule) -> Any:
     """Return the conformed rows that are invalid by the rule, with the code in ``fault``."""
+    if isinstance(rows, LocalTable):
+        table, faults = rule(rows.table())
+        return table if faults is None else table.append_column(FAULT, faults).filter(faults.is_valid())
     from pyspark.sql import types as T
 
     names = [name for name in rows.columns if name != FAULT]

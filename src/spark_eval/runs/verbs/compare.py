@@ -86,7 +86,7 @@ VERB = Verb(
     sections=("compare", "gates"),
     tables=(
         Published(Table.COMPARISONS),
-        Published(Table.GATES, is_asked=lambda config: bool(config.gates)),
+        Published(Table.GATES, is_asked=lambda config: bool(config.gates_of_models)),
         ACCOUNTING,
     ),
     phases=("compare",),
@@ -100,7 +100,7 @@ VERB = Verb(
 
 def comparison_of_gates(config: "Config") -> Verb | None:
     """Return the verb that decides the gates; warn if a gate has no baseline yet."""
-    if not config.gates:
+    if not config.gates_of_models:
         return None
     from spark_eval.runs.compare import baseline_fault
     from spark_eval.runtime import endings

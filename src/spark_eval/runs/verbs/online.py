@@ -19,35 +19,38 @@ SOURCES = ("exposures", "events")
 
 def read_tables(
     config: "Config", job: "Job", spark: "SparkSession"
-) -> tuple["ExperimentPlan", "DataFrame", "DataFrame"]:
+) -> tuple["ExperimentPlan", dict[str, "DataFrame"]]:
     """Return the plan, and the conformed exposures and events.
 
     Raises ConfigError MISSING_SECTION if there is none.
     """
     from spark_eval.experiments.conform import conform_events, conform_exposures
+    from spark_eval.experiments.evaluate import with_unit
+    from spark_eval.experiments.wanted import own_columns
     from spark_eval.runs.run import needed
     from spark_eval.sources.read import read_source
 
-    plan = needed(config.online, ONLINE).checked()
-    tables = []
+    sources = {name: needed(getattr(config, name), name) for name in SOURCES}
+    online = needed(config.online, ONLINE)
+    plan = with_unit(online.checked(config.gates), {name: one.columns for name, one in sources.items()})
+    tables = {}
     for name, conform in zip(SOURCES, (conform_exposures, conform_events), strict=True):
-        source = needed(getattr(config, name), name)
-        frame = read_source(spark, job.sources[name], name, plan.timezone, (), job.before[name])
-        tables.append(conform(frame, source.columns, source.timestamp_unit, plan))
-    exposures, events = tables
-    return plan, exposures, events
+        source, own = sources[name], own_columns(name, plan)
+        frame = read_source(spark, job.sources[name], name, plan.timezone, own, job.before[name])
+        tables[name] = conform(frame, source.columns, source.timestamp_unit, plan)
+    return plan, tables
 
 
 def compute(work: Work) -> Computed:
     """Sum all units in one shuffle by user, and decide."""
-    from spark_eval.experiments.evaluate import measure_experiments
+    from spark_eval.experiments.evaluate import judged, measure_experiments
 
-    plan, exposures, events = read_tables(work.config, work.job, work.spark)
-    measured = measure_experiments(exposures, events, plan, work.job.most_quarantined)
+    plan, tables = read_tables(work.config, work.job, work.spark)
+    measured = measure_experiments(tables, plan, work.job.most_quarantined)
     return Computed(
         rows=measured.small_tables,
         entries=measured.entries,
-        judged=dict(zip(SOURCES, (exposures, events), strict=True)),
+        judged=judged(tables, plan),
         facts={"conventions": plan.stamp},
         n_rows=len(measured.experiment_rows),
     )
@@ -69,8 +72,8 @@ def check(verb: Verb, config: "Config", session: "OpenSession") -> list[str]:
     from spark_eval.tables.conformed import check_id_types
 
     if config.online is not None:
-        _, exposures, events = read_tables(config, Job.of(verb, config, None, session), session())
-        check_id_types(dict(zip(SOURCES, (exposures, events), strict=True)))
+        _, tables = read_tables(config, Job.of(verb, config, None, session), session())
+        check_id_types(tables)
     return list(SOURCES)
 
 
@@ -92,7 +95,7 @@ VERB = Verb(
 
     Exit code 5 if an experiment cannot be trusted, or if one with a gate is lost or blocked.
     """,
-    sections=(ONLINE, *SOURCES),
+    sections=(ONLINE, *SOURCES, "gates"),
     tables=(
         Published(Table.EXPERIMENTS),
         Published(Table.CHECKS),

@@ -1,0 +1,125 @@
+"""Cells of an experiment: control and treatment compared over units, a segment or a slice. For the driver."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from spark_eval.experiments.inference import (
+    Contrast,
+)
+from spark_eval.experiments.moments import (
+    ONE,
+    PRE_X,
+    PRE_Y,
+    ArmEstimate,
+    Moments,
+    X,
+    Y,
+)
+from spark_eval.experiments.plan import (
+    DAY_SLICE,
+    Experiment,
+    ExperimentPlan,
+    Metric,
+    MetricKind,
+    Test,
+)
+from spark_eval.experiments.worker.bucket import BucketSums, Cell
+from spark_eval.experiments.worker.units import DAY_SINCE, EXPOSED_ON, NOVELTY
+from spark_eval.schema import ALL
+
+# Estimates of control and treatment from their moments.
+Estimating = Callable[[Moments, Moments], tuple[ArmEstimate, ArmEstimate]]
+# Weight of a stratum, and its estimates of control and treatment.
+Stratified = list[tuple[Fraction, ArmEstimate, ArmEstimate]]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Control and treatment in a cell: estimates by stratum, moments over all strata, the difference."""
+
+    strata: Stratified
+    control: Moments
+    treatment: Moments
+    contrast: Contrast
+
+    @property
+    def single(self) -> tuple[ArmEstimate, ArmEstimate] | None:
+        """The estimates if weights did not change; pooled ones would be biased otherwise."""
+        return self.strata[0][1:] if len(self.strata) == 1 else None
+
+
+@dataclass(frozen=True)
+class ExperimentCells:
+    """Moments of one experiment by arm, and the comparisons they allow."""
+
+    plan: ExperimentPlan
+    experiment: Experiment
+    sums: BucketSums
+
+    def moments(self, metric: Metric, arm: str, stratum: int, by: str = ALL, value: str = ALL) -> Moments:
+        """Return the moments of a cell. Cells of slices are completed by the units without events."""
+        cell = Cell(self.experiment.name, metric.name, arm, stratum, by, value)
+        found = self.sums.moments.get(cell, Moments())
+        is_sliced = by in self.plan.slices or by == DAY_SINCE
+        if not is_sliced or metric.kind is MetricKind.MEAN_OF_RATIOS:
+            return found
+        return with_others(found, self.all_units(cell), is_mean=metric.is_mean)
+
+    def all_units(self, cell: Cell) -> Moments:
+        """Return the moments of 1 and y over all units that may have events in a cell of a slice."""
+        if cell.by == DAY_SLICE:
+            exposed = [
+                moments
+                for other, moments in self.sums.moments.items()
+                if other[:4] == cell[:4] and other.by == EXPOSED_ON and other.value <= cell.value
+            ]
+            return sum(exposed, Moments())
+        base = cell._replace(by=NOVELTY if cell.by == DAY_SINCE else ALL, value=ALL)
+        return self.sums.moments.get(base, Moments())
+
+    def values(self, metric: Metric, by: str) -> list[str]:
+        """Return the values of a segment or a slice, sorted."""
+        key = (self.experiment.name, metric.name)
+        return sorted({cell.value for cell in self.sums.moments if cell[:2] == key and cell.by == by})
+
+    def compared(
+        self, metric: Metric, treatment: str, estimating: Estimating, by: str = ALL, value: str = ALL
+    ) -> Compared:
+        """Return control and treatment in a cell; strata count by their units, (n_C + n_T) / N."""
+        arms, strata, pairs = (self.experiment.control, treatment), [], []
+        for stratum in range(len(self.experiment.strata)):
+            control, other = (self.moments(metric, arm, stratum, by, value) for arm in arms)
+            if control.n + other.n or len(self.experiment.strata) == 1:
+                pairs.append((control, other))
+        total = sum(control.n + other.n for control, other in pairs)
+        for control, other in pairs:
+            weight = Fraction(control.n + other.n, total) if total else Fraction(1)
+            strata.append((weight, *estimating(control, other)))
+        controls, treatments = (
+            (sum(arm, Moments()) for arm in zip(*pairs, strict=True)) if pairs else (Moments(),) * 2
+        )
+        contrast = Contrast.over_strata(strata)
+        if metric.test is Test.Z_POOLED and len(strata) == 1:
+            contrast = Contrast.z_pooled(*strata[0][1:])
+        return Compared(strata, controls, treatments, contrast)
+
+    def estimating(self, metric: Metric) -> Estimating:
+        """Return the raw estimates of a metric."""
+        return lambda control, other: (control.estimate(metric.scales), other.estimate(metric.scales))
+
+
+def with_others(found: Moments, units: Moments, *, is_mean: bool) -> Moments:
+    """Return the moments of a slice over all units: those without events add 0 to x, and to y of ratios."""
+    of_y = units if is_mean else found
+    pairs = {(ONE, ONE): units.n, (ONE, X): found.product(ONE, X), (X, X): found.product(X, X)}
+    pairs |= {(ONE, Y): of_y.product(ONE, Y), (Y, Y): of_y.product(Y, Y), (X, Y): found.product(X, Y)}
+    return Moments.of_products(pairs)
+
+
+def before_exposure(metric: Metric, control: Moments, other: Moments) -> tuple[ArmEstimate, ArmEstimate]:
+    """Return the estimates of the pre-period."""
+    return (
+        control.estimate(metric.scales, PRE_X, PRE_Y),
+        other.estimate(metric.scales, PRE_X, PRE_Y),
+    )

@@ -1,0 +1,324 @@
+"""Metrics, experiments and options of the section ``online`` from mappings, validated."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from datetime import date, datetime, time, timedelta
+from typing import Any, Final, Unpack
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from spark_eval.conventions.comparison import Drop, Mode
+from spark_eval.errors import ConfigError, parse_choice
+from spark_eval.experiments.plan import (
+    DAY,
+    MICROSECONDS,
+    SECTION,
+    Assignment,
+    Bots,
+    Condition,
+    Experiment,
+    ExperimentOptions,
+    ExperimentPlan,
+    Gate,
+    MarginKind,
+    Metric,
+    MetricKind,
+    Role,
+    Sequential,
+    Stratum,
+    Term,
+    TermValue,
+    Test,
+)
+from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, check_keys, checked
+from spark_eval.schema import Direction
+
+MOST_DECIMALS: Final = 6
+MOST_NOVELTY_DAYS: Final = 366
+WINDOW: Final = re.compile(r"([1-9]\d{0,4})([mhd])")
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
+OPERATORS: Final = ("==", "!=", "<", "<=", ">", ">=", "in", "between", "is_null", "is_not_null")
+
+
+def make_experiment_plan(
+    metrics: Iterable[Mapping[str, Any]],
+    experiments: Iterable[Mapping[str, Any]] | Mapping[str, Any],
+    gates: Iterable[Mapping[str, Any]] = (),
+    **options: Unpack[ExperimentOptions],
+) -> ExperimentPlan:
+    """Return the validated plan; raise ConfigError with the key that is wrong.
+
+    >>> clicks = {"name": "clicks", "kind": "mean", "of": {"kind": "click"}}
+    >>> home = {"name": "home", "control": "a", "variants": {"a": 1, "b": 1}}
+    >>> home["period"] = ["2024-05-01", "2024-05-15"]
+    >>> plan = make_experiment_plan([clicks], [home], timezone="Europe/Berlin")
+    >>> plan.experiments[0].arms, (plan.experiments[0].end - plan.experiments[0].start) // 86_400_000_000
+    (('a', 'b'), 14)
+    """
+    chosen = checked(ExperimentOptions, options, SECTION)
+    zone = zone_of(chosen["timezone"])
+    several = [experiments] if isinstance(experiments, Mapping) else experiments
+    chosen |= {name: tuple(chosen[name]) for name in ("segments", "slices")}
+    chosen["sequential"] = sequential_of(chosen["sequential"])
+    chosen["bots"] = bots_of(chosen["bots"] or {})
+    if chosen["novelty_days"] is not None and not 2 <= chosen["novelty_days"] <= MOST_NOVELTY_DAYS:
+        raise invalid(
+            f"{SECTION}.novelty_days", f"{chosen['novelty_days']}; allowed: 2 to {MOST_NOVELTY_DAYS}"
+        )
+    plan = ExperimentPlan(
+        tuple(metric_of(f"{SECTION}.metrics.{n}", given) for n, given in enumerate(metrics)),
+        tuple(experiment_of(f"{SECTION}.experiments.{n}", given, zone) for n, given in enumerate(several)),
+        **chosen,
+        gates=tuple(gate_of(f"gates.{n}", given) for n, given in enumerate(gates)),
+    )
+    for key, named in (("metrics", plan.metrics), ("experiments", plan.experiments)):
+        names = [one.name for one in named]
+        if not names or len(set(names)) < len(names):
+            raise invalid(f"{SECTION}.{key}", "needs at least one, with distinct names")
+    check_gates(plan)
+    check_retention(plan)
+    return plan
+
+
+def check_gates(plan: ExperimentPlan) -> None:
+    """Raise ConfigError if a gate names an unknown experiment or metric."""
+    for number, gate in enumerate(plan.gates):
+        for key, name, named in (
+            ("experiment", gate.experiment, plan.experiments),
+            ("metric", gate.metric, plan.metrics),
+        ):
+            names = [one.name for one in named]
+            if name not in names:
+                raise ConfigError.unknown("INVALID_GATE", key, name, names, f"gates.{number}.{key}")
+
+
+def check_retention(plan: ExperimentPlan) -> None:
+    """Raise ConfigError if the window of an experiment ends before the day of a retention."""
+    for metric in plan.metrics:
+        for one in plan.experiments:
+            if metric.day is not None and one.window is not None and one.window < (metric.day + 1) * DAY:
+                raise invalid(SECTION, f"{metric.name}: day {metric.day} is beyond the window of {one.name}")
+
+
+def sequential_of(given: Mapping[str, float] | None) -> Sequential | None:
+    """Return the validated sequential test."""
+    if given is None:
+        return None
+    key = f"{SECTION}.sequential"
+    check_keys(given, [one.name for one in fields(Sequential)], key)
+    if ("tau" in given) == ("tightest_at" in given):
+        raise invalid(key, "either tau or tightest_at")
+    if not all(0 < value < math.inf for value in given.values()):
+        raise invalid(key, "values are above 0")
+    return Sequential(given.get("tau"), given.get("tightest_at"), int(given.get("min_users", 100)))
+
+
+def bots_of(given: Mapping[str, Any]) -> Bots:
+    """Return the validated rules for bots."""
+    check_keys(given, [one.name for one in fields(Bots)], f"{SECTION}.bots")
+    most = given.get("pre_events")
+    if most is not None and most < 0:
+        raise invalid(f"{SECTION}.bots", f"pre_events: {most}; it is 0 or more")
+    return Bots(tuple(map(str, given.get("ids", ()))), most)
+
+
+def gate_of(key: str, given: Mapping[str, Any]) -> Gate:
+    """Return the validated gate of a mapping; INVALID_GATE without a key that it needs."""
+    check_keys(given, [one.name for one in fields(Gate)], key)
+    for name in ("experiment", "metric", "max_drop"):
+        if given.get(name) is None:
+            raise ConfigError("INVALID_GATE", f"{key} has no {name}; it has no default")
+    gate = Gate(
+        given["experiment"],
+        given["metric"],
+        AT_LEAST_0(given["max_drop"], f"{key}.max_drop"),
+        parse_choice(Drop, given.get("drop", "absolute"), f"{key}.drop"),
+        parse_choice(Mode, given.get("mode", "non_inferior"), f"{key}.mode"),
+        INSIDE_0_AND_1(given.get("confidence", 0.95), f"{key}.confidence"),
+    )
+    if gate.mode is Mode.OBSERVED:
+        raise ConfigError(
+            "INVALID_GATE", f"{key}: mode observed sees no chance; non_inferior or certain_drop"
+        )
+    return gate
+
+
+def metric_of(key: str, given: Mapping[str, Any]) -> Metric:
+    """Return the validated metric of a mapping; ``key`` is its path in the config."""
+    allowed = [*(one.name for one in fields(Metric)), "of"]
+    check_keys(given, allowed, key)
+    kind = parse_choice(MetricKind, required(given, "kind", key), f"{key}.kind")
+    is_mean = kind in (MetricKind.MEAN, MetricKind.RETENTION)
+    top, bottom = ("of", None) if is_mean else ("numerator", "denominator")
+    unused = {"of", "numerator", "denominator"} - {top, bottom}
+    for name in sorted(unused & {name for name in given if given[name] is not None}):
+        raise invalid(key, f"kind: {kind} has no {name}")
+    metric = Metric(
+        name=required(given, "name", key),
+        kind=kind,
+        numerator=term_of(f"{key}.{top}", required(given, top, key)),
+        denominator=None if bottom is None else term_of(f"{key}.{bottom}", required(given, bottom, key)),
+        role=parse_choice(Role, given.get("role", "goal"), f"{key}.role"),
+        direction=parse_choice(Direction, given.get("direction", "higher"), f"{key}.direction"),
+        decimals=given.get("decimals", 0),
+        signed=given.get("signed", False),
+        margin=given.get("margin"),
+        margin_kind=parse_choice(MarginKind, given.get("margin_kind", "absolute"), f"{key}.margin_kind"),
+        test=parse_choice(Test, given.get("test", "welch"), f"{key}.test"),
+        day=given.get("day"),
+        effect=given.get("effect"),
+    )
+    check_metric(key, metric)
+    return metric
+
+
+def check_metric(key: str, metric: Metric) -> None:
+    """Raise ConfigError INVALID_EXPERIMENT for keys that do not fit together."""
+    is_retention = metric.kind is MetricKind.RETENTION
+    if (metric.day is not None and metric.day >= 0) != is_retention:
+        raise invalid(key, "a retention, and only a retention, needs a day, 0 or more")
+    if is_retention and metric.numerator.value is not TermValue.COUNT:
+        raise invalid(key, "a retention is of events of a kind; it has no value")
+    is_share = metric.kind is MetricKind.MEAN and metric.numerator.value is TermValue.ANY
+    if metric.test is Test.Z_POOLED and not (is_share or is_retention):
+        raise invalid(key, "test: z_pooled is for shares of users: a mean of any, or a retention")
+    if metric.effect is not None and not 0 < metric.effect < math.inf:
+        raise invalid(key, f"effect: {metric.effect}; it is above 0")
+    if not 0 <= metric.decimals <= MOST_DECIMALS:
+        raise invalid(key, f"decimals: {metric.decimals}; allowed: 0 to {MOST_DECIMALS}")
+    if metric.direction is Direction.NONE:
+        raise invalid(key, "direction: higher or lower")
+    if (metric.role is Role.GUARDRAIL) != (metric.margin is not None):
+        raise invalid(key, "a guardrail, and only a guardrail, needs a margin")
+    if metric.margin is not None and not 0 <= metric.margin < math.inf:
+        raise invalid(key, f"margin: {metric.margin}; it is 0 or more")
+
+
+def term_of(key: str, given: Mapping[str, Any]) -> Term:
+    """Return the validated term of a mapping."""
+    check_keys(given, [one.name for one in fields(Term)], key)
+    value = parse_choice(TermValue, given.get("value", TermValue.COUNT.value), f"{key}.value")
+    cap = given.get("cap")
+    if cap is not None and not 0 < cap < math.inf:
+        raise invalid(key, f"cap: {cap}; it is above 0")
+    where = tuple(condition_of(f"{key}.where.{n}", one) for n, one in enumerate(given.get("where", ())))
+    return Term(required(given, "kind", key), value, where, cap)
+
+
+def condition_of(key: str, given: Mapping[str, Any]) -> Condition:
+    """Return the validated condition of a mapping: a list for ``in`` and ``between``."""
+    check_keys(given, [one.name for one in fields(Condition)], key)
+    op: str = required(given, "op", key)
+    value: Any = given.get("value")
+    if op not in OPERATORS:
+        raise ConfigError.unknown("INVALID_EXPERIMENT", "op", op, OPERATORS, f"{key}.op")
+    is_list = isinstance(value, list | tuple)
+    if op.startswith("is_"):
+        fits = value is None
+    else:
+        fits = value is not None and is_list == (op in ("in", "between"))
+    if not fits or value in ([], ()) or (op == "between" and len(value) != 2):
+        raise invalid(key, f"value {value!r} does not fit op {op}")
+    return Condition(required(given, "column", key), op, tuple(value) if is_list else value)
+
+
+def experiment_of(key: str, given: Mapping[str, Any], zone: ZoneInfo) -> Experiment:
+    """Return the validated experiment of a mapping; ``key`` is its path in the config."""
+    known = ["name", "control", "variants", "period", "window", "assignment", "weights"]
+    check_keys(given, known, key)
+    name, control, period = (required(given, one, key) for one in ("name", "control", "period"))
+    variants = dict(required(given, "variants", key))
+    if control not in variants or len(variants) < 2:
+        raise invalid(key, f"variants: at least two, among them the control {control!r}")
+    if not all(0 < weight < math.inf for weight in variants.values()):
+        raise invalid(key, "variants: weights are above 0")
+    if len(period) != 2:
+        raise invalid(key, "period: [start, end)")
+    start, end = (micros_of(text, zone, f"{key}.period") for text in period)
+    if start >= end:
+        raise invalid(key, f"period: {period[0]} is not before {period[1]}")
+    window, assignment = given.get("window"), given.get("assignment")
+    return Experiment(
+        name,
+        control,
+        variants,
+        start,
+        end,
+        None if window is None else window_of(window, f"{key}.window"),
+        None if assignment is None else assignment_of(f"{key}.assignment", assignment, variants),
+        strata_of(f"{key}.weights", given.get("weights") or (), Stratum(start, variants), zone),
+    )
+
+
+def strata_of(
+    key: str, given: Iterable[Mapping[str, Any]], first: Stratum, zone: ZoneInfo
+) -> tuple[Stratum, ...]:
+    """Return the weights over time: those of the start, then the changes, in the order of time."""
+    strata = [first]
+    for number, change in enumerate(given):
+        check_keys(change, ["since", "variants"], f"{key}.{number}")
+        since = micros_of(required(change, "since", f"{key}.{number}"), zone, f"{key}.{number}.since")
+        weights = dict(required(change, "variants", f"{key}.{number}"))
+        if since <= strata[-1].start:
+            raise invalid(f"{key}.{number}", "since: changes are after the start, in the order of time")
+        if set(weights) != set(first.weights) or not all(0 < one < math.inf for one in weights.values()):
+            raise invalid(f"{key}.{number}", "variants: a weight above 0 for each")
+        strata.append(Stratum(since, weights))
+    return tuple(strata)
+
+
+def assignment_of(key: str, given: Mapping[str, Any], variants: Mapping[str, float]) -> Assignment:
+    """Return the validated assignment; raise ConfigError for overlapping ranges."""
+    check_keys(given, [one.name for one in fields(Assignment)], key)
+    n_buckets = given.get("buckets", 10_000)
+    ranges = {name: tuple(bounds) for name, bounds in required(given, "ranges", key).items()}
+    if set(ranges) != set(variants):
+        raise invalid(key, "ranges: one for each variant")
+    last = 0
+    for low, high in sorted(bounds if len(bounds) == 2 else (0, 0) for bounds in ranges.values()):
+        if not last <= low < high <= n_buckets:
+            raise invalid(key, f"ranges: [start, end) within {n_buckets} buckets, not empty and disjoint")
+        last = high
+    return Assignment(str(required(given, "salt", key)), ranges, n_buckets)
+
+
+def required(given: Mapping[str, Any], name: str, key: str) -> Any:
+    """Return the value of a required key."""
+    if given.get(name) is None:
+        raise invalid(key, f"{name} is missing")
+    return given[name]
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Return the time zone with this name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise invalid(f"{SECTION}.timezone", f"{name!r} is not a time zone") from error
+
+
+def micros_of(text: str, zone: ZoneInfo, key: str) -> int:
+    """Return the instant of a day or time, in microseconds since 1970; local unless it has an offset."""
+    try:
+        when = datetime.combine(date.fromisoformat(text), time()) if len(text) == 10 else None
+        when = datetime.fromisoformat(text) if when is None else when
+    except (TypeError, ValueError) as error:
+        raise invalid(
+            key, f"{text!r} is not a day or time, such as 2024-05-01 or 2024-05-01T06:00"
+        ) from error
+    instant = when.replace(tzinfo=zone) if when.tzinfo is None else when
+    return (instant - EPOCH) // timedelta(microseconds=1)
+
+
+def window_of(text: str, key: str) -> int:
+    """Return the microseconds of a duration: 30m, 12h, 7d."""
+    found = WINDOW.fullmatch(text)
+    if found is None:
+        raise invalid(key, f"{text!r} is not a duration, such as 30m, 12h or 7d")
+    return int(found[1]) * MICROSECONDS[found[2]]
+
+
+def invalid(key: str, message: str) -> ConfigError:
+    """Return ConfigError INVALID_EXPERIMENT with the path of the key."""
+    return ConfigError("INVALID_EXPERIMENT", f"{key}: {message}")
