@@ -50,7 +50,7 @@ class Watched:
 
     @property
     def moved(self) -> str | None:
-        """The part that moved: the model, or the world as the reference shows it; None without a reference."""
+        """The part that moved: the model, or the world as the reference shows it, if there is one."""
         if self.of_reference is None:
             return None
         if self.judgement.is_alarm:
