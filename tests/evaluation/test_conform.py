@@ -18,10 +18,10 @@ from spark_eval.evaluation.conform import (
     conform_truth,
     conform_users,
 )
+from spark_eval.runners.quarantine import unusable_rows
 from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
 from spark_eval.splits.conform import conform_interactions
 from spark_eval.tables.conformed import align_ids, check_id_types
-from spark_eval.tables.quarantine import unusable_rows
 
 SCORED = "model string, user string, item int, score double, fault string"
 RANKED = "model string, user string, item int, rank long, fault string"

@@ -17,8 +17,8 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.predictions.conform import conform_predictions, read_predictions
 from spark_eval.predictions.evaluate import measure_predictions
 from spark_eval.predictions.plan import make_prediction_plan
+from spark_eval.runners.quarantine import quarantined
 from spark_eval.runtime.spark_errors import named_spark_error
-from spark_eval.tables.quarantine import quarantined
 
 NAN, INFINITE = float("nan"), float("inf")
 OPTIONS: dict[str, Any] = {

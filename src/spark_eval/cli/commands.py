@@ -44,6 +44,12 @@ OF_RUNS = (
         help="Overwrite this run if it is already published with different content.",
     ),
     click.option(
+        "--engine",
+        type=click.Choice(["auto", "local", "spark"]),
+        help="Where it runs: this process, Spark, or auto: this process for plain Parquet files of this "
+        "machine. Default: that of the config.",
+    ),
+    click.option(
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",
@@ -97,8 +103,11 @@ def command_of(verb: Verb) -> click.Command:
     """Return the command of a verb that makes a run."""
 
     @run_options
-    def make(settings: Sequence[str], **given: Any) -> None:
+    def make(settings: Sequence[str], engine: str | None, **given: Any) -> None:
         from spark_eval.cli.runner import make_run
+
+        if engine is not None:
+            settings = [*settings, f"engine={engine}"]
 
         chosen = {one.key: given.pop(one.parameter) for one in verb.shortcuts}
         own = [f"{key}={json.dumps(value)}" for key, value in chosen.items() if value is not None]

@@ -3,9 +3,8 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from spark_eval.accounting import entries_of_rows, unusable
@@ -21,12 +20,13 @@ from spark_eval.publishing.published import check_is_there, damage_of, open_tabl
 from spark_eval.publishing.remote import MOST_HOURS
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.results.sentences import Row
-from spark_eval.runs.job import Run
-from spark_eval.runs.measured import EVALUATE
+from spark_eval.runs.job import EVALUATE, Run
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Verb
-from spark_eval.runs.windows import stale_parts
 from spark_eval.schema import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Maximum number of lines of a published table; several classes give many more.
 MOST_LINES = 50
@@ -114,8 +114,10 @@ def show_checked(file: Path, sources: Sequence[str]) -> None:
     print(f"{file}: config is valid; inputs checked: {', '.join(sources) or 'none'}")
 
 
-def show_status(config: Config, session: Callable[[], SparkSession], as_json: bool) -> None:
+def show_status(config: Config, session: "Callable[[], SparkSession]", as_json: bool) -> None:
     """Print published runs and unfinished attempts."""
+    from spark_eval.runs.windows import stale_parts
+
     store = store_of(config.output, session)
     root = store.files.root
     damaged: dict[str, DataError] = {}

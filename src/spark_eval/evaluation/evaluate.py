@@ -41,6 +41,7 @@ from spark_eval.metrics.stages import check_stage_models
 from spark_eval.options import documented
 from spark_eval.per_user.drawing import largest_of
 from spark_eval.per_user.population import CANDIDATE
+from spark_eval.results.driver_tables import to_arrow
 from spark_eval.runners.engine import (
     parse_engine,
     reason_for_spark,
@@ -58,7 +59,7 @@ from spark_eval.schema import USER
 from spark_eval.tables.arrow_frames import Frame, like_given
 from spark_eval.tables.conformed import check_unchanged, has_text_ids
 from spark_eval.tables.file_parts import takes_files
-from spark_eval.tables.local_tables import NotPlain
+from spark_eval.tables.local_tables import NotPlain, columns_of
 
 
 @events.timed_call("evaluate")
@@ -159,13 +160,14 @@ def evaluate(
     reason = reason_for_spark(chosen, given.items())
     if reason is None:
         try:
-            tables = Tables.local(local_tables(given, described, plan), plan, model)
+            opened = {name: partial(columns_of, name, frame) for name, frame in given.items()}
+            tables = Tables.local(local_tables(opened, described, plan), plan, model)
         except NotPlain as fault:
             reason = refuse_or_explain(chosen, str(fault))
         else:
-            say_local(sum(table.n_rows for table in tables.given().values()))
+            say_local(tables.n_local)
             result = measure_lists(tables, folder)
-            return replace(result, per_user=like_given(result.per_user, recommendations))
+            return replace(result, per_user=like_given(to_arrow(result.per_user), recommendations))
     say_spark(reason)
     return measure_lists(tables_on_spark(given, described, timezone, plan), folder)
 

@@ -3,23 +3,46 @@
 Without it, values of unusable tables would be zeros.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import pyarrow as pa
+
 from spark_eval.accounting import Entry, ListCounts, TruthCounts, check_accounting
-from spark_eval.arrow.row_faults import fault_rules
+from spark_eval.arrow.files import Batches
+from spark_eval.arrow.row_faults import fault_rules, judge_train
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import LARGEST_DOUBLE, MeanInterval, Plan, RequestTruth
 from spark_eval.evaluation.summaries import Summaries
 from spark_eval.names import model_faults
-from spark_eval.schema import FATAL, FOLD, MODEL, MOST_FOLDS, REQUEST, USER, Outcome, Reason
+from spark_eval.runners.in_process import LocalBatches
+from spark_eval.runners.quarantine import MOST_EXAMPLES, share_faults, unusable_rows
+from spark_eval.schema import (
+    FATAL,
+    FAULT,
+    FEATURES,
+    FOLD,
+    GROUPS,
+    ITEM,
+    MODEL,
+    MOST_FOLDS,
+    RANK,
+    RELEVANCE,
+    REQUEST,
+    SCORE,
+    USER,
+    VECTOR,
+    Outcome,
+    Reason,
+)
 from spark_eval.tables.conformed import Rows, align_ids, check_id_types, some_values
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.local_tables import LocalTable
-from spark_eval.tables.quarantine import MOST_EXAMPLES, share_faults, unusable_rows
 
+# Columns of conformed tables, in the order that Spark's frames have.
+CONFORMED: Final = (MODEL, USER, ITEM, RELEVANCE, FOLD, REQUEST, RANK, SCORE, GROUPS, FEATURES, VECTOR, FAULT)
 # Maximum number of folds in a message.
 MOST_FOLDS_NAMED: Final = 10
 
@@ -44,10 +67,21 @@ class Tables:
     most_quarantined: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def local(cls, tables: Mapping[str, LocalTable], plan: Plan, model: str | None) -> "Tables":
+    def local(
+        cls,
+        tables: Mapping[str, LocalTable],
+        plan: Plan,
+        model: str | None,
+        most_quarantined: Mapping[str, float] | None = None,
+    ) -> "Tables":
         """Return tables of this process."""
         given: dict[str, Any] = dict(tables)
-        return cls(plan, **given, model=model)
+        return cls(plan, **given, model=model, most_quarantined=most_quarantined or {})
+
+    @property
+    def n_local(self) -> int:
+        """Number of rows of tables of this process."""
+        return sum(table.n_rows for table in self.given().values())
 
     def n_rows(self, name: str) -> int | None:
         """Return the number of rows of a table; None if it is unknown before they are read."""
@@ -74,11 +108,43 @@ class Tables:
         """
         bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
         rules = fault_rules(self.plan.conventions)
-        return {
-            name: unusable_rows(frame, rules[name]) if name in rules else frame
-            for name, frame in self.given().items()
-            if name in bad
-        }
+
+        def judged(name: str, frame: Rows) -> Any:
+            if isinstance(frame, LocalTable):
+                rows = unusable_rows(frame, rules.get(name, judge_train))
+                return as_conformed(rows, name, self.model)
+            return unusable_rows(frame, rules[name]) if name in rules else frame
+
+        return {name: judged(name, frame) for name, frame in self.given().items() if name in bad}
+
+
+def as_conformed(rows: LocalBatches, name: str, model: str | None) -> LocalBatches:
+    """Return rows of a table of this process with the columns and types that they have on Spark."""
+    of_tables: dict[str, dict[str, Any]] = {"recommendations": {MODEL: model}, "truth": {RELEVANCE: 1.0}}
+    constants = of_tables.get(name, {})
+    kinds = {}
+    for column in CONFORMED:
+        kind = rows.schema.field(column).type if column in rows.schema.names else None
+        if column == MODEL and column in (*rows.schema.names, *constants):
+            kinds[column] = pa.string()
+        elif column == RELEVANCE and column in (*rows.schema.names, *constants):
+            kinds[column] = pa.float64()
+        elif column in (RANK, SCORE) and kind is not None:
+            is_long = pa.types.is_integer(kind) and (column == RANK or kind == pa.int64())
+            kinds[column] = pa.int64() if is_long else pa.float64()
+        elif kind is not None:
+            kinds[column] = kind
+    schema = pa.schema(kinds)
+
+    def conformed(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = [
+                batch[column] if column in batch.schema.names else pa.repeat(constants[column], len(batch))
+                for column in kinds
+            ]
+            yield from pa.table(columns, names=list(kinds)).cast(schema).to_batches()
+
+    return rows.map(conformed, schema)
 
 
 def truth_faults(entries: Sequence[Entry], counts: TruthCounts, plan: Plan) -> list[DataError]:

@@ -1,6 +1,6 @@
 """Columns that an evaluation reads of each table, and tables of this process with them. No Spark here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -31,8 +31,8 @@ from spark_eval.tables.local_tables import (
     LocalTable,
     Missing,
     NotPlain,
+    OpenedTable,
     Wanted,
-    columns_of,
     is_id,
     is_number,
     is_set,
@@ -106,24 +106,26 @@ def missing_error(
     return missing_column(name, ours, names, theirs, plan.item_columns.get(ours, ""))
 
 
-def local_tables(given: Mapping[str, Any], described: Mapping[str, Any], plan: Plan) -> dict[str, LocalTable]:
-    """Return frames and paths as conformed tables of this process.
+def local_tables(
+    opened: Mapping[str, Callable[[], OpenedTable]], described: Mapping[str, Any], plan: Plan
+) -> dict[str, LocalTable]:
+    """Return tables, given by functions that open them, as conformed tables of this process.
 
     Raises NotPlain if only Spark can judge one of them, and one DataError for columns that are missing.
     """
-    for name in given:
+    for name in opened:
         if name != "users":
             check_mapping(name, described[name].columns or {})
 
     def conformed(name: str) -> LocalTable:
-        found = columns_of(name, given[name])
+        found = opened[name]()
         wanted = wanted_columns(name, described[name], found[2].names, plan)
         table = local_table(name, found, described[name].columns or {}, wanted)
         if name == "users":
             return conformed_users(table)
         return conformed_items(table, plan) if name == "items" else table
 
-    return collect_errors({name: partial(conformed, name) for name in given})
+    return collect_errors({name: partial(conformed, name) for name in opened})
 
 
 def conformed_users(users: LocalTable) -> LocalTable:

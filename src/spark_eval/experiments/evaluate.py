@@ -38,13 +38,13 @@ from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
 from spark_eval.runners.in_process import LocalBatches
 from spark_eval.runners.objects import collect_or_raise, group_by_key, map_batches
+from spark_eval.runners.quarantine import share_faults, unusable_rows
 from spark_eval.runners.spread import concat, parallelism
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import UNIT, Outcome, Reason, Table
 from spark_eval.tables.arrow_frames import Frame
 from spark_eval.tables.conformed import Rows, check_id_types
 from spark_eval.tables.local_tables import LocalTable, NotPlain
-from spark_eval.tables.quarantine import share_faults, unusable_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -46,12 +46,12 @@ from spark_eval.predictions.worker.totals import Cell, Totals, segment_faults
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.runners.objects import collect_objects
+from spark_eval.runners.quarantine import HINTS, share_faults
 from spark_eval.runners.spread import Spread, keep
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import release_with
 from spark_eval.schema import ALL, Outcome, Table
 from spark_eval.tables.arrow_frames import Frame
-from spark_eval.tables.quarantine import HINTS, share_faults
 
 # Approximate number of rows that a task sorts: distinct scores per label, and rows for metrics per user.
 SCORES_PER_RANGE: Final = 1_000_000

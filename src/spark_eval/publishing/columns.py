@@ -1,10 +1,12 @@
 """Kinds of columns: common names for the types of Arrow and Spark, so that both can check a record."""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import types as T
+
+if TYPE_CHECKING:
+    from pyspark.sql import types as T
 
 TEXT: Final = "text"
 INTEGER: Final = "integer"
@@ -34,13 +36,15 @@ def kind_in_arrow(kind: pa.DataType) -> str:
     return NULL if pa.types.is_null(kind) else OTHER
 
 
-def kinds_in_spark(schema: T.StructType, without: Collection[str] = ()) -> dict[str, str]:
+def kinds_in_spark(schema: "T.StructType", without: Collection[str] = ()) -> dict[str, str]:
     """Return the kind of each column that is not in ``without``."""
     return {field.name: kind_in_spark(field.dataType) for field in schema if field.name not in without}
 
 
-def kind_in_spark(kind: T.DataType) -> str:
+def kind_in_spark(kind: "T.DataType") -> str:
     """Return the kind of a Spark type."""
+    from pyspark.sql import types as T
+
     if isinstance(kind, T.StringType):
         return TEXT
     if isinstance(kind, T.IntegralType):

@@ -6,16 +6,11 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from spark_eval.arrow.files import named_read_errors
 from spark_eval.arrow.user_files import check_no_nan, nan_in, open_dataset
@@ -27,9 +22,11 @@ from spark_eval.publishing.commits import Files, OnDamage, Record, published, wa
 from spark_eval.publishing.local import manifest_of
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles, is_hidden, local_path, uri_of
-from spark_eval.runtime.spark_errors import named_spark_error
+from spark_eval.runtime.spark_errors import is_of_spark, named_spark_error
 from spark_eval.schema import MODEL, TABLE_NAMES, Table
-from spark_eval.tables.plain_files import CHECKSUMS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 Read = TypeVar("Read")
 RUN_ID_COLUMN: Final = "run_id"
@@ -56,7 +53,7 @@ class PublishedTable:
         """Path of the table."""
         return self.record.path_of(self.table)
 
-    def frame(self, spark: SparkSession) -> DataFrame:
+    def frame(self, spark: "SparkSession") -> "DataFrame":
         """Return its rows, with models as text."""
         return read_tables(spark, self.table, [self.path])
 
@@ -185,8 +182,8 @@ def incomplete(run_id: str, what: str) -> DataError:
 
 
 def read_published(
-    spark: SparkSession, path: str, table: str, run_ids: Collection[str] | str | None = None
-) -> DataFrame:
+    spark: "SparkSession", path: str, table: str, run_ids: Collection[str] | str | None = None
+) -> "DataFrame":
     """Return a table of the runs published below an output path, with a column ``run_id``.
 
     A run is visible with all its tables once its commit record is written. Columns that a run lacks are null.
@@ -279,7 +276,7 @@ def base_of(path: str) -> str:
     return path.partition(f"/{RUN_ID_COLUMN}=")[0]
 
 
-def read_tables(spark: SparkSession, table: str, paths: Sequence[str]) -> DataFrame:
+def read_tables(spark: "SparkSession", table: str, paths: Sequence[str]) -> "DataFrame":
     """Read folders and files of one table; NaN in a numeric column is an error."""
     by_base: dict[str, list[str]] = {}
     for path in paths:
@@ -289,8 +286,11 @@ def read_tables(spark: SparkSession, table: str, paths: Sequence[str]) -> DataFr
     return frame if table in WITH_OTHER_COLUMNS else without_nan(frame, table)
 
 
-def without_nan(frame: DataFrame, table: str) -> DataFrame:
+def without_nan(frame: "DataFrame", table: str) -> "DataFrame":
     """Return the rows; a query that finds NaN in a numeric column raises DataError INCOMPLETE_RUN."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as T
+
     columns = []
     for field in frame.schema:
         column = F.col(quote_column(field.name))
@@ -301,8 +301,12 @@ def without_nan(frame: DataFrame, table: str) -> DataFrame:
     return frame.select(columns)
 
 
-def read_paths(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+def read_paths(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
     """Read folders and files of one table, below one base folder, with run ids and models as text."""
+    from pyspark.sql import types as T
+
+    from spark_eval.tables.plain_files import CHECKSUMS
+
     names = [literal_path(path) for path in paths]
     reader = spark.read.options(basePath=base_of(paths[0]), mergeSchema=True).option(CHECKSUMS, value=True)
     # Without a schema, Spark would read the models 1 and 01 as the same number.
@@ -317,5 +321,7 @@ def with_named_errors(path: str, read: Callable[[], Read]) -> Read:
     """Return the result of ``read``; convert Spark's exceptions to named errors."""
     try:
         return read()
-    except (PySparkException, Py4JError) as error:
-        raise named_spark_error(error, path) from error
+    except Exception as error:
+        if is_of_spark(error):
+            raise named_spark_error(error, path) from error
+        raise

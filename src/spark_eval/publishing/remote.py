@@ -18,8 +18,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from pyspark.sql import functions as F
-
 from spark_eval.errors import BusyError, DataError, EnvironmentFault, SetupError
 from spark_eval.names import literal_path, quote_column
 from spark_eval.publishing.columns import kinds_in_spark
@@ -129,6 +127,8 @@ class HadoopStore:
 
     def seal(self, folder: str, expected: Expected | None) -> Sealed:
         """Check a table by reading it through Spark; return its description."""
+        from pyspark.sql import functions as F
+
         expected = expected or Expected()
         files = [path for path, *_ in self.files.files_below(folder) if path.endswith(".parquet")]
         if not files:

@@ -4,19 +4,20 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from spark_eval.arrow.checksums import KEYS, key_sum
 from spark_eval.arrow.files import BATCH_ROWS, column_statistics
 from spark_eval.errors import SparkEvalError
 from spark_eval.metrics.values import MetricValue
 from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ def staged_otherwise(message: str) -> SparkEvalError:
     return SparkEvalError("STAGED_OTHERWISE", f"per_user: {message}")
 
 
-def sum_of_keys() -> Column:
+def sum_of_keys() -> "Column":
     """Return ``arrow.checksums.key_sum`` over the rows of all models, computed by Spark."""
+    from pyspark.sql import functions as F
+
     keys = F.xxhash64(F.col(MODEL).cast("string"), F.col(USER).cast("string"), N_RELEVANT, N_RECOMMENDED)
     return F.sum(keys.cast("decimal(20,0)"))

@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.dataset import Dataset
 
 from spark_eval.names import folder_name
 from spark_eval.schema import MODEL
@@ -72,9 +73,9 @@ def is_of_spark(table: Any) -> bool:
 
 
 def to_arrow(table: Any) -> pa.Table:
-    """Return a Spark, pandas or polars frame as an Arrow table."""
+    """Return a Spark, pandas or polars frame, or a dataset of Arrow, as an Arrow table."""
     if is_of_spark(table):
         return table.toArrow()
     if isinstance(table, pd.DataFrame):
         return pa.Table.from_pandas(table, preserve_index=False)
-    return pa.table(table)
+    return table.to_table() if isinstance(table, Dataset) else pa.table(table)

@@ -62,6 +62,21 @@ class LocalBatches:
 
         return self.map(chosen, pa.schema([self.schema.field(name) for name in names]))
 
+    def with_value(self, column: str, value: str) -> "LocalBatches":
+        """Return the rows with this text in a column."""
+
+        def chosen(batches: Batches) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                yield batch.filter(pc.fill_null(pc.equal(batch[column].cast(pa.string()), value), False))
+
+        return self.map(chosen, self.schema)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows, part after part."""
+        for part in self.parts:
+            for batch in part():
+                yield from batch.to_pylist()
+
     def kept(self) -> "LocalBatches":
         """Compute all parts once, and keep their batches in memory."""
         return LocalBatches([partial(iter, part) for part in self.computed()], self.schema)

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial, reduce
-from itertools import chain
+from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow.dataset import dataset, partitioning
 
 from spark_eval.arrow.files import Batches, read_parts
@@ -74,6 +76,38 @@ def collect_column(rows: Any, column: str) -> list[Any]:
         found: list[Any] = values.table()[column].to_pylist()
         return found
     return [row[0] for row in values.collect()]
+
+
+def with_value(rows: Spread, column: str, value: str) -> Spread:
+    """Return the rows with this text in a column."""
+    if isinstance(rows, LocalBatches):
+        return cast(Spread, rows.with_value(column, value))
+    frame: Any = rows
+    return cast(Spread, frame.where(frame[column] == value))
+
+
+def first_rows(rows: Any, most: int) -> list[dict[str, Any]]:
+    """Return the first rows, at most this number; only the parts with them are computed."""
+    if isinstance(rows, LocalBatches):
+        return list(islice(rows.rows(), most))
+    return [row.asDict() for row in rows.limit(most).collect()]
+
+
+def write_together(rows: Sequence[Any], folder: str) -> None:
+    """Write the rows of all, which have one schema, to one Parquet file in a new folder."""
+    if isinstance(rows[0], LocalBatches):
+        write_file(rows, Path(folder))
+    else:
+        reduce(type(rows[0]).unionAll, rows).coalesce(1).write.mode("error").parquet(folder)
+
+
+def write_file(rows: Sequence[LocalBatches], folder: Path) -> None:
+    """Write the rows of all to one Parquet file, batch by batch."""
+    folder.mkdir(parents=True)
+    with pq.ParquetWriter(folder / "part-0.parquet", rows[0].schema, write_page_checksum=True) as file:
+        for part in chain.from_iterable(one.parts for one in rows):
+            for batch in part():
+                file.write_batch(batch)
 
 
 def keep(rows: Spread, held: ExitStack) -> Spread:
@@ -167,10 +201,10 @@ def table_of(rows: Any, folder: str | None) -> Any:
 
 
 def read_written(like: Rows, schema: pa.Schema, folder: str) -> Any:
-    """Return the table that workers have written to a folder by model, of the kind of ``like``."""
+    """Return the table that workers have written to a folder by model: a Spark frame, or Arrow's dataset."""
     if isinstance(like, LocalTable):
         by_model = partitioning(pa.schema([schema.field(MODEL)]), flavor="hive")
-        return dataset(folder, schema, format="parquet", partitioning=by_model).to_table()
+        return dataset(folder, schema, format="parquet", partitioning=by_model)
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return read_folder(like.sparkSession, from_arrow_schema(schema), folder)

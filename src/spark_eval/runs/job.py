@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_eval.accounting import Entry, headline_counts
 from spark_eval.config.inputs import Source
@@ -27,10 +25,14 @@ from spark_eval.runtime.spark_errors import may_be_of_inputs, named_spark_error
 from spark_eval.runtime.versions import code_version, versions
 from spark_eval.schema import Table
 from spark_eval.sources.listing import fingerprint
-from spark_eval.sources.read import read_source
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EVALUATE: Final = "evaluate"
+PREDICTIONS: Final = "predictions"
 # Verbs whose runs are compared; a run is of one of them.
-MEASURING: Final = ("evaluate", "predictions")
+MEASURING: Final = (EVALUATE, PREDICTIONS)
 # Keys that decide whether values are published but do not change them.
 NEUTRAL_KEYS: Final = ("max_quarantined",)
 
@@ -143,8 +145,10 @@ class Job:
         """The paths of each source's files when the run began."""
         return {name: [state[0] for state in states] for name, states in self.inputs.items()}
 
-    def read(self, spark: SparkSession, name: str, segments: Sequence[str] = ()) -> DataFrame:
+    def read(self, spark: "SparkSession", name: str, segments: Sequence[str] = ()) -> "DataFrame":
         """Return the rows of a source; the columns ``segments`` are text."""
+        from spark_eval.sources.read import read_source
+
         return read_source(spark, self.sources[name], name, self.timezone, segments, self.before[name])
 
     @property

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from statistics import mean
-from typing import Final
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Final
 
 from spark_eval.comparison.compare import Comparison, compare_sides
 from spark_eval.comparison.plan import ComparePlan
@@ -19,13 +17,14 @@ from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published, records_of, usual_place
 from spark_eval.publishing.published import PublishedTable, incomplete, open_table
 from spark_eval.runners.user_buckets import UserTable
-from spark_eval.runs.job import MEASURING
+from spark_eval.runs.job import EVALUATE, MEASURING, PREDICTIONS
 from spark_eval.runs.sections import EvaluateSection
 from spark_eval.runtime.versions import release
 from spark_eval.schema import FOLD, FOLDS, VERSION, Subset, Table
 
-EVALUATE: Final = "evaluate"
-PREDICTIONS: Final = "predictions"
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 # Key of the commit record of predictions: values with slopes, and the digest of rows, by model.
 SCORED: Final = "scored"
 SPLIT: Final = "split"
@@ -84,7 +83,7 @@ class ScoredRun:
         """Return a published table; raises DataError as ``open_table`` does."""
         return open_table(self.store.files, self.record, table)
 
-    def side(self, spark: SparkSession) -> Side:
+    def side(self, spark: "SparkSession") -> Side:
         """Return the run as baseline or candidate; its tables are read when they are needed."""
         scored = {model: ScoredModel.of_record(one) for model, one in self.record.job[SCORED].items()}
         return Side(
@@ -165,7 +164,7 @@ class MeasuredRun:
         ratios = [n_rows[name] / n_rows[train] for name in n_rows if (train := train_of(name)) in n_rows]
         return mean(ratios) if ratios else None
 
-    def side(self, spark: SparkSession) -> Side:
+    def side(self, spark: "SparkSession") -> Side:
         """Return the run as baseline or candidate; its tables are read when they are needed."""
         return Side(
             models=self.models,
@@ -177,7 +176,7 @@ class MeasuredRun:
             run=self.record.run_id,
         )
 
-    def users(self, spark: SparkSession) -> UserTable:
+    def users(self, spark: "SparkSession") -> UserTable:
         """Return the per-user table."""
         frame = self.open(Table.PER_USER).frame(spark)
         segments = [name for name in dict.fromkeys((FOLD, *self.plan.segments)) if name in frame.columns]
@@ -194,7 +193,7 @@ class MeasuredRun:
 
 
 def compare_published(
-    spark: SparkSession, store: Store, runs: Sequence[str], plan: ComparePlan, baseline: BaselineName | None
+    spark: "SparkSession", store: Store, runs: Sequence[str], plan: ComparePlan, baseline: BaselineName | None
 ) -> Comparison:
     """Compare published runs, the candidate's first, and decide the plan's gates; see ``compare_sides``.
 

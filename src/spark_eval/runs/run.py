@@ -3,29 +3,35 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from functools import reduce
+from dataclasses import replace as replaced
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from spark_eval.accounting import Entry
 from spark_eval.errors import ConfigError
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.results.driver_tables import SmallRows, small_table, write_small
+from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
+from spark_eval.runners.quarantine import quarantined
+from spark_eval.runners.spread import write_together
 from spark_eval.runs.job import Job, Run, sources_in
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Verb, Work, check_sources
 from spark_eval.runs.verbs import VERBS
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
+from spark_eval.runtime.versions import LOCAL
 from spark_eval.schema import INPUT_COLUMNS, MODEL, Outcome, Table
-from spark_eval.sources.read import read_each
 from spark_eval.tables.conformed import check_id_types
-from spark_eval.tables.quarantine import quarantined
+from spark_eval.tables.local_tables import NotPlain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Given = TypeVar("Given")
+# Settings of the session that change how files are read.
+READERS: Final = ("spark.sql.files.", "spark.sql.parquet.", "spark.hadoop.")
 
 
 def run_verb(verb: Verb, session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
@@ -52,16 +58,49 @@ def run_verb(verb: Verb, session: OpenSession, config: Config, run_id: str | Non
         if attempt.is_published(job.fingerprint, tables, replace):
             published = attempt.records[verb.name].job["tables"]
             return job.already(attempt, [one.name for one in verb.tables if one.name in published])
-        if verb.opens_spark:
+        work = Work(session, config, job, attempt, held)
+        work = replaced(work, local=local_input(verb, work) if verb.opens_spark else None)
+        if verb.opens_spark and work.local is None:
             session()
         events.stage("start", then=verb.phases[0])
-        computed = verb.compute(Work(session, config, job, attempt, held))
+        computed = verb.compute(work)
         rows = {table: computed.rows[table] for table in computed.rows if table in tables}
         written = {**computed.written, **stage_rows(session, rows, attempt, verb.by_model)}
         events.stage(verb.phases[-1], computed.n_rows, then="publish")
         written |= stage_quarantine(computed.entries, computed.judged, attempt)
         job.check_rest(session)
         return job.publish(attempt, written, computed.entries, computed.expected, **computed.facts)
+
+
+def local_input(verb: Verb, work: Work) -> Any:
+    """Return the input of a verb as tables of this process; None if the run is on Spark. Log which and why.
+
+    Raises ConfigError NEEDS_SPARK if ``engine`` is ``local`` and only Spark can do the work.
+    """
+    engine = parse_engine(work.config.engine)
+    reason = reason_for_spark(engine, ()) or reason_of_run(work)
+    if reason is None and verb.open_locally is not None:
+        try:
+            local = verb.open_locally(work)
+        except NotPlain as fault:
+            reason = str(fault)
+        else:
+            say_local(local.n_rows)
+            return local.tables
+    say_spark(refuse_or_explain(engine, reason or f"{verb.name} has no other engine"))
+    return None
+
+
+def reason_of_run(work: Work) -> str | None:
+    """Return why a run is on Spark, whatever its inputs hold; None if this process may take it."""
+    spark = work.config.spark
+    if not LOCAL.match(spark.master):
+        return f"spark.master is {spark.master}"
+    if setting := next((name for name in spark.conf if name.startswith(READERS)), None):
+        return f"spark.conf has {setting}"
+    if not work.attempt.store.is_local:
+        return "output.path is not on this machine"
+    return None
 
 
 def check_inputs(session: OpenSession, config: Config, verb: Verb | None = None) -> list[str]:
@@ -71,6 +110,8 @@ def check_inputs(session: OpenSession, config: Config, verb: Verb | None = None)
     """
     if verb is not None:
         needed(getattr(config, verb.sections[0]), verb.sections[0])
+    from spark_eval.sources.read import read_each
+
     plan, job = config.plan, Job.of(verb or VERBS["evaluate"], config, None, session)
     verbs = [one for one in VERBS.values() if one.check is check_sources] if verb is None else [verb]
     names = chain.from_iterable(one.sections for one in verbs)
@@ -91,7 +132,7 @@ def needed(section: Given | None, name: str) -> Given:
     return section
 
 
-def stage_frame(frame: DataFrame, attempt: Attempt, table: str, *partitions: str) -> None:
+def stage_frame(frame: "DataFrame", attempt: Attempt, table: str, *partitions: str) -> None:
     """Write a table to its staging folder, which must not exist."""
     frame.write.mode("error").partitionBy(*partitions).parquet(attempt.staged(table))
 
@@ -113,7 +154,7 @@ def stage_rows(
 
 
 def stage_quarantine(
-    entries: Iterable[Entry], sources: Mapping[str, DataFrame], attempt: Attempt
+    entries: Iterable[Entry], sources: Mapping[str, Any], attempt: Attempt
 ) -> dict[str, int]:
     """Stage the quarantined rows if the accounting has any; return their number."""
     bad = Counter[str]()
@@ -123,5 +164,5 @@ def stage_quarantine(
     if not bad:
         return {}
     frames = [quarantined(source, sources[source]) for source in sorted(bad)]
-    stage_frame(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
+    write_together(frames, attempt.staged(Table.QUARANTINE))
     return {Table.QUARANTINE: bad.total()}

@@ -6,7 +6,7 @@ A config is untrusted data: no tags, no aliases, no duplicate or unknown keys, n
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -332,6 +332,11 @@ class Config(Section):
     """The whole file; each verb requires its own sections."""
 
     output: Output = Field(description="where everything is written")
+    engine: Literal["auto", "local", "spark"] | None = Field(
+        default=None,
+        description="local: this process; spark; auto: this process for plain Parquet files of this machine, "
+        "else Spark; null: that of SPARK_EVAL_ENGINE, else auto",
+    )
     spark: SparkSection = Field(default=SparkSection(), description="the session, in local mode alone")
     interactions: Source | None = Field(default=None, description="the log that split reads")
     split: SplitSection = Field(default=SplitSection(), description="how the log is held out")

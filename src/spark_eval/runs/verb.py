@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from spark_eval.schema import MODEL, TABLE_NAMES, Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from spark_eval.accounting import Entry
     from spark_eval.config.inputs import Source
@@ -71,18 +71,30 @@ METRICS: Final = Published(Table.METRICS, by=(MODEL,))
 
 @dataclass(frozen=True)
 class Work:
-    """Input of a verb; ``held`` is closed after the tables are published."""
+    """Input of a verb; ``held`` is closed after the tables are published.
+
+    ``local`` are its tables if this process computes them; None if Spark does.
+    """
 
     session: "OpenSession"
     config: "Config"
     job: "Job"
     attempt: "Attempt"
     held: ExitStack
+    local: Any = None
 
     @property
     def spark(self) -> "SparkSession":
         """The session of Spark, opened at the first use."""
         return self.session()
+
+
+@dataclass(frozen=True)
+class LocalInput:
+    """Tables of a verb that this process computes, in its own form, and their number of rows."""
+
+    tables: Any
+    n_rows: int
 
 
 @dataclass(frozen=True)
@@ -98,7 +110,7 @@ class Computed:
     rows: "Mapping[str, SmallRows]"
     entries: "Sequence[Entry]"
     written: Mapping[str, int] = field(default_factory=dict)
-    judged: "Mapping[str, DataFrame]" = field(default_factory=dict)
+    judged: Mapping[str, Any] = field(default_factory=dict)
     expected: "Expected | None" = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     n_rows: int | None = None
@@ -154,7 +166,9 @@ class Verb:
         then: The verb that follows in the same command; None if there is none.
         options: Options of its section that help lists, each with its meaning.
         shortcuts: Options of its command that set keys of the config.
-        opens_spark: True if its work needs a session of Spark wherever the tables are.
+        open_locally: Opens its input for this process; raises NotPlain if only Spark can take it. None if
+            Spark does all the work.
+        opens_spark: True if work that is not done in this process needs a session, wherever the tables are.
     """
 
     name: str
@@ -172,6 +186,7 @@ class Verb:
     then: "Callable[[Config], Verb | None]" = lambda _config: None
     options: Callable[[], Sequence[tuple[str, str]]] = tuple
     shortcuts: Sequence[Shortcut] = ()
+    open_locally: Callable[[Work], LocalInput] | None = None
     opens_spark: bool = True
 
     def tables_of(self, config: "Config") -> tuple[str, ...]:

@@ -6,14 +6,15 @@ folder. On HDFS a rename is atomic. On an object store it copies each file of a 
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
-from typing import Any, Final
-
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_eval.errors import ConfigError
+from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.local_files import LocalFiles, local_path
 from spark_eval.runtime.spark_errors import STORE_CODES, named_spark_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Java exceptions for a path that already exists, and for one that does not exist.
 TAKEN: Final = "FileAlreadyExistsException"
@@ -27,9 +28,11 @@ class HadoopFiles:
     the client does not find it.
     """
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
+    def __init__(self, spark: "SparkSession", root: str) -> None:
         self.spark = spark
         self.root = root.rstrip("/")
+        from py4j.protocol import Py4JJavaError
+
         java: Any = spark  # the JVM gateway is PySpark's only access to Hadoop
         self.fs = java._jvm.org.apache.hadoop.fs
         try:
@@ -110,14 +113,16 @@ class HadoopFiles:
         unless((GONE,), lambda: self.context.delete(self.fs.Path(path), True))
 
 
-def files_at(spark: SparkSession, path: str) -> LocalFiles | HadoopFiles:
-    """Return the file access for a path: local files or a store."""
+def files_at(session: OpenSession, path: str) -> LocalFiles | HadoopFiles:
+    """Return the file access for a path: local files, or a store, which needs a session."""
     local = local_path(path)
-    return HadoopFiles(spark, path) if local is None else LocalFiles(str(local))
+    return HadoopFiles(session(), path) if local is None else LocalFiles(str(local))
 
 
 def unless(names: Collection[str], call: Callable[[], Any]) -> Any:
     """Return the result of a call; None if Java raises an exception of one of these classes."""
+    from py4j.protocol import Py4JJavaError
+
     try:
         return call()
     except Py4JJavaError as error:

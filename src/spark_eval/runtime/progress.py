@@ -3,13 +3,15 @@
 import sys
 from collections.abc import Sequence
 from threading import Event, Thread
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from pyspark import SparkStageInfo, StatusTracker
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from spark_eval.runtime import events
+
+if TYPE_CHECKING:
+    from pyspark import SparkStageInfo, StatusTracker
 
 REDRAW_SECONDS: Final = 0.2
 # Longer than the tracker needs to answer; a JVM that does not answer must not delay the end.
@@ -47,13 +49,13 @@ class Display:
             self.watcher.join(DRAWING_ENDS_WITHIN)
         self.line.stop()
 
-    def watch(self, tracker: StatusTracker) -> None:
+    def watch(self, tracker: "StatusTracker") -> None:
         """Start a thread that polls the tracker."""
         if not self.line.disable:
             self.watcher = Thread(target=self.ask, args=(tracker,), name="progress", daemon=True)
             self.watcher.start()
 
-    def ask(self, tracker: StatusTracker) -> None:
+    def ask(self, tracker: "StatusTracker") -> None:
         """Poll the tracker and update the line, until the end or a failure of the tracker."""
         while not self.ended.wait(REDRAW_SECONDS):
             try:
@@ -67,7 +69,7 @@ class Display:
         self.line.update(self.task, **changes)
 
 
-def look(stages: Sequence[SparkStageInfo]) -> dict[str, Any]:
+def look(stages: "Sequence[SparkStageInfo]") -> dict[str, Any]:
     """Return the progress of the active Spark stages: total and completed tasks, and a text."""
     if not stages:
         return {"total": None, "completed": 0, "words": ""}

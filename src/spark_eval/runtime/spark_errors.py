@@ -3,14 +3,11 @@
 import errno
 import re
 import signal
+import sys
 from contextlib import suppress
 from subprocess import TimeoutExpired
 from typing import Any, Final
 from urllib.parse import unquote
-
-from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark import SparkContext
-from pyspark.errors import PySparkException
 
 from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SetupError, SparkEvalError
 from spark_eval.runtime import streams
@@ -152,6 +149,11 @@ LAST_OF_WORKER: Final = re.compile(r"Error from python worker:.*?(\S[^\n]*)\s+PY
 
 def is_of_spark(error: Exception) -> bool:
     """Return True if Spark raised the error, or the gateway to its JVM."""
+    if "pyspark" not in sys.modules:
+        return False
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     return isinstance(error, PySparkException | Py4JError)
 
 
@@ -193,6 +195,11 @@ def may_be_of_inputs(error: SparkEvalError) -> bool:
 
 def end_of_jvm(error: Exception) -> str | None:
     """Describe the end of the driver's JVM, if it caused the error; None otherwise."""
+    if "pyspark" not in sys.modules:
+        return None
+    from py4j.protocol import Py4JNetworkError
+    from pyspark import SparkContext
+
     aside = streams.current.get()
     words = aside.last_words() if aside is not None else ""
     output = f": {words}"[:LONGEST_CAUSE] if words else ""

@@ -7,8 +7,11 @@ differently, and an older package on the workers' path silently computes older r
 import hashlib
 import platform
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Final
@@ -30,8 +33,16 @@ LOCAL: Final = re.compile(r"local(\[|$)")
 
 def versions() -> dict[str, str]:
     """Return the versions that results may depend on: Python, libraries and this package."""
-    libraries = {name: import_module(name).__version__ for name in LIBRARIES}
+    libraries = {name: version_of(name) for name in LIBRARIES}
     return libraries | {"python": platform.python_version(), CODE: VERSION}
+
+
+def version_of(library: str) -> str:
+    """Return the version of a library; one that is not in use is not imported for it."""
+    if library not in sys.modules:
+        with suppress(PackageNotFoundError):
+            return version(library)
+    return str(import_module(library).__version__)
 
 
 def code_version() -> str:

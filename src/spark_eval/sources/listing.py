@@ -6,12 +6,8 @@ Before a session is started, a plain local folder is walked instead, if the resu
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
-
-from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import SparkSession
 
 from spark_eval.config.inputs import Source
 from spark_eval.errors import ConfigError, DataError
@@ -19,7 +15,11 @@ from spark_eval.names import PATTERN, literal_path
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
 from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
+from spark_eval.runtime.spark_errors import is_of_spark
 from spark_eval.tables.listed import check_all_read, check_regular
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Spark's own formats of files below a path that accept any schema.
 FILE_FORMATS: Final = ("parquet", "orc", "csv", "json", "xml", "text")
@@ -84,7 +84,7 @@ def walk_folder(folder: str) -> list[str] | None:
     return files
 
 
-def list_with_spark(spark: SparkSession, source: Source) -> dict[str, str]:
+def list_with_spark(spark: "SparkSession", source: Source) -> dict[str, str]:
     """Return the data files that Spark lists for a source."""
     if source.table is not None:
         paths = spark.read.table(source.table).inputFiles()
@@ -95,14 +95,14 @@ def list_with_spark(spark: SparkSession, source: Source) -> dict[str, str]:
         reader = reader.schema("listed long")  # with a schema Spark does not open files
     try:
         files = data_files(reader.load(spark_path(path)).inputFiles(), path)
-    except AnalysisException as error:
-        if not (PATTERN.search(path) and "[PATH_NOT_FOUND]" in str(error)):
+    except Exception as error:
+        if not (is_of_spark(error) and PATTERN.search(path) and "[PATH_NOT_FOUND]" in str(error)):
             raise
         return {}  # a pattern without matches
     return files if files or source.format in FILE_FORMATS else all_below(spark, path)
 
 
-def all_below(spark: SparkSession, path: str) -> dict[str, str]:
+def all_below(spark: "SparkSession", path: str) -> dict[str, str]:
     """Return all files below a path, for a format that does not list its files."""
     uris = [file for file, *_ in HadoopFiles(spark, uri_of(path)).files_below(uri_of(path))]
     paths = [str(local_path(uri) or uri) for uri in uris]
@@ -211,14 +211,16 @@ def fingerprint(source: Source, session: OpenSession) -> list[tuple[Any, ...]]:
     table: list[tuple[Any, ...]] = [] if source.table is None else [(source.table,)]
     try:
         return table + file_states(source, files_of(source, session), session)
-    except (PySparkException, Py4JError):
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
         return table
 
 
 def check_listing(
-    spark: SparkSession, source: Source, name: str, before: Collection[str] | None
+    source: Source, name: str, before: Collection[str] | None, session: OpenSession
 ) -> dict[str, str]:
-    """Return the files of a path that Spark is to read, after checking that they exist and are not empty.
+    """Return the files of a path that are to be read, after checking that they exist and are not empty.
 
     ``before`` are their names at the start of the run. Raises DataError MISSING_INPUT, EMPTY_INPUT,
     EMPTY_FILE, INPUT_CHANGED_DURING_RUN, NOT_A_FILE or UNREAD_FILES, and ConfigError TABLE_FORMAT.
@@ -232,11 +234,11 @@ def check_listing(
     if local is not None and (dead := dead_links(local)):
         message = f"{name}: {str(dead[0])!r} leads to no file; remove the link, or run what writes its goal"
         raise DataError("MISSING_INPUT", message)
-    files = files_of(source, lambda: spark)
+    files = files_of(source, session)
     if source.format in FILE_FORMATS:
-        check_no_table(spark, path, files.values(), name)
+        check_no_table(path, files.values(), name, session)
     check_regular((file for file in files.values() if file.startswith("/")), name)
-    if source.format in (*FILE_FORMATS, AVRO) and (every := every_file(source, lambda: spark)) is not None:
+    if source.format in (*FILE_FORMATS, AVRO) and (every := every_file(source, session)) is not None:
         check_all_read(files.values(), every, depth_of(source), name)
     if source.format in FILE_FORMATS and not files:
         raise DataError("EMPTY_INPUT", f"{name}: no data file at {path!r}; run what writes it")
@@ -261,13 +263,13 @@ def dead_links(folder: Path) -> list[Path]:
     return sorted(dead)
 
 
-def check_no_table(spark: SparkSession, path: str, paths: Collection[str], name: str) -> None:
+def check_no_table(path: str, paths: Collection[str], name: str, session: OpenSession) -> None:
     """Raise ConfigError TABLE_FORMAT for files of a table with a log that lists its files."""
     folders = {base_folder(file) for file in paths}
     if local_path(path) is None or not PATTERN.search(path):
         folders.add(static_part(path))
     for folder in sorted(folders):
-        if (kind := table_format(spark, folder)) is not None:
+        if (kind := table_format(folder, session)) is not None:
             what = f"{name}: {folder!r} is a table of {kind.title()}, whose removed files would count"
             mend = f"set {name}.format: {kind}, or name it by {name}.table"
             raise ConfigError("TABLE_FORMAT", f"{what}; {mend}")
@@ -281,15 +283,15 @@ def base_folder(file: str) -> str:
     return folder
 
 
-def table_format(spark: SparkSession, folder: str) -> str | None:
+def table_format(folder: str, session: OpenSession) -> str | None:
     """Return the format of the table at a folder, or of the table with this data folder; None if plain."""
-    names = files_at(spark, folder).names(folder)
+    names = files_at(session, folder).names(folder)
     for marker, kind in TABLE_FORMATS.items():
         if marker in names:
             return kind
     is_data = folder.rpartition("/")[2] == "data"
     for top in (folder, *([folder.rpartition("/")[0]] if is_data else [])):
         metadata = f"{top}/metadata"
-        if any(".metadata.json" in file for file in files_at(spark, metadata).names(metadata)):
+        if any(".metadata.json" in file for file in files_at(session, metadata).names(metadata)):
             return ICEBERG
     return None

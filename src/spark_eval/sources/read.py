@@ -16,11 +16,10 @@ from spark_eval.evaluation.conform import conform_table
 from spark_eval.evaluation.plan import Plan
 from spark_eval.names import quote_column
 from spark_eval.predictions.conform import conform_predictions
-from spark_eval.runtime.hadoop_files import files_at
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
-from spark_eval.sources.listing import FILE_FORMATS, check_listing, data_files, depth_of, partitions_of
-from spark_eval.sources.schemas import PARQUET, FileSchemas, columns_of
+from spark_eval.sources.listing import FILE_FORMATS, data_files, depth_of, partitions_of
+from spark_eval.sources.schemas import PARQUET, check_files
 from spark_eval.sources.typed import in_microseconds, read_typed
 from spark_eval.splits.conform import conform_interactions
 from spark_eval.tables.listed import named_type
@@ -86,22 +85,14 @@ def read_path(
     before: Collection[str] | None,
 ) -> DataFrame:
     """Return all rows of the files that Spark lists, or of this run's split; check footers first."""
-    if source.is_of_run and not (root := files_at(spark, source.path_or_empty)).is_there(root.root):
-        raise DataError(
-            "MISSING_SPLIT", f"{name}: no split at {source.path_or_empty}; run `spark-eval split` first"
-        )
-    files = check_listing(spark, source, name, before)
-    local = [file for file in files.values() if file.startswith("/")]
-    schemas = FileSchemas.of(local, source.format, name)
-    wanted = columns_of(source, name, segments, schemas)
-    options = {option.lower(): str(value).lower() for option, value in source.options.items()}
-    schemas.check(wanted, options.get("mergeschema") == "true", name)
+    checked = check_files(source, name, segments, before, lambda: spark)
+    files, schemas = checked.files, checked.schemas
     partitions = partitions_of(source, files.values())
     try:
         frame = read_typed(spark, source, timezone, segments, partitions, schemas.nanoseconds)
     except PySparkException as error:
-        raise named_type(error, local if source.format == PARQUET else (), name) from error
-    schemas.check_seen(wanted, frame.columns, name)
+        raise named_type(error, checked.local if source.format == PARQUET else (), name) from error
+    schemas.check_seen(checked.wanted, frame.columns, name)
     if source.format in FILE_FORMATS and data_files(frame.inputFiles(), source.path_or_empty) != files:
         raise DataError("INPUT_CHANGED_DURING_RUN", f"{name}: files came or went; start again once they rest")
     frame = with_partitions(frame, files.values(), depth_of(source), name) if partitions else frame

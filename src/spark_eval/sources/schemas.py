@@ -11,9 +11,12 @@ from spark_eval.arrow.files import is_consistent
 from spark_eval.arrow.footers import EncryptedFile, read_footer, timestamp_kinds
 from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError
+from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.file_kinds import NAMES as FORMATS
 from spark_eval.runtime.file_kinds import other_format
+from spark_eval.runtime.hadoop_files import files_at
 from spark_eval.schema import INPUT_COLUMNS, SUBSET
+from spark_eval.sources.listing import check_listing
 
 PARQUET: Final = "parquet"
 ORC: Final = "orc"
@@ -146,3 +149,38 @@ def columns_of(source: Source, name: str, segments: Collection[str], schemas: Fi
         names = (column for columns in schemas.columns.values() for column in columns)
         theirs.update({column.lower(): column for column in names}.values())
     return sorted(theirs)
+
+
+@dataclass(frozen=True)
+class CheckedFiles:
+    """Files of a source by name, the schemas of the local ones, and the columns to read."""
+
+    files: Mapping[str, str]
+    schemas: FileSchemas
+    wanted: Sequence[str]
+
+    @property
+    def local(self) -> list[str]:
+        """The paths of the local files."""
+        return [file for file in self.files.values() if file.startswith("/")]
+
+
+def check_files(
+    source: Source, name: str, segments: Collection[str], before: Collection[str] | None, session: OpenSession
+) -> CheckedFiles:
+    """Return the files of a path, or of this run's split, after all checks that read no row.
+
+    ``session`` is opened only for files that are not a plain folder of this machine. Raises DataError
+    MISSING_SPLIT, and the errors of ``check_listing`` and ``FileSchemas``.
+    """
+    if source.is_of_run and not (root := files_at(session, source.path_or_empty)).is_there(root.root):
+        raise DataError(
+            "MISSING_SPLIT", f"{name}: no split at {source.path_or_empty}; run `spark-eval split` first"
+        )
+    files = check_listing(source, name, before, session)
+    local = [file for file in files.values() if file.startswith("/")]
+    schemas = FileSchemas.of(local, source.format, name)
+    wanted = columns_of(source, name, segments, schemas)
+    options = {option.lower(): str(value).lower() for option, value in source.options.items()}
+    schemas.check(wanted, options.get("mergeschema") == "true", name)
+    return CheckedFiles(files, schemas, wanted)

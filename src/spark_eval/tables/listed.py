@@ -4,10 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
-
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from spark_eval.arrow.files import FileState, named_read_errors
 from spark_eval.arrow.footers import odd_columns
@@ -16,6 +13,9 @@ from spark_eval.names import literal_path
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.runtime.local_files import is_hidden, local_path, special_files
 from spark_eval.runtime.spark_errors import DEBUG, MENDS, named_spark_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 # Text form of Hadoop's file status.
 STATUS: Final = re.compile(
@@ -33,13 +33,13 @@ class ListedFiles:
     states: Mapping[str, FileState]
 
     @classmethod
-    def of(cls, *frames: DataFrame) -> Self:
+    def of(cls, *frames: "DataFrame") -> Self:
         """Return the files that Spark has listed; empty for frames that are resolved again at every use."""
         found = (one for frame in frames for one in relations(frame))
         return cls({path: state for one in found for path, state in listed(one.location())})
 
     @classmethod
-    def now(cls, frame: DataFrame) -> Self:
+    def now(cls, frame: "DataFrame") -> Self:
         """Return the files that Spark would list if the frame were created now."""
         spark = frame.sparkSession
         return cls({path: state for one in relations(frame) for path, state in listed_anew(spark, one)})
@@ -49,7 +49,7 @@ class ListedFiles:
         paths = self.states.keys() | other.states.keys()
         return sorted(path for path in paths if self.states.get(path) != other.states.get(path))
 
-    def check(self, frame: DataFrame, name: str) -> None:
+    def check(self, frame: "DataFrame", name: str) -> None:
         """Raise DataError INPUT_CHANGED_DURING_RUN if the files of a frame have changed."""
         check_regular((path for path in self.states if path.startswith("/")), name)
         if self.states and (changed := self.changed(ListedFiles.now(frame))):
@@ -105,7 +105,7 @@ def check_all_read(listed: Collection[str], every: Collection[str], depth: int, 
         raise DataError("UNREAD_FILES", f"{what}; {mend}")
 
 
-def relations(frame: DataFrame) -> Iterator[Any]:
+def relations(frame: "DataFrame") -> Iterator[Any]:
     """Yield the relations of a frame that are files listed by Spark, in any format."""
     if is_remote(frame):
         return
@@ -132,8 +132,10 @@ def listed(location: Any) -> Iterator[tuple[str, FileState]]:
         yield str(local_path(path) or path), FileState(int(n_bytes), int(changed))
 
 
-def listed_anew(spark: SparkSession, relation: Any) -> Iterator[tuple[str, FileState]]:
+def listed_anew(spark: "SparkSession", relation: Any) -> Iterator[tuple[str, FileState]]:
     """Yield path and state of the files below the paths of a relation now; nothing if the paths are gone."""
+    from pyspark.errors import PySparkException
+
     options = {name: relation.options().apply(name) for name in texts(relation.options().keys())}
     reader = spark.read.options(
         **{name: value for name, value in options.items() if name.lower() not in PATHS}

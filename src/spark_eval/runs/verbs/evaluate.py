@@ -4,29 +4,25 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, Published, Screen, Verb, Work
+from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.runs.verbs import compare
 from spark_eval.schema import MODEL, Table
 
 if TYPE_CHECKING:
     from spark_eval.config.inputs import Source
+    from spark_eval.evaluation.tables import Tables
     from spark_eval.runs.job import Run
     from spark_eval.runs.sections import Config
 
 
 def compute(work: Work) -> Computed:
     """Measure all lists in one pass; ``per_user`` is written by the executors."""
-    from spark_eval.evaluation.conform import tables_of
     from spark_eval.evaluation.evaluate import measure_lists
-    from spark_eval.evaluation.segments import tables_read
     from spark_eval.publishing.verify import Expected
     from spark_eval.runtime import events
-    from spark_eval.sources.read import read_each
 
-    plan, job = work.config.plan, work.job
-    sources: dict[str, Any] = {name: job.sources[name] for name in tables_read(plan, job.sources)}
-    frames = read_each(work.spark, sources, job.timezone, plan, job.before)
-    tables = tables_of(frames, sources, plan, job.most_quarantined)
+    plan = work.config.plan
+    tables = open_on_spark(work) if work.local is None else work.local
     events.stage("read", then="measure")
     evaluation = measure_lists(tables, work.attempt.staged(Table.PER_USER))
     work.held.enter_context(closing(evaluation.resources))
@@ -43,6 +39,42 @@ def compute(work: Work) -> Computed:
         },
         n_rows=len(evaluation.metric_rows),
     )
+
+
+def sources_read(work: Work) -> dict[str, Any]:
+    """Return the sources that the plan reads."""
+    from spark_eval.evaluation.segments import tables_read
+
+    sources = work.job.sources
+    return {name: sources[name] for name in tables_read(work.config.plan, sources)}
+
+
+def open_on_spark(work: Work) -> "Tables":
+    """Return the sources as conformed Spark frames."""
+    from spark_eval.evaluation.conform import tables_of
+    from spark_eval.sources.read import read_each
+
+    plan, job, sources = work.config.plan, work.job, sources_read(work)
+    frames = read_each(work.spark, sources, job.timezone, plan, job.before)
+    return tables_of(frames, sources, plan, job.most_quarantined)
+
+
+def open_locally(work: Work) -> LocalInput:
+    """Return the sources as tables of this process."""
+    from functools import partial
+
+    from spark_eval.evaluation.tables import Tables
+    from spark_eval.evaluation.wanted import local_tables
+    from spark_eval.sources.plain import open_plain
+
+    plan, job, sources = work.config.plan, work.job, sources_read(work)
+    opened = {
+        name: partial(open_plain, source, name, plan.user_columns, job.before[name], work.session)
+        for name, source in sources.items()
+    }
+    found = local_tables(opened, sources, plan)
+    tables = Tables.local(found, plan, sources["recommendations"].model, job.most_quarantined)
+    return LocalInput(tables, tables.n_local)
 
 
 def show(run: "Run", screen: Screen) -> None:
@@ -86,6 +118,7 @@ VERB = Verb(
     ),
     phases=("read", "measure", "metrics"),
     compute=compute,
+    open_locally=open_locally,
     show=show,
     sources=truth_of_split,
     then=compare.comparison_of_gates,

@@ -29,10 +29,10 @@ def compute(work: Work) -> Computed:
     from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
     from spark_eval.errors import DataError
     from spark_eval.results.subsets import SUBSET_TABLE
+    from spark_eval.runners.quarantine import share_faults
     from spark_eval.runtime import events
     from spark_eval.splits.leakage import LEAKAGE
     from spark_eval.splits.split import split
-    from spark_eval.tables.quarantine import share_faults
 
     source, name = work.job.sources["interactions"], "interactions"
     log = work.job.read(work.spark, name)

@@ -1,23 +1,25 @@
 """Quarantine: invalid rows of conformed tables, and limits on their share."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.accounting import Entry
+from spark_eval.arrow.json_rows import rows_as_json
 from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.errors import DataError
+from spark_eval.runners.in_process import LocalBatches
+from spark_eval.runners.spread import first_rows, map_table, with_value
 from spark_eval.schema import FATAL, FAULT, MODEL, Fault, Outcome
-from spark_eval.tables.local_tables import LocalTable
+from spark_eval.tables.conformed import Rows, arrow_type
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+CODES: Final = pa.array([fault.value for fault in Fault])
+QUARANTINE: Final = pa.schema({"source": pa.string(), "code": pa.string(), "row": pa.string()})
+NONE: Final = pa.RecordBatch.from_pylist([], QUARANTINE)
 # Number of quarantined rows in a message, and the maximum number of characters of each.
 MOST_EXAMPLES: Final = 3
 
@@ -29,14 +31,23 @@ LONGEST_EXAMPLE: Final = 200
 HINTS: Final = {Fault.NOT_A_PROBABILITY.value: "; say scores: raw of scores that are no probabilities"}
 
 
-def quarantined(source: str, rows: "DataFrame") -> "DataFrame":
+def quarantined(source: str, rows: Any) -> Any:
     """Return (source, code, row as JSON) of the invalid rows of a conformed table."""
+    if isinstance(rows, LocalBatches):
+        return rows.map(lambda batches: (quarantined_batch(source, batch) for batch in batches), QUARANTINE)
     from pyspark.sql import functions as F
 
-    codes = [fault.value for fault in Fault]
-    return rows.where(F.col(FAULT).isin(codes)).select(
+    return rows.where(F.col(FAULT).isin(CODES.to_pylist())).select(
         F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
     )
+
+
+def quarantined_batch(source: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return (source, code, row as JSON) of the invalid rows of a batch."""
+    rows = pa.table(batch)
+    rows = rows.filter(pc.is_in(rows[FAULT], value_set=CODES)).combine_chunks()
+    columns = [pa.repeat(source, len(rows)), rows[FAULT], rows_as_json(rows)]
+    return pa.table(columns, schema=QUARANTINE).combine_chunks().to_batches()[0] if len(rows) else NONE
 
 
 def share_faults(
@@ -56,15 +67,9 @@ def share_faults(
     for (source, model), of_codes in codes.items():
         share, n_bad = Fraction(str(most.get(source, 1))), of_codes.total()
         if n_bad > share * n_rows[source, model]:
-            rows = tables[source] if model is None else tables[source].where(tables[source][MODEL] == model)
-            examples: Sequence[Any] = (
-                [{"code": row[FAULT], "row": json.dumps(row, default=str)} for row in rows.to_pylist()]
-                if isinstance(rows, pa.Table)
-                else quarantined(source, rows).limit(MOST_EXAMPLES).collect()
-            )
-            shown = ", ".join(
-                f"{row['code']} {row['row'][:LONGEST_EXAMPLE]}" for row in examples[:MOST_EXAMPLES]
-            )
+            rows = tables[source] if model is None else with_value(tables[source], MODEL, model)
+            examples = first_rows(quarantined(source, rows), MOST_EXAMPLES)
+            shown = ", ".join(f"{row['code']} {row['row'][:LONGEST_EXAMPLE]}" for row in examples)
             by_code = ", ".join(f"{number} {code}" for code, number in of_codes.items())
             which = source if model is None else f"{source} of model {model!r}"
             message = f"{which}: {n_bad} of {n_rows[source, model]} rows are quarantined ({by_code})"
@@ -75,15 +80,10 @@ def share_faults(
     return faults
 
 
-def unusable_rows(rows: Any, rule: FaultRule) -> Any:
+def unusable_rows(rows: Rows, rule: FaultRule) -> Any:
     """Return the conformed rows that are invalid by the rule, with the code in ``fault``."""
-    if isinstance(rows, LocalTable):
-        table, faults = rule(rows.table())
-        return table if faults is None else table.append_column(FAULT, faults).filter(faults.is_valid())
-    from pyspark.sql import types as T
-
     names = [name for name in rows.columns if name != FAULT]
-    schema = T.StructType([*rows.select(names).schema.fields, T.StructField(FAULT, T.StringType())])
+    kinds = pa.schema({name: arrow_type(rows, name) for name in names}).append(pa.field(FAULT, pa.string()))
 
     def judged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -91,7 +91,8 @@ def unusable_rows(rows: Any, rule: FaultRule) -> Any:
             _, faults = rule(table)
             if faults is not None:
                 codes = faults.cast(pa.string())
-                is_fault = pc.is_in(codes, value_set=pa.array([fault.value for fault in Fault]))
-                yield from table.select(names).append_column(FAULT, codes).filter(is_fault).to_batches()
+                is_fault = pc.is_in(codes, value_set=CODES)
+                bad = table.select(names).append_column(FAULT, codes).filter(is_fault)
+                yield from bad.cast(kinds).to_batches()
 
-    return rows.mapInArrow(judged, schema)
+    return map_table(rows, judged, kinds)

@@ -1,0 +1,40 @@
+"""Sources of a config that this process reads: plain Parquet files of this machine. No Spark here."""
+
+from collections.abc import Collection
+
+from spark_eval.config.inputs import Source
+from spark_eval.runtime.any_session import OpenSession
+from spark_eval.sources.listing import list_plainly
+from spark_eval.sources.schemas import PARQUET, check_files
+from spark_eval.tables.local_tables import NotPlain, OpenedTable, file_schema, plain_paths
+
+
+def open_plain(
+    source: Source, name: str, segments: Collection[str], before: Collection[str], session: OpenSession
+) -> OpenedTable:
+    """Return the files of a source and their columns, after the checks that sources have on Spark.
+
+    ``segments`` are columns of users that are read, ``before`` the names of the files at the start of the
+    run. Raises NotPlain if only Spark can read the source.
+    """
+    if reason := reason_for_spark(source):
+        raise NotPlain(f"{name} {reason}")
+    paths = sorted(check_files(source, name, segments, before, session).local)
+    if paths != plain_paths(source.path_or_empty):
+        raise NotPlain(f"{name} is not a folder of files alone")
+    return None, paths, file_schema(paths)
+
+
+def reason_for_spark(source: Source) -> str | None:
+    """Return why only Spark reads a source; None if this process may."""
+    if source.table is not None:
+        return "is a table of the catalog"
+    if source.format != PARQUET:
+        return f"is {source.format.upper()}"
+    if source.options:
+        return f"has the option {next(iter(source.options))}"
+    if source.where or source.subset is not None or source.fold is not None:
+        return "is read by conditions"
+    if list_plainly(source) is None:
+        return "is not a folder of files of this machine"
+    return None

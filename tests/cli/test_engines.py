@@ -1,0 +1,196 @@
+"""The command line in this process and on Spark: the same tables, records, codes and lines."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.cli.conftest import Answer, Desk, call
+from tests.freeze.published import bits_of, columns_of, commits_of
+
+ENGINES = ("local", "spark")
+# Runs the program as a process of its own, and says whether it has loaded pyspark.
+PROGRAM = """
+import sys
+from spark_eval.cli.commands import main
+try:
+    main(sys.argv[1:])
+finally:
+    print("with pyspark" if "pyspark" in sys.modules else "without pyspark")
+"""
+
+
+def odd_inputs(desk: Desk) -> None:
+    """Tables of all kinds with rows that cannot be used, and a pipeline of two stages."""
+    draw = np.random.default_rng(5)
+    n_rows, names = 240, np.array(["ann", 'b"ob', "東", "d\\i\tr"])
+
+    def pairs(n: int) -> dict[str, object]:
+        items = pd.array(draw.integers(0, 30, n), dtype="Int64")
+        items[0] = None
+        users = pd.Series(draw.choice(names, n)).mask(draw.random(n) < 0.02)
+        return {"user": users, "item": items}
+
+    scores = draw.integers(0, 9, n_rows) / 3
+    scores[:4] = np.nan, np.inf, -np.inf, 1e-9
+    lists = pd.DataFrame({"model": draw.choice(["als", "knn"], n_rows), **pairs(n_rows), "points": scores})
+    truth = pd.DataFrame({**pairs(80), "relevance": draw.integers(0, 9, 80) / 7})
+    truth.loc[:1, "relevance"] = np.nan, np.inf
+    items = pd.DataFrame({"item": pd.array([*range(30), None], dtype="Int64"), "groups": "red|green"})
+    tables = {"lists": lists, "truth": truth, "train": pd.DataFrame(pairs(90)), "items": items}
+    tables["users"] = pd.DataFrame({"user": names, "country": ["at", "be", None, "at"]})
+    paths = {name: str(desk.write(name, rows, files=2)) for name, rows in tables.items()}
+    desk.tree = {"output": {"path": str(desk.out)}}
+    desk.change("recommendations", path=paths["lists"], columns={"score": "points"})
+    for name in ("truth", "train", "items", "users"):
+        desk.change(name, path=paths[name])
+    desk.change("evaluate", metrics=["map", "novelty", "ild(distance=jaccard)", "catalog_coverage"], k=[2, 5])
+    desk.change("evaluate", segments=["country", "known"], interval="bootstrap", resamples=30)
+    desk.tree["stages"] = [
+        {"name": "candidates", "model": "knn", "k": 5},
+        {"name": "final", "model": "als", "k": 3},
+    ]
+
+
+def broken_ranks(desk: Desk) -> None:
+    """Ranks that are floats, some not whole, for one model whose name no column has."""
+    ranks = [1.0, 2.5, np.nan, 0.0, 1.0, 3.0]  # three kinds of faults
+    lists = pd.DataFrame({"user": [1, 1, 1, 2, 2, 2], "item": range(6), "rank": ranks})
+    desk.change("recommendations", path=str(desk.write("ranks", lists)), model="als")
+    truth = pd.DataFrame({"user": [1, 2], "item": [0, 5], "relevance": np.array([4, 1 << 60])})
+    desk.change("truth", path=str(desk.write("truth", truth)))
+
+
+def float_ranks(desk: Desk) -> None:
+    """Ranks that are floats, one of them null, and folds."""
+    broken_ranks(desk)
+    ranks = [1.0, 2.0, np.nan, 1.0, 2.0, 3.0]
+    lists = pd.DataFrame({"user": [1, 1, 1, 2, 2, 2], "item": range(6), "rank": ranks, "fold": 1})
+    desk.write("ranks", lists)
+    desk.write("truth", pd.DataFrame({"user": [1, 2, 1], "item": pd.array([0, 5, None], "Int64"), "fold": 1}))
+
+
+def by_request(desk: Desk) -> None:
+    """Lists by request, one row without a request."""
+    requests = ["a", "a", None, "b", "b", "c"]
+    lists = pd.DataFrame({"user": [1, 1, 1, 1, 1, 2], "request": requests, "item": range(6), "score": 0.5})
+    desk.change("recommendations", path=str(desk.write("requests", lists)), model="als")
+    truth = pd.DataFrame({"user": [1, 1, 2], "request": ["a", "b", "c"], "item": [0, 4, 6]})
+    desk.change("truth", path=str(desk.write("truth", truth)))
+
+
+def plain(desk: Desk) -> None:
+    """Truth as a file of integers, beside lists of scores."""
+    truth = pa.table({"user": [1, 2, 9], "item": [101, 7, 109], "relevance": [1, 3, 2]})
+    pq.write_table(truth, desk.home / "truth.parquet")
+    desk.change("truth", path=str(desk.home / "truth.parquet"))
+
+
+@pytest.mark.parametrize("change", [plain, odd_inputs, float_ranks, by_request])
+def test_engines_publish_the_same(desk: Desk, tmp_path: Path, change: Callable[[Desk], None]) -> None:
+    change(desk)
+    found, told = [], []
+    for engine in ENGINES:
+        other = desk.twin(tmp_path / engine)
+        other.home.mkdir()
+        answer = other.done("evaluate", "--engine", engine)
+        told.append(re.findall("in this process|on Spark", answer.out))
+        bits = bits_of(other.out)
+        run = next(iter(bits)).split()[0]
+        tables = {name.removeprefix(run): value for name, value in bits.items()}
+        commits = commits_of(other.out, other.home)
+        found.append((run, tables, columns_of(other.out), commits))
+    assert told == [["in this process"], ["on Spark"]]
+    assert found[0] == found[1]
+
+
+def test_the_same_run_is_done_by_either_engine(desk: Desk) -> None:
+    plain(desk)
+    desk.done("evaluate", "--engine", "local")
+    before = desk.files()
+    answer = desk.done("evaluate", "--engine", "spark")
+    assert "already published" in answer.out
+    assert desk.files() == before
+
+
+def lose_a_folder(desk: Desk) -> None:
+    plain(desk)
+    desk.change("recommendations", path=str(desk.home / "lost"))
+
+
+def lose_a_column(desk: Desk) -> None:
+    plain(desk)
+    desk.change("truth", columns={"item": "article"})
+
+
+def allow_no_row(desk: Desk) -> None:
+    odd_inputs(desk)
+    desk.change("recommendations", max_quarantined=0.001)
+
+
+@pytest.mark.parametrize("change", [lose_a_folder, lose_a_column, broken_ranks, allow_no_row])
+def test_errors_are_the_same(desk: Desk, change: Callable[[Desk], None]) -> None:
+    change(desk)
+    local, on_spark = (desk.refused("evaluate", "--engine", engine) for engine in ENGINES)
+    assert local[:2] == on_spark[:2]
+    rows = re.compile(r"such as .*?; mend")  # rows come in any order
+    assert rows.sub("", local[2]) == rows.sub("", on_spark[2])
+    assert len(rows.findall(local[2])) == len(rows.findall(on_spark[2]))
+
+
+@pytest.mark.parametrize(
+    ("section", "keys", "reason"),
+    [
+        ("truth", {"format": "csv"}, "truth is CSV"),
+        ("truth", {"options": {"mergeSchema": True}}, "truth has the option mergeSchema"),
+        ("truth", {"where": [{"column": "item", "op": ">", "value": 1}]}, "truth is read by conditions"),
+        ("spark", {"master": "yarn"}, "spark.master is yarn"),
+        ("spark", {"conf": {"spark.sql.files.ignoreCorruptFiles": True}}, "spark.conf has spark.sql.files"),
+    ],
+)
+def test_what_only_spark_takes_is_refused_by_name(
+    desk: Desk, section: str, keys: dict[str, object], reason: str
+) -> None:
+    plain(desk)
+    desk.change(section, **keys)
+    code, error, line = desk.refused("evaluate", "--engine", "local")
+    assert (code, error) == (2, "NEEDS_SPARK")
+    assert reason in line
+
+
+def test_auto_says_why_it_takes_spark(desk: Desk) -> None:
+    plain(desk)
+    desk.change("truth", where=[{"column": "item", "op": ">", "value": 1}])
+    assert "on Spark: truth is read by conditions" in desk.done("evaluate", "--engine", "auto").out
+
+
+def test_the_config_chooses_and_the_option_overrides(desk: Desk) -> None:
+    plain(desk)
+    desk.tree["engine"] = "local"
+    assert "in this process: " in desk.done("evaluate", "--run-id", "a").out
+    assert "on Spark: engine: spark" in desk.done("evaluate", "--run-id", "b", "--engine", "spark").out
+    desk.tree["engine"] = "duckdb"
+    assert desk.refused("evaluate")[:2] == (2, "INVALID_CONFIG")
+
+
+def test_a_process_loads_no_pyspark(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    plain(desk)
+    odd_inputs(desk)
+    process = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "evaluate", "--config", desk.config(), "--engine", "auto"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    answer = Answer(process.returncode, process.stdout, process.stderr)
+    assert (answer.code, answer.err) == (0, "")
+    assert "in this process: " in answer.out
+    assert answer.out.endswith("without pyspark\n")
+    assert call("status", "--config", desk.config()).code == 0
