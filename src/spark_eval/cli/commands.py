@@ -31,6 +31,12 @@ CONFIG = click.option(
 SET_OPTION = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a.dotted.key; may be repeated."
 )
+VERDICT = click.option(
+    "--verdict",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the gates to a file, FILE.json or FILE.md.",
+)
 # Options of all verbs that make a run. ``main`` handles --debug and --log-format itself.
 OF_RUNS = (
     CONFIG,
@@ -108,13 +114,18 @@ def command_of(verb: Verb) -> click.Command:
 
         if engine is not None:
             settings = [*settings, f"engine={engine}"]
+        if (verdict := given.pop("verdict", None)) is not None:
+            from spark_eval.runs.verdict import prepare_verdict
 
+            prepare_verdict(verdict)
         chosen = {one.key: given.pop(one.parameter) for one in verb.shortcuts}
         own = [f"{key}={json.dumps(value)}" for key, value in chosen.items() if value is not None]
-        make_run(verb, settings=[*settings, *own], **given)
+        make_run(verb, settings=[*settings, *own], verdict=verdict, **given)
 
     for one in reversed(verb.shortcuts):
         make = click.option(one.option, one.parameter, metavar=one.metavar, help=one.meaning)(make)
+    if verb.has_verdict:
+        make = VERDICT(make)
     return click.command(verb.name, cls=VerbCommand, help=verb.about, verb=verb)(make)
 
 

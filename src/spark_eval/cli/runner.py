@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_eval.errors import GateFailure
 from spark_eval.names import check_run_id
@@ -16,6 +16,9 @@ from spark_eval.runs.verb import Verb
 from spark_eval.runtime import endings, events
 from spark_eval.runtime.local_files import check_working_folder
 from spark_eval.runtime.signals import Stopped
+
+if TYPE_CHECKING:
+    from spark_eval.runs.job import Run
 
 
 def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Config:
@@ -46,7 +49,14 @@ def open_session(config: Config, verb: str) -> Any:
     return session
 
 
-def make_run(verb: Verb, file: Path, run_id: str | None, settings: Sequence[str], replace: bool) -> None:
+def make_run(
+    verb: Verb,
+    file: Path,
+    run_id: str | None,
+    settings: Sequence[str],
+    replace: bool,
+    verdict: Path | None = None,
+) -> None:
     """Do a verb, print its results, and go on with the verb that follows.
 
     After the run is published, it counts as successful: later errors are only printed, and no verb follows.
@@ -61,10 +71,11 @@ def make_run(verb: Verb, file: Path, run_id: str | None, settings: Sequence[str]
         with working(config, verb.name) as session:
             done = run_verb(verb, session, config, run_id, replace)
             path = made_report(config, session, done.run_id)
+        following = verb.then(config)
         terminal.show_done(verb, done)
         if path is not None:
             terminal.show_report(path)
-        verb.judge(done)
+        judge(verb, done, verdict if following is None else None)
     except GateFailure:
         raise
     except Stopped:
@@ -80,8 +91,19 @@ def make_run(verb: Verb, file: Path, run_id: str | None, settings: Sequence[str]
         else:  # converted: click would take EOFError of a dead JVM for the end of its own input
             raise fault from error
     else:
-        if (following := verb.then(config)) is not None:
-            make_run(following, file, run_id, settings, replace)
+        if following is not None:
+            make_run(following, file, run_id, settings, replace, verdict)
+
+
+def judge(verb: Verb, done: "Run", verdict: Path | None) -> None:
+    """Write the verdict on a run to a file, if one is given; raise GateFailure for failed gates."""
+    if verdict is not None:
+        from spark_eval.cli import terminal
+        from spark_eval.runs.verdict import write_verdict
+
+        write_verdict(done, verb.name, verdict)
+        terminal.show_verdict(verdict)
+    verb.judge(done)
 
 
 def made_report(config: Config, session: Callable[[], Any], run_id: str) -> str | None:

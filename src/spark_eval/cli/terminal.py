@@ -78,6 +78,11 @@ def show_report(path: str) -> None:
     print(f"  {'report':<11} {path}")
 
 
+def show_verdict(path: Path) -> None:
+    """Print the path of the verdict."""
+    print(f"  {'verdict':<11} {path}")
+
+
 def grid(
     header: Sequence[str], cells: Sequence[Sequence[str]], title: str = "", of: str | None = None
 ) -> None:

@@ -169,6 +169,7 @@ class Verb:
         open_locally: Opens its input for this process; raises NotPlain if only Spark can take it. None if
             Spark does all the work.
         opens_spark: True if work that is not done in this process needs a session, wherever the tables are.
+        has_verdict: True if its command writes gates to a file on request.
     """
 
     name: str
@@ -188,6 +189,7 @@ class Verb:
     shortcuts: Sequence[Shortcut] = ()
     open_locally: Callable[[Work], LocalInput] | None = None
     opens_spark: bool = True
+    has_verdict: bool = False
 
     def tables_of(self, config: "Config") -> tuple[str, ...]:
         """Return the names of the tables that a run of this config publishes."""

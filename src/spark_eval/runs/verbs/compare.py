@@ -95,6 +95,7 @@ VERB = Verb(
     job=job,
     check=check,
     judge=judge,
+    has_verdict=True,
 )
 
 

@@ -122,4 +122,5 @@ VERB = Verb(
     show=show,
     sources=truth_of_split,
     then=compare.comparison_of_gates,
+    has_verdict=True,
 )

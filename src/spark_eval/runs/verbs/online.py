@@ -107,4 +107,5 @@ VERB = Verb(
     show=show,
     check=check,
     judge=judge,
+    has_verdict=True,
 )

@@ -93,4 +93,5 @@ VERB = Verb(
     judge=judge,
     options=options,
     opens_spark=False,
+    has_verdict=True,
 )

@@ -1,0 +1,122 @@
+"""Verdicts: the gates of a published run as JSON for machines, or as Markdown for people."""
+
+import html
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from spark_eval.comparison.decisions import row_in_words
+from spark_eval.comparison.rows import GateRow
+from spark_eval.errors import ConfigError, escape_control_characters
+from spark_eval.experiments.analysis import failure_of
+from spark_eval.experiments.tables import DecisionRow
+from spark_eval.runs.job import Run
+from spark_eval.runtime.local_files import check_path, write_file
+from spark_eval.schema import WATCH, Table
+
+# Tables that decide exit code 5.
+DECIDING: Final = (Table.GATES, Table.DECISIONS)
+FORMS: Final = (".json", ".md")
+# Characters that Markdown would interpret.
+SPECIAL: Final = re.compile(r"([\\`*_{}\[\]()#+\-!|~])")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Gates of a run, or decisions on experiments: their rows, with texts and results."""
+
+    run_id: str
+    verb: str
+    rows: Sequence[Mapping[str, Any]]
+    lines: Sequence[tuple[str, bool, str, str]]
+
+    @classmethod
+    def of(cls, run: Run, verb: str) -> "Verdict":
+        """Return the verdict on a published run; without gates it passes."""
+        rows: list[dict[str, Any]] = []
+        lines: list[tuple[str, bool, str, str]] = []
+        for table in DECIDING:
+            for row in run.rows(table) if table in run.tables else ():
+                lines.append(gate_line(row) if table == Table.GATES else decision_line(row))
+                rows.append({**row, "passed": lines[-1][1]})
+        return cls(run.run_id, verb, rows, lines)
+
+    @property
+    def passed(self) -> bool:
+        """True if all gates passed."""
+        return all(passed for _, passed, *_ in self.lines)
+
+    def as_json(self) -> str:
+        """Return the run, the verdict and all rows as JSON."""
+        tree = {"run_id": self.run_id, "verb": self.verb, "passed": self.passed, "gates": self.rows}
+        return json.dumps(tree, indent=2, allow_nan=False) + "\n"
+
+    def as_markdown(self) -> str:
+        """Return the verdict and a table with a line per gate as Markdown; names are text."""
+        failed = sum(not passed for _, passed, *_ in self.lines)
+        counted = (
+            f"{failed} of {len(self.lines)} gates failed" if failed else f"{len(self.lines)} gates passed"
+        )
+        texts = [
+            f"**{'PASSED' if self.passed else 'FAILED'}**: {counted if self.lines else 'no gates'}, "
+            f"{self.verb} of run {plain_text(self.run_id)}",
+        ]
+        if self.lines:
+            texts += ["", "| gate | passed | decision | reason |", "|---|---|---|---|"]
+        for gate, passed, decision, reason in sorted(self.lines, key=lambda line: line[1]):
+            cells = (
+                plain_text(gate),
+                "yes" if passed else "**NO**",
+                plain_text(decision),
+                plain_text(reason),
+            )
+            texts.append(f"| {' | '.join(cells)} |")
+        return "\n".join(texts) + "\n"
+
+
+def gate_line(row: Mapping[str, Any]) -> tuple[str, bool, str, str]:
+    """Return the text, the result, the decision and the reason of a row of ``gates``."""
+    gate = GateRow(**row)
+    text = row_in_words(gate)
+    if gate.mode == WATCH:
+        text = f"watch of {text.partition(' against ')[0]}"
+    return text, gate.passed, gate.decision, gate.reason
+
+
+def decision_line(row: Mapping[str, Any]) -> tuple[str, bool, str, str]:
+    """Return the text, the result, the decision and the reason of a row of ``decisions``."""
+    decision = DecisionRow(*(row[name] for name in DecisionRow._fields))
+    text = f"experiment {decision.experiment!r}, {decision.treatment!r}"
+    return text, failure_of([decision]) is None, decision.decision, decision.reason
+
+
+def plain_text(text: str) -> str:
+    r"""Escape a text for a cell of a Markdown table.
+
+    >>> plain_text("a|b <script>")
+    'a\\|b &lt;script&gt;'
+    """
+    return html.escape(SPECIAL.sub(r"\\\1", escape_control_characters(text)), quote=False)
+
+
+def prepare_verdict(file: Path) -> None:
+    """Remove the file of an earlier verdict, so that a run that fails leaves none.
+
+    Raises ConfigError INVALID_PATH unless the name ends in .json or .md and a file can be written there.
+    """
+    if file.suffix not in FORMS:
+        raise ConfigError(
+            "INVALID_PATH", f"--verdict {str(file)!r}: give a file that ends in {' or '.join(FORMS)}"
+        )
+    check_path(file)
+    if file.is_file():
+        file.unlink()
+
+
+def write_verdict(run: Run, verb: str, file: Path) -> None:
+    """Write the verdict on a published run to a file."""
+    verdict = Verdict.of(run, verb)
+    write_file(file, verdict.as_json() if file.suffix == ".json" else verdict.as_markdown())

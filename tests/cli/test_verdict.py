@@ -1,0 +1,68 @@
+"""``--verdict FILE``: gates of a run as JSON and Markdown, with the exit code; none of a run that failed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.days.test_watch import days_of
+from tests.days.test_window_verb import no_spark
+
+from spark_eval.cli.commands import main
+from spark_eval.errors import ConfigError
+from spark_eval.experiments.tables import DecisionRow
+from spark_eval.runs.verdict import Verdict, decision_line, prepare_verdict
+
+
+def run(file: Path, *words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main([words[0], "--config", str(file), *words[1:]])
+    return int(str(end.value.code))
+
+
+def test_gates_of_a_watch_are_written_before_exit_5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_eval.cli.runner.open_session", lambda *_: no_spark())
+    names = days_of(tmp_path / "out", 10, fallen="model")
+    config = tmp_path / "config.yaml"
+    tree: dict[str, Any] = {"output": {"path": str(tmp_path / "out")}, "watch": {"metrics": ["map@2"]}}
+    config.write_text(json.dumps(tree))
+    verdict = tmp_path / "verdict.json"
+    assert run(config, "watch", "--run-id", names[-1], "--verdict", str(verdict)) == 5
+    found = json.loads(verdict.read_text())
+    assert (found["run_id"], found["verb"], found["passed"]) == (f"{names[-1]}_watch", "watch", False)
+    assert {gate["model"]: gate["passed"] for gate in found["gates"]} == {"als": False, "frozen": True}
+    # A run that is published already has its verdict again; other days pass.
+    page = tmp_path / "verdict.md"
+    assert run(config, "watch", "--run-id", names[-1], "--verdict", str(page)) == 5
+    lines = page.read_text().splitlines()
+    assert lines[0].startswith("**FAILED**: 1 of 2 gates failed, watch of run ")
+    assert lines[4].startswith("| watch of map@2 of 'als' | **NO** | worse | ")
+    assert lines[5].startswith("| watch of map@2 of 'frozen' | yes | not\\_worse | ")
+    assert run(config, "watch", "--run-id", names[-2], "--verdict", str(page)) == 0
+    assert page.read_text().startswith("**PASSED**: 2 gates passed")
+    # A run that fails leaves no verdict of an earlier one.
+    assert run(config, "watch", "--run-id", "2023-01-01", "--verdict", str(page)) == 3
+    assert not page.exists()
+    assert run(config, "watch", "--run-id", names[-1], "--verdict", str(tmp_path / "verdict.txt")) == 2
+
+
+def test_a_file_among_published_runs_is_refused(tmp_path: Path) -> None:
+    days_of(tmp_path / "out", 1, fallen="none")
+    with pytest.raises(ConfigError, match="below the output") as refused:
+        prepare_verdict(tmp_path / "out" / "metrics" / "verdict.md")
+    assert refused.value.code == "INVALID_PATH"
+
+
+def test_decisions_on_experiments_are_gates_and_names_are_text() -> None:
+    lost = DecisionRow("a|<b>", "t", "loss", "ctr fell", trusted=True, gate=True)
+    lines = [decision_line(one._asdict()) for one in (lost, lost._replace(gate=False))]
+    assert [passed for _, passed, *_ in lines] == [False, True]
+    verdict = Verdict("r", "online", [lost._asdict()], lines)
+    assert "a\\|&lt;b&gt;" in verdict.as_markdown()
+    assert not verdict.passed
+
+
+def test_without_gates_a_run_passes() -> None:
+    verdict = Verdict("r", "evaluate", [], [])
+    assert json.loads(verdict.as_json()) == {"run_id": "r", "verb": "evaluate", "passed": True, "gates": []}
+    assert verdict.as_markdown() == "**PASSED**: no gates, evaluate of run r\n"
