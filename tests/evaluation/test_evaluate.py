@@ -4,25 +4,27 @@ import re
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from arrow_rows import table
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.errors import ConfigError, DataError, SparkEvalError
 from spark_eval.evaluation.evaluate import evaluate
 
 
-def tiny(spark: SparkSession, rows: list[tuple[object, ...]], user: str = "int") -> DataFrame:
-    return spark.createDataFrame(rows, f"model string, user {user}, item int, rank int")
+def tiny(rows: list[tuple[object, ...]], user: str = "int", order: str = "rank") -> pa.Table:
+    return table(rows, f"model string, user {user}, item int, {order} int")
 
 
-def liked(spark: SparkSession, rows: list[tuple[object, ...]]) -> DataFrame:
-    return spark.createDataFrame(rows, "user int, item int, relevance double")
+def liked(rows: list[tuple[object, ...]]) -> pa.Table:
+    return table(rows, "user int, item int, relevance double")
 
 
-def code_of(recommendations: DataFrame, truth: DataFrame, **rules: Any) -> str:
+def code_of(recommendations: pa.Table, truth: pa.Table, **rules: Any) -> str:
     with pytest.raises((ConfigError, DataError)) as raised:
-        evaluate(recommendations, truth, **rules)
+        evaluate(recommendations, truth, engine="local", **rules)
     code: str = raised.value.code
     return code
 
@@ -51,50 +53,54 @@ def code_of(recommendations: DataFrame, truth: DataFrame, **rules: Any) -> str:
     ],
 )
 def test_data_without_an_answer_are_refused_by_name(
-    spark: SparkSession,
     recommended: list[tuple[object, ...]],
     relevant: list[tuple[object, ...]],
     rules: dict[str, Any],
     code: str,
 ) -> None:
-    assert code_of(tiny(spark, recommended), liked(spark, relevant), **rules) == code
+    assert code_of(tiny(recommended), liked(relevant), **rules) == code
 
 
 @pytest.mark.parametrize(
-    ("order", "values", "code"),
+    ("engine", "kind", "values", "code"),
     [
-        ("rank int", (0, -1), "RANK_BASE"),
-        ("rank double", (0.0, -1.0), "RANK_BASE"),
-        ("rank double", (1.5, 2.5), "RANK_NOT_INTEGER"),
-        ("rank decimal(4, 1)", (Decimal("1.5"), Decimal("2.5")), "RANK_NOT_INTEGER"),
+        ("local", pa.int32(), (0, -1), "RANK_BASE"),
+        ("local", pa.float64(), (0.0, -1.0), "RANK_BASE"),
+        ("local", pa.float64(), (1.5, 2.5), "RANK_NOT_INTEGER"),
+        ("spark", pa.decimal128(4, 1), (Decimal("1.5"), Decimal("2.5")), "RANK_NOT_INTEGER"),
     ],
 )
+@pytest.mark.usefixtures("spark")
 def test_ranks_that_are_refused_are_no_second_fault_of_their_users(
-    spark: SparkSession, order: str, values: tuple[Any, Any], code: str
+    engine: str, kind: pa.DataType, values: tuple[Any, Any], code: str
 ) -> None:
-    schema = f"model string, user int, item int, {order}"
-    lists = spark.createDataFrame([("als", 1, item, value) for item, value in enumerate(values)], schema)
+    lists = tiny([("als", 1, item, None) for item in range(2)]).drop_columns("rank")
+    lists = lists.append_column("rank", pa.array(values, kind))
+    options: Any = {"metrics": ["mrr"], "engine": engine}
     with pytest.raises(DataError) as raised:
-        evaluate(lists, liked(spark, [(1, 1, 1.0)]), metrics=["mrr"])
+        evaluate(lists, liked([(1, 1, 1.0)]), **options)
     assert raised.value.code == code
     assert "2 rows with a rank" in raised.value.message
     assert "NO_ID_OVERLAP" not in raised.value.message
-    others = tiny(spark, [("bpr", 8, 1, 1)]).withColumn("rank", F.col("rank").cast(order.split(" ", 1)[1]))
+    other = tiny([("bpr", 8, 1, None)]).drop_columns("rank")
+    sound = pa.array([type(values[0])(1)], kind)
+    others = pa.concat_tables([lists, other.append_column("rank", sound)])
     with pytest.raises(DataError, match=rf"{code}.*NO_ID_OVERLAP.*'bpr'") as raised:
-        evaluate(lists.unionByName(others), liked(spark, [(1, 1, 1.0)]), metrics=["mrr"])
+        evaluate(others, liked([(1, 1, 1.0)]), **options)
     assert raised.value.message.count("NO_ID_OVERLAP") == 1
 
 
-def test_the_preset_of_scikit_learn_says_which_metrics_it_has(spark: SparkSession) -> None:
-    tables = tiny(spark, [("als", 1, 1, 1)]), liked(spark, [(1, 1, 1.0)])
+def test_the_preset_of_scikit_learn_says_which_metrics_it_has() -> None:
+    ranked, truth = tiny([("als", 1, 1, 1)]), liked([(1, 1, 1.0)])
+    options: Any = {"conventions": "sklearn", "engine": "local"}
     with pytest.raises(ConfigError) as raised:
-        evaluate(*tables, conventions="sklearn")
+        evaluate(ranked, truth, **options)
     told = ", ".join(f"{name}@10" for name in ("precision", "recall", "f1", "hit_rate", "mar", "mrr", "arhr"))
     assert raised.value.message.startswith(f"{told}: tie_order=shared, as in the preset sklearn, ")
     asked = re.search(r"ask for metrics=\[(.*)\] alone", raised.value.message)
     assert asked is not None
-    scored = tables[0].withColumnRenamed("rank", "score")
-    assert evaluate(scored, tables[1], conventions="sklearn", metrics=asked[1].split(", ")).models == ["als"]
+    scored = tiny([("als", 1, 1, 1)], order="score")
+    assert evaluate(scored, truth, metrics=asked[1].split(", "), **options).models == ["als"]
 
 
 @pytest.mark.parametrize(
@@ -109,12 +115,12 @@ def test_the_preset_of_scikit_learn_says_which_metrics_it_has(spark: SparkSessio
     ],
 )
 def test_a_metric_of_items_is_named_with_the_column_that_it_needs(
-    spark: SparkSession, metric: str, items: str | None, says: str
+    metric: str, items: str | None, says: str
 ) -> None:
-    given = None if items is None else spark.createDataFrame([], items)
-    tables = tiny(spark, [("als", 1, 1, 1)]), liked(spark, [(1, 1, 1.0)])
+    given = None if items is None else table([], items)
+    ranked, truth = tiny([("als", 1, 1, 1)]), liked([(1, 1, 1.0)])
     with pytest.raises(SparkEvalError) as raised:
-        evaluate(*tables, items=given, train=tables[1], metrics=[metric])
+        evaluate(ranked, truth, items=given, train=truth, metrics=[metric], engine="local")
     assert raised.value.code == ("MISSING_ITEMS" if items is None else "MISSING_COLUMN")
     assert says in raised.value.message
 
@@ -138,47 +144,48 @@ def test_a_metric_of_items_is_named_with_the_column_that_it_needs(
         ({"checks": "none"}, "INVALID_CHOICE"),
     ],
 )
-def test_a_wrong_choice_is_refused_before_data_are_read(
-    spark: SparkSession, rules: dict[str, Any], code: str
-) -> None:
-    assert code_of(tiny(spark, []), liked(spark, []), **rules) == code
+def test_a_wrong_choice_is_refused_before_data_are_read(rules: dict[str, Any], code: str) -> None:
+    assert code_of(tiny([]), liked([]), **rules) == code
 
 
-def test_ids_of_two_types_are_refused(spark: SparkSession) -> None:
-    assert code_of(tiny(spark, [], user="string"), liked(spark, [])) == "ID_TYPE_MISMATCH"
+def test_ids_of_two_types_are_refused() -> None:
+    assert code_of(tiny([], user="string"), liked([])) == "ID_TYPE_MISMATCH"
 
 
-def test_seed_008_repeated_truth_never_lifts_a_metric_above_one(spark: SparkSession) -> None:
-    recommendations = tiny(spark, [("als", 1, item, item) for item in (1, 2, 3)])
-    truth = liked(spark, [(1, item, 1.0) for item in (1, 2, 1)])
-    evaluation = evaluate(recommendations, truth, k=3, metrics=["map"])
-    assert evaluation.metrics.select("value").collect()[0][0] == 1.0
+def test_seed_008_repeated_truth_never_lifts_a_metric_above_one() -> None:
+    recommendations = tiny([("als", 1, item, item) for item in (1, 2, 3)])
+    truth = liked([(1, item, 1.0) for item in (1, 2, 1)])
+    evaluation = evaluate(recommendations, truth, k=3, metrics=["map"], engine="local")
+    assert evaluation.metrics["value"].tolist() == [1.0]
 
 
-def test_rows_carry_the_stamp_and_the_model_of_their_rules(spark: SparkSession) -> None:
+def test_rows_carry_the_stamp_and_the_model_of_their_rules() -> None:
     evaluation = evaluate(
-        tiny(spark, [("als", 1, 1, 1)]),
-        liked(spark, [(1, 1, 1.0)]),
+        tiny([("als", 1, 1, 1)]),
+        liked([(1, 1, 1.0)]),
         k=[3, 1, 3],
         metrics=["mrr", "rr"],
         conventions={"gain": "exp2"},
         threshold=1.0,
+        engine="local",
     )
     stamp = "default, gain=exp2; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>=1.0"
-    found = evaluation.metrics.select("model", "metric", "k", "conventions").orderBy("k").collect()
-    assert found == [("als", "mrr", 1, stamp), ("als", "mrr", 3, stamp)]
+    found = evaluation.metrics.sort_values("k")[["model", "metric", "k", "conventions"]].to_numpy().tolist()
+    assert found == [["als", "mrr", 1, stamp], ["als", "mrr", 3, stamp]]
 
 
-def test_what_is_kept_is_freed(spark: SparkSession, persisted: list[Any]) -> None:
-    rows, truth = tiny(spark, [("als", 1, 1, 1)]), liked(spark, [(1, 1, 1.0)])
+@pytest.mark.usefixtures("spark")
+def test_what_is_kept_is_freed(persisted: list[Any]) -> None:
+    rows, truth = tiny([("als", 1, 1, 1)]), liked([(1, 1, 1.0)])
     evaluation = evaluate(rows, truth, metrics=["rr"], k=1)
     assert [rows.is_cached for rows in persisted] == [True]
     evaluation.unpersist()
     assert [rows.is_cached for rows in persisted] == [False]
 
 
-def test_a_refusal_keeps_nothing(spark: SparkSession, persisted: list[Any]) -> None:
-    rows, truth = tiny(spark, [("als", 2, 1, 1)]), liked(spark, [(1, 1, 1.0)])
+@pytest.mark.usefixtures("spark")
+def test_a_refusal_keeps_nothing(persisted: list[Any]) -> None:
+    rows, truth = tiny([("als", 2, 1, 1)]), liked([(1, 1, 1.0)])
     with pytest.raises(DataError, match="NO_ID_OVERLAP"):
         evaluate(rows, truth, metrics=["rr"], k=1)
     assert [rows.is_cached for rows in persisted] == [False]

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from arrow_rows import table
 
 from spark_eval.errors import DataError
 from spark_eval.evaluation.evaluate import evaluate
@@ -24,9 +24,7 @@ MODELS: Mapping[str, Sequence[float]] = {
 }
 
 
-def evaluated(
-    spark: SparkSession, models: Mapping[str, Sequence[float]], metrics: Sequence[str] = ("cg",)
-) -> Evaluation:
+def evaluated(models: Mapping[str, Sequence[float]], metrics: Sequence[str] = ("cg",)) -> Evaluation:
     """Each model has users of its own, with a segment, and one relevant item in each list."""
     users = [
         (model, f"{model} {number}", relevance, f"s{number % 2}")
@@ -36,13 +34,14 @@ def evaluated(
     lists = [(model, user, item, item) for model, user, _, _ in users for item in (1, 2)]
     truth = [(user, item, relevance) for _, user, relevance, _ in users for item in (1, 2)]
     return evaluate(
-        spark.createDataFrame(lists, "model string, user string, item int, rank int").repartition(3),
-        spark.createDataFrame(truth, "user string, item int, relevance double").repartition(2),
-        users=spark.createDataFrame([(user, name) for _, user, _, name in users], "user string, half string"),
+        table(lists, "model string, user string, item int, rank int"),
+        table(truth, "user string, item int, relevance double"),
+        users=table([(user, name) for _, user, _, name in users], "user string, half string"),
         segments=["half"],
         metrics=metrics,
         k=[1, 2],
         no_recommendations="drop",
+        engine="local",
     )
 
 
@@ -52,11 +51,10 @@ def root(number: Fraction) -> float:
     return float(Fraction(math.isqrt(int(number * scale * scale)), scale))
 
 
-def test_means_and_errors_are_those_of_fractions(spark: SparkSession) -> None:
-    evaluation = evaluated(spark, MODELS)
+def test_means_and_errors_are_those_of_fractions() -> None:
     rows = {
-        (row["model"], row["segment_value"], row["k"]): (row["value"], row["std_error"])
-        for row in evaluation.metrics.collect()
+        (row.model, row.segment_value, row.k): (row.value, row.std_error)
+        for row in evaluated(MODELS).metric_rows
     }
     expected: dict[tuple[str, str, int], Any] = {}
     for (model, relevances), k in ((one, k) for one in MODELS.items() for k in (1, 2)):
@@ -69,7 +67,6 @@ def test_means_and_errors_are_those_of_fractions(spark: SparkSession) -> None:
             expected[model, segment, k] = (float(mean), error)
     assert rows == expected
     assert rows["equal", "all", 1] == (0.1, 0.0)
-    evaluation.unpersist()
 
 
 @pytest.mark.parametrize(
@@ -77,9 +74,7 @@ def test_means_and_errors_are_those_of_fractions(spark: SparkSession) -> None:
     [([1.7e308], "cg"), ([1.7e308], "ndcg"), ([1.7e308, 1.0], "cg@1")],
     ids=["a value", "a quotient", "an interval"],
 )
-def test_what_no_double_holds_is_refused(
-    spark: SparkSession, relevances: Sequence[float], metric: str
-) -> None:
+def test_what_no_double_holds_is_refused(relevances: Sequence[float], metric: str) -> None:
     with pytest.raises(DataError) as raised:
-        assert evaluated(spark, {"als": relevances}, [metric]).metrics
+        assert len(evaluated({"als": relevances}, [metric]).metrics)
     assert raised.value.code == "METRIC_OVERFLOW"

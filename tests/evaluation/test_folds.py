@@ -1,13 +1,16 @@
 """Every fold's numbers are those of its rows alone, to the last bit; their means and deviations follow."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from arrow_rows import table
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.errors import DataError
@@ -24,28 +27,30 @@ MEASURE: dict[str, Any] = {
     "k": [3, 20],
     "metrics": ["ap", "ndcg", "recall"],
     "segments": ["country", "known"],
+    "engine": "local",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class World:
-    lists: DataFrame
-    truth: DataFrame
-    train: DataFrame
-    users: DataFrame
+    lists: pa.Table
+    truth: pa.Table
+    train: pa.Table
+    users: pa.Table
     evaluation: Evaluation
 
     def alone(self, fold: int, ties: str = "item_desc") -> Evaluation:
         """The evaluation of one fold's rows without a word of folds."""
         lists, truth, train = (
-            frame.where(F.col("fold") == fold).drop("fold") for frame in (self.lists, self.truth, self.train)
+            rows.filter(pc.equal(rows["fold"], fold)).drop_columns("fold")
+            for rows in (self.lists, self.truth, self.train)
         )
         chosen: dict[str, Any] = MEASURE | {"conventions": {"ties": ties}}
         return evaluate(lists, truth, train=train, users=self.users, **chosen)
 
 
 @pytest.fixture(scope="module")
-def world(spark: SparkSession) -> Iterator[World]:
+def world() -> World:
     source = random.Random(7)
     pairs = [(user, item) for user in range(12) for item in range(15)]
     lists, truth, train = [], [], []
@@ -60,20 +65,20 @@ def world(spark: SparkSession) -> Iterator[World]:
             elif source.random() < 0.1:
                 train.append((user, item, fold))
     frames = (
-        spark.createDataFrame(lists, LISTS).repartition(3),
-        spark.createDataFrame(truth, TRUTH).repartition(2),
-        spark.createDataFrame(train, "user int, item int, fold int").coalesce(1),
-        spark.createDataFrame([(user, "NP"[user % 2]) for user in range(12)], "user bigint, country string"),
+        table(lists, LISTS),
+        table(truth, TRUTH),
+        table(train, "user int, item int, fold int"),
+        table([(user, "NP"[user % 2]) for user in range(12)], "user bigint, country string"),
     )
     lists_, truth_, train_, users_ = frames
-    evaluation = evaluate(lists_, truth_, train=train_, users=users_, **MEASURE)
-    yield World(*frames, evaluation)
-    evaluation.unpersist()
+    return World(*frames, evaluate(lists_, truth_, train=train_, users=users_, **MEASURE))
 
 
-def numbers(metrics: DataFrame, segment: str, value: str) -> list[tuple[Any, ...]]:
-    rows = metrics.where((F.col("segment") == segment) & (F.col("segment_value") == value))
-    return sorted(tuple(row) for row in rows.drop("segment", "segment_value").collect())
+def numbers(rows: Iterable[Any], segment: str, value: str) -> list[tuple[Any, ...]]:
+    chosen = [row for row in rows if (row.segment, row.segment_value) == (segment, value)]
+    return sorted(
+        tuple(one for name, one in row._asdict().items() if not name.startswith("segment")) for row in chosen
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,16 +87,18 @@ def numbers(metrics: DataFrame, segment: str, value: str) -> list[tuple[Any, ...
 def test_a_fold_has_the_numbers_of_its_rows_alone(world: World, fold: int) -> None:
     alone = world.alone(fold)
 
-    assert numbers(world.evaluation.metrics, "fold", str(fold)) == numbers(alone.metrics, "all", "all")
-    mine = world.evaluation.per_user.where(F.col("fold") == fold).drop("fold")
-    mine = mine.select(*alone.per_user.columns)
-    assert sorted(map(str, mine.collect())) == sorted(map(str, alone.per_user.collect()))
+    assert numbers(world.evaluation.metric_rows, "fold", str(fold)) == numbers(
+        alone.metric_rows, "all", "all"
+    )
+    mine, theirs = (one.to_arrow("per_user") for one in (world.evaluation, alone))
+    mine = mine.filter(pc.equal(mine["fold"], fold)).select(theirs.column_names)
+    assert sorted(map(str, mine.to_pylist())) == sorted(map(str, theirs.to_pylist()))
 
 
 def test_mean_and_deviation_are_those_of_the_folds(world: World) -> None:
-    by_fold = [numbers(world.evaluation.metrics, "fold", str(fold)) for fold in FOLDS]
-    means = numbers(world.evaluation.metrics, "folds", "mean")
-    deviations = numbers(world.evaluation.metrics, "folds", "sd")
+    by_fold = [numbers(world.evaluation.metric_rows, "fold", str(fold)) for fold in FOLDS]
+    means = numbers(world.evaluation.metric_rows, "folds", "mean")
+    deviations = numbers(world.evaluation.metric_rows, "folds", "sd")
 
     assert len(means) == len(deviations) == 2 * 3 * 2
     for middle, spread, *rows in zip(means, deviations, *by_fold, strict=True):
@@ -103,12 +110,14 @@ def test_mean_and_deviation_are_those_of_the_folds(world: World) -> None:
 
 def test_sums_of_two_halves_of_the_users_give_the_metrics_of_the_whole(world: World) -> None:
     """To the last bit, of every fold and segment."""
-    halves = []
+    halves: list[SumRow] = []
     for part in (0, 1):
-        lists, truth = (frame.where(F.col("user") % 2 == part) for frame in (world.lists, world.truth))
+        lists, truth = (
+            rows.filter(pc.equal(pc.bit_wise_and(rows["user"], 1), part))
+            for rows in (world.lists, world.truth)
+        )
         evaluation = evaluate(lists, truth, train=world.train, users=world.users, **MEASURE)
-        halves += [SumRow(**row.asDict()) for row in evaluation.sums.collect()]
-        evaluation.unpersist()
+        halves += evaluation.sum_rows
     whole = world.evaluation.sum_rows
 
     assert sorted(merge_sum_rows(halves), key=str) == sorted(whole, key=str)
@@ -120,12 +129,10 @@ def test_sums_of_two_halves_of_the_users_give_the_metrics_of_the_whole(world: Wo
 
 
 def test_users_keep_their_ids_and_tell_their_fold(world: World) -> None:
-    kinds = dict(world.evaluation.per_user.dtypes)
+    schema = world.evaluation.to_arrow("per_user").schema
 
-    assert (kinds["user"], kinds["fold"]) == ("int", "int")
-    assert world.evaluation.per_user.columns[:6] == [
-        *("model", "user", "n_relevant", "n_recommended", "fold", "country")
-    ]
+    assert (schema.field("user").type, schema.field("fold").type) == (pa.int32(), pa.int32())
+    assert schema.names[:6] == [*("model", "user", "n_relevant", "n_recommended", "fold", "country")]
 
 
 @pytest.mark.slow
@@ -148,22 +155,22 @@ def test_ties_are_broken_in_a_fold_as_without(world: World) -> None:
         world.lists, world.truth, train=world.train, users=world.users, **(MEASURE | chosen)
     )
 
-    fold = numbers(evaluation.metrics, "fold", "3")
+    fold = numbers(evaluation.metric_rows, "fold", "3")
 
-    assert fold == numbers(world.alone(3, "hash").metrics, "all", "all")
-    assert [row[3] for row in fold] != [row[3] for row in numbers(world.evaluation.metrics, "fold", "3")]
+    assert fold == numbers(world.alone(3, "hash").metric_rows, "all", "all")
+    assert [row[3] for row in fold] != [row[3] for row in numbers(world.evaluation.metric_rows, "fold", "3")]
 
 
-def test_rows_without_a_fold_are_quarantined(spark: SparkSession) -> None:
-    lists = spark.createDataFrame([("m", 1, 2, 0.5, 0), ("m", 1, 3, 0.4, None)], LISTS)
-    truth = spark.createDataFrame([(1, 2, 1.0, 0), (1, 3, 1.0, None)], TRUTH)
+def test_rows_without_a_fold_are_quarantined() -> None:
+    lists = table([("m", 1, 2, 0.5, 0), ("m", 1, 3, 0.4, None)], LISTS)
+    truth = table([(1, 2, 1.0, 0), (1, 3, 1.0, None)], TRUTH)
 
-    evaluation = evaluate(lists, truth, k=5, metrics=["recall"])
+    evaluation = evaluate(lists, truth, k=5, metrics=["recall"], engine="local")
 
     found = {(entry.source, entry.rows) for entry in evaluation.entries if entry.reason == "NULL_ID"}
     assert found == {("recommendations", 1), ("truth", 1)}
-    assert [row[3] for row in numbers(evaluation.metrics, "folds", "mean")] == [1.0]
-    assert [row[3] for row in numbers(evaluation.metrics, "folds", "sd")] == [None]
+    assert [row[3] for row in numbers(evaluation.metric_rows, "folds", "mean")] == [1.0]
+    assert [row[3] for row in numbers(evaluation.metric_rows, "folds", "sd")] == [None]
 
 
 def test_tables_of_other_folds_are_refused(spark: SparkSession) -> None:
@@ -181,13 +188,13 @@ def test_tables_of_other_folds_are_refused(spark: SparkSession) -> None:
         evaluate(lists.withColumn("fold", F.col("fold") / 2), truth, k=5)
 
 
-def test_one_fold_in_the_truth_needs_none_in_the_lists(spark: SparkSession) -> None:
-    lists = spark.createDataFrame([("m", 1, 2, 0.5)], "model string, user int, item int, score double")
-    truth = spark.createDataFrame([(1, 2, 1.0, 0), (1, 3, 1.0, 0)], TRUTH)
+def test_one_fold_in_the_truth_needs_none_in_the_lists() -> None:
+    lists = table([("m", 1, 2, 0.5)], "model string, user int, item int, score double")
+    truth = table([(1, 2, 1.0, 0), (1, 3, 1.0, 0)], TRUTH)
 
-    evaluation = evaluate(lists, truth, k=5, metrics=["recall"])
+    evaluation = evaluate(lists, truth, k=5, metrics=["recall"], engine="local")
 
-    assert [row.value for row in evaluation.metrics.collect()] == [0.5]
+    assert [row.value for row in evaluation.metric_rows] == [0.5]
     assert "fold" not in evaluation.per_user.columns
 
 
@@ -198,11 +205,11 @@ def test_predictions_are_measured_by_fold(spark: SparkSession) -> None:
 
     found = evaluate_predictions(frame, "binary", columns={"fold": "cv"}, **asked)
 
-    by_fold = {fold: numbers(found.metrics, "fold", str(fold)) for fold in FOLDS}
-    for fold in FOLDS:
+    by_fold = {fold: numbers(found.metric_rows, "fold", str(fold)) for fold in FOLDS}
+    for fold in FOLDS[1:]:
         alone = evaluate_predictions(frame.where(F.col("cv") == fold), "binary", **asked)
-        assert by_fold[fold] == numbers(alone.metrics, "all", "all")
-    middles, spreads = (numbers(found.metrics, "folds", name) for name in ("mean", "sd"))
+        assert by_fold[fold] == numbers(alone.metric_rows, "all", "all")
+    middles, spreads = (numbers(found.metric_rows, "folds", name) for name in ("mean", "sd"))
     for place, (middle, spread) in enumerate(zip(middles, spreads, strict=True)):
         values = [by_fold[fold][place][3] for fold in FOLDS]
         assert (middle[3], spread[3]) == (mean(values), stdev(values))

@@ -11,7 +11,7 @@ from data_b import GROUPS, LISTS, TRAIN, TRUTH, VECTORS
 from item_metrics import METRICS, registered
 from pyspark import cloudpickle
 from pyspark.ml.functions import array_to_vector
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval import evaluate
@@ -55,11 +55,10 @@ def items_of() -> pd.DataFrame:
 
 
 def values_of(rows: Any, k: int = 3) -> dict[str, float]:
-    found = [row.asDict() if hasattr(row, "asDict") else row for row in rows]
-    return {row["metric"]: row["value"] for row in found if row["k"] == k and row["segment"] == "all"}
+    return {row.metric: row.value for row in rows if (row.k, row.segment) == (k, "all")}
 
 
-def test_data_b_of_frames(spark: SparkSession) -> None:
+def test_data_b_of_frames() -> None:
     other = lists_of("n", {1: [4, 7], 5: [1, 2, 3]})
     names = [
         "t_coverage",
@@ -80,8 +79,9 @@ def test_data_b_of_frames(spark: SparkSession) -> None:
         k=[2, 3],
         base="n",
         conventions={"entropy_weights": "slots"},
+        engine="local",
     )
-    rows = found.metrics.where("model = 'm'").collect()
+    rows = [row for row in found.metric_rows if row.model == "m"]
     values = values_of(rows)
     assert {name: values[name] for name in AT_3} == pytest.approx(AT_3)
     # One of three items of user 1; the other users have no list of n.
@@ -90,41 +90,42 @@ def test_data_b_of_frames(spark: SparkSession) -> None:
     [coverage] = [row for row in rows if (row.metric, row.k) == ("t_coverage", 3)]
     assert (coverage.std_error, coverage.ci_low, coverage.n_users, coverage.n_undefined) == (None, None, 5, 0)
     assert not any("coverage" in name or "filled" in name for name in found.per_user.columns)
-    assert {row.metric for row in found.sums.collect()} == set(names) - {"t_coverage", "t_trained"}
+    assert set(found.sums["metric"]) == set(names) - {"t_coverage", "t_trained"}
     of_m = {tuple(row)[2:] for row in found.entries if row.model in ("m", None) and row.source != "truth"}
     assert {("in", None, 8, None), ("used", None, 8, None)} <= of_m
     for outcome in ("outside_catalog", "unseen_items", "without_groups", "without_vectors", "empty_lists"):
         assert (outcome, None, 0, 1) in of_m, outcome
-    assert spark is found.spark
-    found.unpersist()
 
 
-def in_folds(frame: DataFrame, *, is_text: bool) -> DataFrame:
+def item_ids(items: "pd.Series[int]", *, is_text: bool) -> Any:
+    return "i" + items.astype(str) if is_text else items
+
+
+def in_folds(rows: pd.DataFrame, *, is_text: bool) -> pd.DataFrame:
     """Two folds: in the second, users are others and a few rows are missing."""
-    item = F.concat(F.lit("i"), F.col("item")) if is_text else F.col("item").cast("long")
-    second = frame.where("item != 3").withColumn("user", F.col("user") + 10).withColumn("fold", F.lit(1))
-    return frame.withColumn("fold", F.lit(0)).unionByName(second).withColumn("item", item)
+    second = rows[rows["item"] != 3].assign(user=lambda those: those["user"] + 10, fold=1)
+    both = pd.concat([rows.assign(fold=0), second], ignore_index=True)
+    return both.assign(item=item_ids(both["item"], is_text=is_text))
 
 
-@pytest.mark.parametrize("is_text", [False, True])
+@pytest.mark.parametrize("is_text", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_folds_models_and_segments_have_the_same_bits_however_rows_lie(
     spark: SparkSession, is_text: bool
 ) -> None:
     both = pd.concat([lists_of(), lists_of("n", {1: [1, 3, 2], 3: [2, 8], 5: [4]})])
-    frames = {
-        name: spark.createDataFrame(one)
-        for name, one in {"lists": both, "truth": pairs_of(TRUTH), "train": pairs_of(TRAIN)}.items()
-    }
-    frames = {name: in_folds(frame, is_text=is_text) for name, frame in frames.items()}
-    items = spark.createDataFrame(items_of())
-    items = items.withColumn("item", F.concat(F.lit("i"), F.col("item"))) if is_text else items
+    tables = [both, pairs_of(TRUTH), pairs_of(TRAIN)]
+    lists, truth, train = (in_folds(one, is_text=is_text) for one in tables)
+    items = items_of()
+    items["item"] = item_ids(items["item"], is_text=is_text)
     asked: Any = {"metrics": list(METRICS), "k": [2, "all"], "base": "n", "segments": ["known"]}
     found = []
-    for n in (1, 5):
-        lists, truth, train = (frame.repartition(n, F.rand(n)) for frame in frames.values())
-        evaluation = evaluate(lists, truth, train=train, items=items.repartition(n), **asked)
-        per_user = sorted(map(str, evaluation.per_user.collect()))
-        found.append((list(map(str, evaluation.metric_rows)), per_user, evaluation.entries))
+    for engine in ("local", "spark"):
+        given: list[Any] = [lists, truth, train, items]
+        if engine == "spark":
+            given = [spark.createDataFrame(one).repartition(5, F.rand(5)) for one in given]
+        evaluation = evaluate(*given[:2], train=given[2], items=given[3], engine=engine, **asked)
+        per_user = sorted(map(str, evaluation.to_arrow("per_user").to_pylist()))
+        found.append((list(map(str, evaluation.metric_rows)), per_user, list(evaluation.entries)))
         rows = evaluation.metric_rows
         evaluation.unpersist()
     assert found[0] == found[1]
@@ -179,30 +180,30 @@ def test_facts_come_as_text_as_maps_as_floats_and_as_vectors_of_spark_ml(spark: 
         (pa.table({"item": pa.array([None], pa.int64())}), "t_coverage", "EMPTY_ITEMS"),
     ],
 )
-def test_bad_items_are_refused_by_name(spark: SparkSession, items: Any, metric: str, code: str) -> None:
+@pytest.mark.parametrize("engine", ["auto", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("spark")
+def test_bad_items_are_refused_by_name(items: Any, metric: str, code: str, engine: str) -> None:
     with pytest.raises(DataError) as raised:
-        evaluate(lists_of(), pairs_of(TRUTH), items=items, metrics=metric, k=3)
+        evaluate(lists_of(), pairs_of(TRUTH), items=items, metrics=metric, k=3, engine=engine)
     assert raised.value.code == code
-    assert spark
 
 
 def test_an_unknown_base_and_too_many_facts_are_refused_and_rows_without_item_counted(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     items = pa.table({"item": pa.array([1, None, None], pa.int64())})
     with pytest.raises(ConfigError, match=r"unknown model 'x' in evaluate\.base") as raised:
-        evaluate(lists_of(), pairs_of(TRUTH), items=items, metrics=["t_base"], k=3, base="x")
+        evaluate(lists_of(), pairs_of(TRUTH), items=items, metrics=["t_base"], k=3, base="x", engine="local")
     assert raised.value.code == "UNKNOWN_MODEL"
-    found = evaluate(lists_of(), pairs_of(TRUTH), items=items, metrics=["t_coverage"], k=3)
+    found = evaluate(lists_of(), pairs_of(TRUTH), items=items, metrics=["t_coverage"], k=3, engine="local")
     of_items = [tuple(entry)[2:5] for entry in found.entries if entry.source == "items"]
     assert of_items == [("in", None, 3), ("used", None, 1), ("quarantined", "NULL_ID", 2)]
     assert [row.value for row in found.metric_rows] == [0.0]
-    assert (found.per_user.count(), found.n_per_user) == (5, 5)
+    assert (len(found.per_user), found.n_per_user) == (5, 5)
     monkeypatch.setattr(segments, "MOST_BYTES", 100)
     with pytest.raises(DataError, match="items: facts of items take") as too_many:
-        evaluate(lists_of(), pairs_of(TRUTH), items=items_of(), metrics="t_vectors", k=3)
+        evaluate(lists_of(), pairs_of(TRUTH), items=items_of(), metrics="t_vectors", k=3, engine="local")
     assert too_many.value.code == "TOO_MANY_FACTS"
-    assert spark
 
 
 NOTHING_KNOWN = [
@@ -225,7 +226,10 @@ OF_COLUMN = {
 @pytest.mark.parametrize("column", OF_COLUMN)
 @pytest.mark.usefixtures("spark")
 def test_nothing_is_known_of_any_item(column: str, every: bool) -> None:
-    """A column of nulls, of empty sets or vectors, and of both, of any type: the values are the same."""
+    """A column of nulls, of empty sets or vectors, and of both, of any type: the values are the same.
+
+    Spark reads the last type of each column.
+    """
     kinds = [kind for name, kind in NOTHING_KNOWN if name == column]
     found = {}
     for kind in kinds:
@@ -242,6 +246,7 @@ def test_nothing_is_known_of_any_item(column: str, every: bool) -> None:
                 items=items,
                 metrics=OF_COLUMN[column],
                 k=[3],
+                engine="spark" if every or kind is kinds[-1] else "auto",
             )
             found[kind, str(fill)] = repr(of_all.metric_rows)
     assert len(set(found.values())) == 1, found

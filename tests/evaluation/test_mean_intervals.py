@@ -17,10 +17,10 @@ from spark_eval.evaluation.summary import MetricRow
 from spark_eval.runners import user_buckets
 from spark_eval.statistics.draws import poisson_weights
 
-pytestmark = pytest.mark.usefixtures("spark")
 N_USERS, LENGTH, N_ITEMS = 60, 8, 20
 METRICS = ["precision", "dcg", "gauc", "fcp"]
 OPTIONS: Any = {"metrics": METRICS, "k": [5, "all"], "interval": "bootstrap", "resamples": 40, "seed": 3}
+OPTIONS["engine"] = "local"
 # What weighs in a weighted mean, and the values.
 WEIGHTED = {
     "gauc_by_impressions": ("auc", "auc_impressions"),
@@ -60,7 +60,7 @@ def users_of() -> pd.DataFrame:
 
 def check(found: Evaluation, n_resamples: int, seed: int) -> None:
     """Compare each interval with percentiles of means over rows counted as often as their user is drawn."""
-    rows = found.per_user.toPandas()
+    rows = found.to_pandas("per_user")
     hashes = id_hashes(pa.array(rows["user"]), np.int64(seed))
     weights = poisson_weights(hashes, n_resamples).astype(np.float64)
     n_checked = 0
@@ -90,7 +90,7 @@ def test_intervals_are_those_of_users_drawn_again(tmp_path: Path) -> None:
     check(found, 40, 3)
     written = evaluate(lists, truth, folder=str(tmp_path / "users"), **tables, **OPTIONS)
     assert list(map(repr, written.metric_rows)) == list(map(repr, found.metric_rows))
-    plain = evaluate(lists, truth, **tables, metrics=METRICS, k=[5, "all"])
+    plain = evaluate(lists, truth, **tables, metrics=METRICS, k=[5, "all"], engine="local")
     assert [without_ends(row) for row in plain.metric_rows] == [
         without_ends(row) for row in found.metric_rows
     ]
@@ -117,7 +117,7 @@ def test_the_rows_may_lie_in_any_order(spark: Any, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patch:
         patch.setattr(user_buckets, "BUCKETS_PER_TASK", 1)
         moved = spark.createDataFrame(lists_of("ab").sample(frac=1, random_state=1)).repartition(5)
-        again = evaluate(moved, truth_of().sample(frac=1, random_state=2), **OPTIONS)
+        again = evaluate(moved, truth_of().sample(frac=1, random_state=2), **(OPTIONS | {"engine": "spark"}))
     assert list(map(repr, again.metric_rows)) == list(map(repr, found.metric_rows))
 
 

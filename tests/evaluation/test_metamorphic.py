@@ -1,13 +1,14 @@
-"""What must not change, or must change in a known way, when the input does: on random lists through Spark."""
+"""What must not change, or must change in a known way, when the input does: on random lists."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from choices import ACCURACY, PERFECT
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from spark_eval.evaluation.evaluate import evaluate
 from spark_eval.evaluation.result import Evaluation
@@ -15,7 +16,6 @@ from spark_eval.metrics import RANKING
 
 N_USERS, N_ITEMS, LENGTH = 50, 30, 8
 KS = (1, 3, LENGTH)
-RECOMMENDATIONS = "model string, user long, item long, score double"
 # Without a table of items nothing is known of them but who finds them relevant.
 OF_RELEVANCE = [name for name, metric in RANKING.items() if not metric.knows_items]
 # Of a whole list, and of its length, nothing is said when items are appended.
@@ -24,18 +24,18 @@ UNCUT = ("r_precision", "ndcg(tie_order=best)")
 
 
 @pytest.fixture(scope="module")
-def truth(spark: SparkSession) -> DataFrame:
+def truth() -> pd.DataFrame:
     random = np.random.default_rng(3)
     rows = [
         (user, int(item), float(random.integers(1, 5)))
         for user in range(N_USERS)
         for item in random.choice(N_ITEMS, random.integers(1, 12), replace=False)
     ]
-    return spark.createDataFrame(rows, "user long, item long, relevance double").repartition(3).cache()
+    return pd.DataFrame(rows, columns=["user", "item", "relevance"])
 
 
 @pytest.fixture(scope="module")
-def base(spark: SparkSession) -> DataFrame:
+def base() -> pd.DataFrame:
     """Lists with many ties; every tenth user has none."""
     random = np.random.default_rng(4)
     rows = [
@@ -44,47 +44,32 @@ def base(spark: SparkSession) -> DataFrame:
         if user % 10
         for item in random.choice(N_ITEMS, LENGTH, replace=False)
     ]
-    return spark.createDataFrame(rows, RECOMMENDATIONS).cache()
-
-
-def as_model(name: str, lists: DataFrame) -> DataFrame:
-    return lists.withColumn("model", F.lit(name))
-
-
-def relevance_of(truth: DataFrame, score: Column) -> DataFrame:
-    """The truth as a list of recommendations."""
-    return truth.select(F.lit("").alias("model"), "user", "item", score.alias("score"))
+    return pd.DataFrame(rows, columns=["model", "user", "item", "score"])
 
 
 Values = Mapping[tuple[str, str, int], float | None]
 
 
 def values_of(evaluation: Evaluation) -> Values:
-    rows = evaluation.metrics.collect()
-    return {(row["model"], row["metric"], row["k"]): row["value"] for row in rows}
+    return {(row.model, row.metric, row.k or 0): row.value for row in evaluation.metric_rows}
 
 
 @pytest.fixture(scope="module")
-def evaluation(truth: DataFrame, base: DataFrame) -> Iterator[Evaluation]:
+def evaluation(truth: pd.DataFrame, base: pd.DataFrame) -> Evaluation:
     """Variants of the same lists, each as a model of its own."""
-    extra = base.groupBy("model", "user").agg(F.max("item").alias("item"), F.lit(-100.0).alias("score"))
-    appended = base.unionAll(extra.withColumn("item", F.col("item") + 1000))
+    extra = base.groupby(["model", "user"], as_index=False)["item"].max().assign(score=-100.0)
+    extra["item"] += 1000
     models = {
         "base": base,
-        "permuted": base.orderBy("score", "item").repartition(7),
-        "scaled": base.withColumn("score", F.col("score") * 2.0**40),
-        "appended": appended,
-        "perfect": relevance_of(truth, F.col("relevance")),
-        "disjoint": base.withColumn("item", F.col("item") + 1000),
-        "worse": base.withColumn("score", -F.col("score")),
+        "permuted": base.sample(frac=1, random_state=7),
+        "scaled": base.assign(score=base["score"] * 2.0**40),
+        "appended": pd.concat([base, extra]),
+        "perfect": truth.rename(columns={"relevance": "score"}),
+        "disjoint": base.assign(item=base["item"] + 1000),
+        "worse": base.assign(score=-base["score"]),
     }
-    frames = [as_model(name, lists) for name, lists in models.items()]
-    together = frames[0]
-    for frame in frames[1:]:
-        together = together.unionAll(frame)
-    done = evaluate(together, truth, metrics=METRICS, k=KS)
-    yield done
-    done.unpersist()
+    together = pd.concat([lists.assign(model=name) for name, lists in models.items()], ignore_index=True)
+    return evaluate(together, truth, metrics=METRICS, k=KS, engine="local")
 
 
 @pytest.fixture(scope="module")
@@ -138,32 +123,37 @@ def test_best_ties_are_no_worse(values: Values) -> None:
         assert 0 < lowest < highest < 1
 
 
-def test_renamed_users_and_items_change_nothing(truth: DataFrame, base: DataFrame, values: Values) -> None:
+def test_renamed_users_and_items_change_nothing(
+    truth: pd.DataFrame, base: pd.DataFrame, values: Values
+) -> None:
     # Shifted item ids keep their order, by which ties fall; users may go anywhere.
-    names = {"user": F.concat(F.lit("u"), 7 * F.col("user") % N_USERS), "item": F.col("item") * 3 - 50}
-    renamed = evaluate(base.withColumns(names), truth.withColumns(names), metrics=METRICS, k=KS)
-    assert of_model(values_of(renamed), "base") == of_model(values, "base")
-    renamed.unpersist()
+    def renamed(rows: pd.DataFrame) -> pd.DataFrame:
+        users = [f"u{7 * user % N_USERS}" for user in rows["user"]]
+        return rows.assign(user=users, item=rows["item"] * 3 - 50)
+
+    found = evaluate(renamed(base), renamed(truth), metrics=METRICS, k=KS, engine="local")
+    assert of_model(values_of(found), "base") == of_model(values, "base")
 
 
 def test_a_user_with_nothing_scales_the_means(
-    spark: SparkSession, truth: DataFrame, base: DataFrame, values: Values
+    truth: pd.DataFrame, base: pd.DataFrame, values: Values
 ) -> None:
-    more = spark.createDataFrame([(N_USERS, 0, 1.0)], truth.schema)
-    nothing = spark.createDataFrame([("base", N_USERS, 999, 1.0)], base.schema)
-    larger = evaluate(base.unionAll(nothing), truth.unionAll(more), metrics=["map", "ndcg", "cg"], k=KS)
+    more = pd.concat([truth, truth[:1].assign(user=N_USERS, item=0, relevance=1.0)])
+    nothing = pd.concat([base, base[:1].assign(user=N_USERS, item=999, score=1.0)])
+    larger = evaluate(nothing, more, metrics=["map", "ndcg", "cg"], k=KS, engine="local")
     for (_, name, k), value in values_of(larger).items():
         before = values["base", name, k]
         assert before is not None
         assert value == pytest.approx(before * N_USERS / (N_USERS + 1), rel=1e-14)
-    larger.unpersist()
 
 
+@pytest.mark.parametrize("engine", ["local", "spark"])
 def test_a_model_split_over_files_is_one_model(
-    spark: SparkSession, truth: DataFrame, base: DataFrame, values: Values, tmp_path_factory: Any
+    spark: SparkSession, truth: pd.DataFrame, base: pd.DataFrame, values: Values, tmp_path: Path, engine: str
 ) -> None:
-    folder = str(tmp_path_factory.mktemp("split") / "files")
-    base.repartition(5, "item").write.parquet(folder)
-    split = evaluate(spark.read.parquet(folder), truth, metrics=METRICS, k=KS)
+    for part in range(5):
+        base[base["item"] % 5 == part].to_parquet(tmp_path / f"{part}.parquet", index=False)
+    lists = spark.read.parquet(str(tmp_path)) if engine == "spark" else str(tmp_path)
+    split = evaluate(lists, truth, metrics=METRICS, k=KS, engine=engine)
     assert of_model(values_of(split), "base") == of_model(values, "base")
     split.unpersist()

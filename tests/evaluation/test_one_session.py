@@ -200,10 +200,17 @@ def follow(spark: SparkSession, folder: Path, steps: Sequence[tuple[Any, ...]]) 
         getattr(notebook, name)(*choices)
 
 
+def marks_of(row: int, column: int) -> list[pytest.MarkDecorator]:
+    """The sequences below take each way in any order; of three that repeat them, one is quick."""
+    if row != column:
+        return [pytest.mark.exhaustive]
+    return [] if row == 1 else [pytest.mark.slow]
+
+
 @pytest.mark.parametrize(
     ("writer", "how"),
     [
-        pytest.param(writer, how, marks=[] if row == column else [pytest.mark.exhaustive])
+        pytest.param(writer, how, marks=marks_of(row, column))
         for row, writer in enumerate(["pandas", "two", "spark"])
         for column, how in enumerate(HOW)
     ],

@@ -2,11 +2,12 @@
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from arrow_rows import table
 from choices import ACCURACY
 from frames import settings
 from pyspark.sql import DataFrame, SparkSession
@@ -44,33 +45,28 @@ TRUTH = "user int, item int, relevance double"
 SEGMENTS = ["country", "known", "vip", "activity"]
 
 
-def measured(spark: SparkSession, lists: Rows, truth: Rows, files: int = 2, **tables: Any) -> Evaluation:
+def measured(make: Callable[[Rows, str], Any], lists: Rows, truth: Rows, **options: Any) -> Evaluation:
     return evaluate(
-        spark.createDataFrame(lists, LISTS).repartition(files),
-        spark.createDataFrame(truth, TRUTH).repartition(files),
-        metrics=ACCURACY,
-        k=[3],
-        no_truth="zero",
-        **{name: table if name == "segments" else table.repartition(files) for name, table in tables.items()},
+        make(lists, LISTS), make(truth, TRUTH), metrics=ACCURACY, k=[3], no_truth="zero", **options
     )
 
 
-def tables_of(spark: SparkSession, users: Rows, train: Rows) -> dict[str, Any]:
+def tables_of(make: Callable[[Rows, str], Any], users: Rows, train: Rows) -> dict[str, Any]:
     return {
-        "users": spark.createDataFrame(users, "user bigint, country string, vip boolean"),
-        "train": spark.createDataFrame(train, "user smallint, item int"),
+        "users": make(users, "user bigint, country string, vip string"),
+        "train": make(train, "user smallint, item int"),
         "segments": SEGMENTS,
     }
 
 
-def collected(frame: DataFrame) -> list[dict[str, Any]]:
+def collected(evaluation: Evaluation, name: str) -> list[dict[str, Any]]:
     keys = ("model", "segment", "segment_value", "metric", "user")
-    rows = [row.asDict() for row in frame.collect()]
+    rows = evaluation.to_arrow(name).to_pylist()
     return sorted(rows, key=lambda row: [str(row.get(key)) for key in keys])
 
 
 @pytest.fixture(scope="module")
-def world(spark: SparkSession) -> Iterator[World]:
+def world() -> World:
     source = random.Random(11)
     lists = [
         (model, user, item, source.randrange(5) / 4)
@@ -85,14 +81,15 @@ def world(spark: SparkSession) -> Iterator[World]:
         if user % 10 != 8
         for item in source.sample(range(N_ITEMS), source.randrange(1, 6))
     ]
-    users = [(user, [None, "it", "fr"][user % 4], user % 5 == 0) for user in range(N_USERS) if user % 4 != 3]
+    users = [
+        (user, [None, "it", "fr"][user % 4], str(user % 5 == 0)) for user in range(N_USERS) if user % 4 != 3
+    ]
     train = [
         (user, source.randrange(N_ITEMS - 5)) for user in range(1, N_USERS, 3) for _ in range(1 + user % 7)
     ]
-    evaluation = measured(spark, lists, truth, **tables_of(spark, users, train))
-    per_user, metrics = collected(evaluation.per_user), collected(evaluation.metrics)
-    yield World(lists, truth, users, train, evaluation, metrics, per_user)
-    evaluation.unpersist()
+    evaluation = measured(table, lists, truth, engine="local", **tables_of(table, users, train))
+    per_user, metrics = collected(evaluation, "per_user"), collected(evaluation, "metrics")
+    return World(lists, truth, users, train, evaluation, metrics, per_user)
 
 
 @pytest.mark.parametrize(
@@ -103,16 +100,15 @@ def world(spark: SparkSession) -> Iterator[World]:
     ],
 )
 def test_the_numbers_of_a_segment_are_those_of_its_users_alone(
-    spark: SparkSession, world: World, segment: str, value: str, is_in: Callable[[int], bool]
+    world: World, segment: str, value: str, is_in: Callable[[int], bool]
 ) -> None:
     lists = [row for row in world.lists if is_in(row[1])]
     truth = [row for row in world.truth if is_in(row[0])]
-    alone = measured(spark, lists, truth)
+    alone = measured(table, lists, truth, engine="local")
     expected = [
         {name: number for name, number in row.items() if not name.startswith("segment")}
-        for row in collected(alone.metrics)
+        for row in collected(alone, "metrics")
     ]
-    alone.unpersist()
     assert len(expected) == 2 * (len(ACCURACY) + 3)
     assert world.cell(segment, value) == expected
 
@@ -163,14 +159,17 @@ def test_cold_items_of_the_lists_and_of_the_truth_are_counted(world: World) -> N
 
 
 def test_the_same_bits_however_the_tables_lie(spark: SparkSession, world: World) -> None:
+    def scattered(rows: Rows, schema: str) -> DataFrame:
+        return spark.createDataFrame(rows, schema).repartition(5)
+
     source = random.Random(1)
     lists, truth, users, train = (
         source.sample(rows, len(rows)) for rows in (world.lists, world.truth, world.users, world.train)
     )
     conf = {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.adaptive.enabled": "false"}
     with settings(spark, conf):
-        again = measured(spark, lists, truth, 5, **tables_of(spark, users, train))
-        assert collected(again.metrics) == world.metrics
-        assert collected(again.per_user) == world.per_user
+        again = measured(scattered, lists, truth, **tables_of(scattered, users, train))
+        assert collected(again, "metrics") == world.metrics
+        assert collected(again, "per_user") == world.per_user
         assert list(again.entries) == list(world.evaluation.entries)
         again.unpersist()

@@ -41,20 +41,20 @@ def lists(order: str) -> pd.DataFrame:
 
 
 def two_tables(found: Any) -> tuple[list[Any], list[Any]]:
-    tables = [sorted(table.collect(), key=str) for table in (found.stages, found.funnel)]
+    tables = [sorted(found.to_arrow(name).to_pylist(), key=str) for name in ("stages", "funnel")]
     found.unpersist()
     return tables[0], tables[1]
 
 
 def test_the_worked_example_has_equal_bits_however_it_lies(spark: SparkSession) -> None:
     options: dict[str, Any] = {"metrics": ["recall", "ndcg"], "k": 2, "stages": STAGES}
-    stages, funnel = two_tables(evaluate(lists("score"), truth(), **options))
-    values = {(row.stage, row.metric): row.value for row in stages}
+    stages, funnel = two_tables(evaluate(lists("score"), truth(), engine="local", **options))
+    values = {(row["stage"], row["metric"]): row["value"] for row in stages}
     assert values["ranking", "efficiency_ndcg"] == pytest.approx(0.617320, abs=1e-6)
     assert values["final", "efficiency_ndcg"] is None
     assert values["candidates", "stage_recall"] == pytest.approx(0.433333, abs=1e-6)
-    assert {row.step: row.n_users for row in funnel}["with_candidates"] == 4
-    assert sum(row.n_pairs for row in funnel if not row.step.startswith("with_")) == 9
+    assert {row["step"]: row["n_users"] for row in funnel}["with_candidates"] == 4
+    assert sum(row["n_pairs"] for row in funnel if not row["step"].startswith("with_")) == 9
     frame = spark.createDataFrame(lists("rank")).repartition(5)
     assert two_tables(evaluate(frame, spark.createDataFrame(truth()).repartition(3), **options)) == (
         stages,
@@ -90,12 +90,11 @@ def test_one_model_at_two_depths_and_no_stages(tmp_path: Path) -> None:
     plain.unpersist()
 
 
-@pytest.mark.usefixtures("spark")
 def test_a_model_without_rows_is_refused_with_the_nearest() -> None:
     stages = [STAGES[0], {"name": "ranking", "model": "rankr", "k": 2}]
     with pytest.raises(ConfigError, match=r"'ranking'.*did you mean 'ranker'") as error:
-        evaluate(lists("score"), truth(), metrics="recall", k=2, stages=stages)
+        evaluate(lists("score"), truth(), metrics="recall", k=2, stages=stages, engine="local")
     assert error.value.code == "UNKNOWN_MODEL"
     with pytest.raises(ConfigError) as error:
-        evaluate(lists("score").drop(columns="model"), truth(), model="cg", stages=STAGES)
+        evaluate(lists("score").drop(columns="model"), truth(), model="cg", stages=STAGES, engine="local")
     assert error.value.code == "UNKNOWN_MODEL"

@@ -5,7 +5,6 @@ from typing import Any
 import pandas as pd
 import pytest
 from data_b import GROUPS, LISTS, TRAIN, TRUTH, VECTORS
-from pyspark.sql import SparkSession
 
 from spark_eval import evaluate
 
@@ -79,20 +78,19 @@ def tables(item: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("item", [int, "item {}".format])
-def test_worked_numbers(spark: SparkSession, item: Any) -> None:
+def test_worked_numbers(item: Any) -> None:
     given, model = tables(item), "b"
     metrics = [*MEANS, "ild", "calibration_kl", "exposure"]
-    found = evaluate(**given, model=model, metrics=metrics, k=3)
+    found = evaluate(**given, model=model, metrics=metrics, k=3, engine="local")
     values = {row.metric: row.value for row in found.metric_rows}
     assert {name: values[name] for name in MEANS} == pytest.approx(MEANS, abs=1e-6)
     exposure = {row.segment_value: row.value for row in found.metric_rows if row.metric == "exposure"}
     assert exposure == pytest.approx(EXPOSURE, abs=1e-6)
-    per_user = found.per_user.toPandas().set_index("user").sort_index()
+    per_user = found.to_pandas("per_user").set_index("user").sort_index()
     for column, expected in OF_USERS.items():
         assert per_user[column].tolist() == pytest.approx([*expected, float("nan")], abs=1e-6, nan_ok=True)
-    found.unpersist()
-    of_lists = evaluate(**given, model=model, metrics=list(OF_LISTS), k=3, no_recommendations="drop")
+    of_lists = evaluate(
+        **given, model=model, metrics=list(OF_LISTS), k=3, no_recommendations="drop", engine="local"
+    )
     values = {row.metric: row.value for row in of_lists.metric_rows}
     assert {name: values[name] for name in OF_LISTS} == pytest.approx(OF_LISTS, abs=1e-6)
-    of_lists.unpersist()
-    assert spark is found.spark

@@ -15,7 +15,7 @@ from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.tables import Tables
-from spark_eval.evaluation.wanted import DIVIDER, wanted_columns
+from spark_eval.evaluation.wanted import DIVIDER, purposes_of_columns, wanted_columns
 from spark_eval.schema import (
     FAULT,
     FEATURES,
@@ -225,9 +225,7 @@ def conform_items(
     groups are used. ``needed`` maps columns to the purpose they are needed for, as used in messages.
     """
     table = open_input(frame, "items", names)
-    table.needed = needed or {}
-    if FEATURES in table.needed:  # groups can replace them
-        table.needed = {GROUPS: table.needed[FEATURES], **table.needed}
+    table.needed = purposes_of_columns(needed or {})
     item = table.id(ITEM)
     columns = {ITEM: item}
     if Need.GROUPS in needs:

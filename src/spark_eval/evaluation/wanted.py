@@ -103,7 +103,15 @@ def missing_error(
         return missing_order(theirs)
     if name == "users" and ours != USER:
         return missing_segment(ours, theirs)
-    return missing_column(name, ours, names, theirs, plan.item_columns.get(ours, ""))
+    purposes = purposes_of_columns(plan.item_columns)
+    return missing_column(name, ours, names, theirs, purposes.get(ours, ""))
+
+
+def purposes_of_columns(item_columns: Mapping[str, str]) -> dict[str, str]:
+    """Return the metrics that need each column of items; groups can replace features."""
+    if FEATURES not in item_columns:
+        return dict(item_columns)
+    return {GROUPS: item_columns[FEATURES], **item_columns}
 
 
 def local_tables(
