@@ -40,6 +40,7 @@ from spark_eval.comparison.matching import (
 )
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.comparison.predictions import compare_predictions
+from spark_eval.comparison.requests import check_by_request, merge_cells, split_tests, weight_of
 from spark_eval.comparison.results import (
     ComparedCell,
     ComparedCells,
@@ -84,7 +85,7 @@ from spark_eval.runners.engine import (
 )
 from spark_eval.runners.objects import NumberedObject, collect_or_raise, group_by_key
 from spark_eval.runners.spread import keep, parallelism
-from spark_eval.runners.user_buckets import Buckets, buckets_of_users
+from spark_eval.runners.user_buckets import Buckets, UserTable, buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, FOLDS, Table
 from spark_eval.statistics.differences import ComparedSums
@@ -371,14 +372,35 @@ def compare_pairs(
 def compare_lists(
     baseline: Side, candidate: Side, plan: ComparePlan, shown: Requested, requested: Requested
 ) -> ComparedCells:
-    """Return the cells of lists: sums of their users' values, and the extra passes of tests."""
-    by_fold, pairs = candidate.users.by_fold, requested.pairs
-    if by_fold:
+    """Return the cells of lists: sums of their users' values, and the extra passes of tests.
+
+    With a list per request there are two: over requests, with users as clusters, and over users' means.
+    """
+    if by_fold := candidate.users.by_fold:
         check_over_folds(plan)
-    passes = ExtraPasses.of(plan, by_fold=by_fold)
-    task = comparison_task(baseline, candidate, requested, needs_largest=bool(passes.needs))
+    task, tables = comparison_task(baseline, candidate, requested), user_tables(baseline, candidate)
+    if task.request is None:
+        return measure_cells(tables, task, ExtraPasses.of(plan, by_fold=by_fold), shown, requested)
+    plan = replace(plan, weight=plan.weight or weight_of(candidate.conventions))
+    check_by_request(plan)
+    of_means = replace(task, of_means=True)
+    on_rows, on_means = split_tests(plan)
+    by_row = measure_cells(tables, task, ExtraPasses.of(on_rows, by_fold=True), shown, requested)
+    by_mean = measure_cells(tables, of_means, ExtraPasses.of(on_means, by_fold=by_fold), shown, requested)
+    return merge_cells(by_row, by_mean, plan)
+
+
+def measure_cells(
+    tables: Mapping[str, UserTable],
+    task: ComparisonTask,
+    passes: ExtraPasses,
+    shown: Requested,
+    requested: Requested,
+) -> ComparedCells:
+    """Return the cells of a task, completed by the extra passes."""
+    task, pairs = replace(task, needs_largest=bool(passes.needs)), requested.pairs
     with ExitStack() as stack:
-        buckets = buckets_of_users(user_tables(baseline, candidate), task)
+        buckets = buckets_of_users(tables, task)
         if passes.needs and buckets.is_sent:
             buckets = replace(buckets, frame=keep(buckets.frame, stack))
         totals = sum_pairs(buckets)

@@ -19,7 +19,7 @@ from spark_eval.comparison.sides import (
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.predictions.evaluate import Predictions
 from spark_eval.runners.user_buckets import UserTable
-from spark_eval.schema import FOLD, MODEL, N_RELEVANT, USER
+from spark_eval.schema import FOLD, MODEL, N_RELEVANT, REQUEST, USER
 from spark_eval.tables.arrow_frames import Frame
 from spark_eval.tables.columns import missing_column
 from spark_eval.tables.local_tables import (
@@ -81,7 +81,7 @@ def side_of_local_frame(given: Frame, model: str | None, role: str, segments: Co
             **({MODEL: is_id} if MODEL in schema.names else {}),
             **{column: is_number for mean in columns.means for column in columns_of_mean(mean)},
         },
-        optional={N_RELEVANT: is_number, FOLD: is_whole} | dict.fromkeys(segments, is_segment),
+        optional={N_RELEVANT: is_number, FOLD: is_whole, REQUEST: is_id} | dict.fromkeys(segments, is_segment),
         missing=partial(missing_column, role, mapped={}),
     )
     table = local_table(role, found, columns.theirs, wanted)

@@ -8,6 +8,7 @@ from spark_eval.comparison.gates import Gate, make_gates
 from spark_eval.comparison.values import is_of_predictions
 from spark_eval.conventions.comparison import Alternative, Correction, Interval, PairTest, Zeros
 from spark_eval.errors import ConfigError
+from spark_eval.evaluation.plan import ListWeight
 from spark_eval.metrics.parsers import RESAMPLES, Seed, as_tuple
 from spark_eval.metrics.values import UNCUT, has_cutoff, parse_k, published_name, split_metric_text
 from spark_eval.options import ABOVE_0, AT_LEAST_1, INSIDE_0_AND_1, checked
@@ -97,6 +98,12 @@ class CompareOptions(TypedDict, total=False):
     ]
     resamples: Annotated[int, "replicates of bootstrap, bca and randomization.", DEFAULT_RESAMPLES, RESAMPLES]
     seed: Seed
+    weight: Annotated[
+        str | None,
+        "of lists by request: requests or users; None: as evaluated, requests of frames.",
+        None,
+        ListWeight,
+    ]
     test_train_ratio: Annotated[
         float | None, "rows of test per row of train in a fold; None: as in the run's split.", None, ABOVE_0
     ]
@@ -119,6 +126,7 @@ class ComparePlan:
     equivalence: float | None
     resamples: int
     seed: int
+    weight: ListWeight | None
     test_train_ratio: float | None
     max_pairs: int
     gates: Sequence[Gate] = ()

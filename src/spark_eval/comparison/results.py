@@ -52,8 +52,9 @@ class ComparedCell:
     ``mean`` the index of a weighted mean. ``sums`` are over rows.
 
     Estimates use ``of_users``: the same sums, or sums by user if users have rows in several folds, or the
-    sums of weighted means. ``ranks``, ``flipped`` (a p-value), ``replicates`` and ``acceleration`` are set if
-    a test needs them.
+    sums of weighted means. With lists by request, ``of_requests`` are sums over these, and ``of_means`` over
+    the users' means, which sign test and Wilcoxon's take. ``ranks``, ``flipped`` (a p-value), ``replicates``
+    and ``acceleration`` are set if a test needs them.
     """
 
     models: ModelPair
@@ -65,6 +66,8 @@ class ComparedCell:
     index: tuple[int, int, int]
     of_users: ComparedSums
     mean: int | None = None
+    of_requests: PairSums | None = None
+    of_means: PairSums | None = None
     ranks: RankSums | None = None
     flipped: float | None = None
     replicates: Replicates | None = None
@@ -93,7 +96,7 @@ class ComparedCell:
 
     def tested(self, test: str, plan: ComparePlan) -> TestResult:
         """Return the result of a test."""
-        sums = self.sums
+        sums = self.of_means or self.sums
         match test:
             case PairTest.T:
                 return t_test(self.estimate, plan.confidence, plan.alternative)
@@ -132,7 +135,13 @@ class ComparedCell:
         relative, relative_error = relative_change(self.of_users)
         baseline, candidate = self.means or (None, None)
         is_lower = self.value.metric.direction is Direction.LOWER
-        wins, losses = (sums.less, sums.greater) if is_lower else (sums.greater, sums.less)
+        rows, means = self.of_requests or sums, self.of_means
+        wins, losses = (rows.less, rows.greater) if is_lower else (rows.greater, rows.less)
+        of_users: dict[str, Any] = {}
+        if means is not None:
+            better, worse = (means.less, means.greater) if is_lower else (means.greater, means.less)
+            of_users = {"n_requests": rows.n, "user_wins": better, "user_losses": worse}
+            of_users["user_ties"] = means.n - better - worse
         return ComparisonRow(
             baseline=self.models[0],
             candidate=self.models[1],
@@ -140,19 +149,20 @@ class ComparedCell:
             k=self.value.k,
             segment=self.segment,
             segment_value=self.segment_value,
-            n_users=sums.n,
+            n_users=sums.n if means is None else self.of_users.n,
             n_undefined=self.n_common - sums.n,
             baseline_value=baseline,
             candidate_value=candidate,
             difference=None if estimate.value is None else float(estimate.value),
             std_error=estimate.std_error,
             wins=wins,
-            ties=sums.n - wins - losses,
+            ties=rows.n - wins - losses,
             losses=losses,
             relative=relative,
             relative_std_error=relative_error,
             effect_size=effect_size(sums) if self.has_effect_size else None,
             mde=minimal_detectable_effect(estimate, plan.confidence),
+            **of_users,
         )
 
 

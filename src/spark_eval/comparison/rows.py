@@ -10,6 +10,8 @@ class ComparisonRow(NamedTuple):
 
     A cell is a metric at k over the users of a segment value. ``difference`` is candidate minus baseline.
     ``wins`` counts the users with a better value of the candidate. ``baseline_run`` is None within one run.
+    With lists by request, ``wins``, ``ties`` and ``losses`` count requests, ``user_wins`` and so on users by
+    their means; these and ``n_requests`` are None otherwise.
     """
 
     baseline: str
@@ -41,6 +43,10 @@ class ComparisonRow(NamedTuple):
     mde: float | None = None
     baseline_run: str | None = None
     conventions: str = ""
+    n_requests: int | None = None
+    user_wins: int | None = None
+    user_ties: int | None = None
+    user_losses: int | None = None
 
 
 class GateRow(NamedTuple):

@@ -21,13 +21,13 @@ from spark_eval.predictions.evaluate import Predictions
 from spark_eval.predictions.values import ScoredModel, compared_values
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
-from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, USER
+from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, REQUEST, USER
 from spark_eval.statistics.intervals import Summary
 from spark_eval.tables.conformed import check_id_types, has_text_ids
 
 Means = Mapping[MeanCell, Summary]
 # Columns of a per-user table that are neither segments nor metrics.
-NO_SEGMENTS: Final = frozenset({MODEL, USER, N_RELEVANT, N_RECOMMENDED})
+NO_SEGMENTS: Final = frozenset({MODEL, USER, REQUEST, N_RELEVANT, N_RECOMMENDED})
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,20 +237,20 @@ def columns_of_mean(mean: MetricValue) -> list[str]:
     return mean.columns if isinstance(mean, WeightedMean) else [mean.column]
 
 
-def comparison_task(
-    baseline: Side, candidate: Side, requested: Requested, *, needs_largest: bool
-) -> ComparisonTask:
+def comparison_task(baseline: Side, candidate: Side, requested: Requested) -> ComparisonTask:
     """Return the task for the executors.
 
-    Raises ConfigError UNKNOWN_SEGMENT, and DataError ID_TYPE_MISMATCH, or FOLDS_DIFFER if only one of
-    baseline and candidate has folds.
+    Raises ConfigError UNKNOWN_SEGMENT, and DataError ID_TYPE_MISMATCH, or FOLDS_DIFFER or REQUESTS_DIFFER if
+    only one of baseline and candidate has folds or requests.
     """
     segments, is_within = requested.segments, baseline is candidate
     tables = user_tables(baseline, candidate)
     for name in segments:
         check_known("segment", name, [*candidate.users.segments, FOLD], f"{COMPARE}.segments")
     check_id_types({f"per_user of the {role}": users.frame for role, users in tables.items()})
-    by_fold = candidate.users.by_fold
+    by_fold, request = candidate.users.by_fold, candidate.users.request
+    if (baseline.users.request is None) != (request is None):
+        raise DataError("REQUESTS_DIFFER", "one side has requests, the other has none; measure both alike")
     if baseline.users.by_fold != by_fold:
         raise DataError("FOLDS_DIFFER", "one side has folds, the other has none; measure both alike")
     if FOLD in segments and not by_fold:
@@ -266,11 +266,11 @@ def comparison_task(
         ],
         segments=list(dict.fromkeys([*segments, *([FOLD] if by_fold else [])])),
         by_fold=by_fold,
+        request=request,
         moved=[
             name for name in segments if not is_within and name in baseline.users.segments and name != FOLD
         ],
         has_truth=not is_within and not has_digests and has_counts,
-        needs_largest=needs_largest,
         has_text_ids=has_text_ids(candidate.users.frame),
     )
 

@@ -7,8 +7,9 @@ from itertools import product
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
-from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.plan import ListWeight, Plan
 from spark_eval.evaluation.summary import Ends, MeanKey
 from spark_eval.metrics.means import weighted_means
 from spark_eval.per_user.cells import SegmentValue
@@ -70,7 +71,7 @@ class Bootstrap:
         """Amounts without a known largest value."""
         return [amount for amount, upper in self.uppers.items() if upper is None]
 
-    def task(self, *, has_text_ids: bool) -> ComparisonTask:
+    def task(self, *, has_text_ids: bool, request: pa.DataType | None = None) -> ComparisonTask:
         """Return the task of the executors: the users of each model, without pairs."""
         return ComparisonTask(
             models=[(CANDIDATE, model) for model in self.models],
@@ -79,6 +80,8 @@ class Bootstrap:
             segments=self.plan.segments,
             by_fold=self.plan.by_fold,
             has_text_ids=has_text_ids,
+            request=request,
+            of_means=request is not None and self.plan.weight is ListWeight.USERS,
         )
 
     def drawing(self, largest: Sequence[Floats]) -> Resampler:

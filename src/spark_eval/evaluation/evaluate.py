@@ -244,7 +244,8 @@ def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     """Return the interval of each mean, by a second pass over ``per_user``; see ``evaluation.bootstrap``."""
     cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
     bootstrap = Bootstrap(evaluation.plan, evaluation.models, cells)
-    task = bootstrap.task(has_text_ids=has_text_ids(evaluation.users.frame))
+    frame, request = evaluation.users.frame, evaluation.users.request
+    task = bootstrap.task(has_text_ids=has_text_ids(frame), request=request)
     with ExitStack() as resources:
         buckets = buckets_of_users({CANDIDATE: evaluation.users}, task)
         if buckets.is_sent:

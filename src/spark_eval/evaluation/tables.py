@@ -14,8 +14,9 @@ from spark_eval.arrow.files import Batches
 from spark_eval.arrow.row_faults import fault_rules, judge_train
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.plan import LARGEST_DOUBLE, MeanInterval, Plan, RequestTruth
+from spark_eval.evaluation.plan import LARGEST_DOUBLE, ListWeight, MeanInterval, Plan, RequestTruth
 from spark_eval.evaluation.summaries import Summaries
+from spark_eval.metrics.means import weighted_means
 from spark_eval.names import model_faults
 from spark_eval.runners.in_process import LocalBatches
 from spark_eval.runners.quarantine import MOST_EXAMPLES, share_faults, unusable_rows
@@ -255,15 +256,20 @@ def check_requests(tables: Tables) -> Tables:
     """Return the tables with a plan by request if the recommendations have requests.
 
     Raises DataError REQUESTS_DIFFER if only the truth has them, and ConfigError NOT_BY_REQUEST for stages and
-    bootstrap intervals.
+    for bootstrap intervals of weighted means over users.
     """
     if REQUEST not in tables.recommendations.columns:
         if REQUEST in tables.truth.columns:
             message = f"truth has a column {REQUEST}, recommendations have none; give them one"
             raise DataError("REQUESTS_DIFFER", f"{message}, or leave it out of the truth")
         return tables
-    if tables.plan.stages or tables.plan.interval is MeanInterval.BOOTSTRAP:
-        raise ConfigError("NOT_BY_REQUEST", "stages and bootstrap intervals take one list per user")
+    plan = tables.plan
+    if plan.stages:
+        raise ConfigError("NOT_BY_REQUEST", "stages take one list per user")
+    is_over_users = plan.interval is MeanInterval.BOOTSTRAP and plan.weight is ListWeight.USERS
+    if is_over_users and (means := weighted_means(plan.metrics)):
+        message = f"no bootstrap of {means[0].name} with weight: users; take interval: normal"
+        raise ConfigError("NOT_BY_REQUEST", f"{message}, or weight: requests")
     owner = RequestTruth.REQUESTS if REQUEST in tables.truth.columns else RequestTruth.USERS
     return replace(tables, plan=replace(tables.plan, request_truth=owner))
 

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.codes import Booleans, Codes, count_unique, to_numpy
+from spark_eval.arrow.codes import Booleans, Codes, count_unique, run_starts, to_numpy
 from spark_eval.errors import DataError
 from spark_eval.per_user.products import Match, model_indices
-from spark_eval.schema import FOLD, MISSING, N_RELEVANT, USER
-from spark_eval.statistics.exact import Floats, Ints
+from spark_eval.schema import FOLD, MISSING, N_RELEVANT, REQUEST, USER
+from spark_eval.statistics.exact import Floats, Ints, sums_by_group
 
 BASELINE: Final = "baseline"
 CANDIDATE: Final = "candidate"
@@ -28,7 +28,8 @@ class ComparisonTask:
     columns of value and weight of each weighted mean. The candidate has a column for each of ``segments``,
     the baseline for each of ``moved``. With ``has_truth``, both count each user's relevant items, and the
     counts must agree. ``needs_largest`` requests the largest differences. With ``has_text_ids``, user ids are
-    text, otherwise integers.
+    text, otherwise integers. ``request`` is the type of ids of requests, None if users have one list; with
+    ``of_means``, each user then has one row, with the means over the user's requests.
     """
 
     models: Sequence[tuple[str, str]]
@@ -41,6 +42,8 @@ class ComparisonTask:
     weighted: Sequence[tuple[str, str]] = ()
     needs_largest: bool = False
     has_text_ids: bool = False
+    request: pa.DataType | None = None
+    of_means: bool = False
 
     @cached_property
     def ends(self) -> tuple[Ints, Ints]:
@@ -66,7 +69,12 @@ class ComparisonTask:
     @property
     def keys(self) -> list[str]:
         """Key columns of a ``per_user`` row."""
-        return [USER, FOLD] if self.by_fold else [USER]
+        return [USER, *([FOLD] if self.by_fold else []), *([REQUEST] if self.request is not None else [])]
+
+    @property
+    def has_clusters(self) -> bool:
+        """True if users may have several rows, of folds or of requests."""
+        return self.by_fold or (self.request is not None and not self.of_means)
 
     def schema(self, columns: Sequence[str]) -> pa.Schema:
         """Return the types of columns in comparisons; columns are cast to them."""
@@ -74,6 +82,7 @@ class ComparisonTask:
             USER: pa.string() if self.has_text_ids else pa.int64(),
             FOLD: pa.int64(),
             N_RELEVANT: pa.int64(),
+            REQUEST: self.request,
         }
         kinds |= dict.fromkeys(self.segments, pa.string()) | dict.fromkeys(self.values, pa.float64())
         return pa.schema({name: kinds[name] for name in columns})
@@ -112,7 +121,7 @@ ReadRows = Callable[[int, Sequence[str]], pa.Table]
 
 
 class AlignedUsers:
-    """The n compared rows of a bucket: one per user, or one per user and fold.
+    """The n compared rows of a bucket: one per user, or one per user and fold or request.
 
     ``rows`` has for each model the indices (n,) of these rows in its table, -1 if missing; None if the table
     has exactly these rows, in this order. ``n_rows`` (models,) and ``n_users`` (models,) count all rows and
@@ -129,14 +138,18 @@ class AlignedUsers:
         if all(table.equals(tables[0]) for table in tables[1:]):
             self.ids, self.person = tables[0][USER].combine_chunks(), self.people(tables[0])
             self.folds = to_numpy(tables[0][FOLD]) if task.by_fold else None
-            n_users = len(self.ids) if self.folds is None else count_unique(self.person)
+            n_users = count_unique(self.person) if len(task.keys) > 1 else len(self.ids)
             self.n_users = np.full(len(tables), n_users)
         else:
             self.align(tables)
+        # With ``of_means``, the user of each row that was read, and the indices of these rows.
+        self.averaged: tuple[Ints, list[Ints | None]] | None = None
+        if task.of_means:
+            self.merge_requests()
 
     def people(self, table: pa.Table) -> Ints:
         """Return an integer per row (n,), equal for rows of the same user."""
-        if not self.task.by_fold:
+        if not self.task.by_fold and self.task.request is None:
             return np.arange(len(table))
         return Codes.of([table[USER]]).columns[0]
 
@@ -144,24 +157,50 @@ class AlignedUsers:
         """Sort the users of all models into one order, if the models have different users."""
         codes = Codes.of([table[USER] for table in tables])
         distinct, coded = np.unique(np.concatenate(codes.columns), return_inverse=True)
-        key, fold_of = coded, None
+        key, fold_of, n_requests = coded, None, 1
+        if self.task.request is not None:
+            requests = pa.chunked_array(
+                [chunk for table in tables for chunk in table[REQUEST].chunks], self.task.request
+            )
+            of_request = requests.combine_chunks().dictionary_encode("encode")
+            n_requests = len(of_request.dictionary)
+            key = to_numpy(of_request.indices).astype(np.int64) * len(distinct) + coded
         if self.task.by_fold:
             of_row = np.concatenate([to_numpy(table[FOLD]) for table in tables])
             fold_of, fold = np.unique(of_row, return_inverse=True)
-            key = fold * len(distinct) + coded
+            key = fold * (len(distinct) * n_requests) + key
         parts = np.split(key, np.cumsum(self.n_rows)[:-1])
         known = np.unique(key)
         rows = np.full((len(tables), len(known)), -1, dtype=np.int64)
         for of_model, part in zip(rows, parts, strict=True):
             of_model[np.searchsorted(known, part)] = np.arange(len(part))
         self.n_users = np.array([count_unique(part % max(len(distinct), 1)) for part in parts])
-        is_common = np.full(len(known), not self.task.matches)
+        is_common = np.full(len(known), not self.task.matches or self.task.of_means)
         for baseline, candidate in self.task.pairs:
             is_common |= (rows[baseline] >= 0) & (rows[candidate] >= 0)
         known, self.rows = known[is_common], list(rows[:, is_common])
         self.person = known % max(len(distinct), 1)
         self.ids = codes.ids(distinct[self.person])
-        self.folds = None if fold_of is None else fold_of[known // max(len(distinct), 1)]
+        self.folds = None if fold_of is None else fold_of[known // max(len(distinct) * n_requests, 1)]
+
+    def merge_requests(self) -> None:
+        """Give each user one row, or one per fold, whose values are the means over the user's requests."""
+        keys = [self.person] if self.folds is None else [self.folds, self.person]
+        order = np.lexsort(keys[::-1])
+        is_first = np.zeros(len(order), dtype=bool)
+        for key in keys:
+            is_first |= run_starts(key[order])
+        starts = np.flatnonzero(is_first)
+        user = np.empty_like(order)
+        user[order] = np.cumsum(is_first) - 1
+        self.averaged = (user, self.rows)
+        first = order[starts]
+        self.rows = [
+            first if rows is None else np.maximum.reduceat(rows[order], starts) if len(starts) else rows
+            for rows in self.rows
+        ]
+        self.ids, self.person = self.ids.take(pa.array(first)), self.person[first]
+        self.folds = None if self.folds is None else self.folds[first]
 
     def __len__(self) -> int:
         return len(self.person)
@@ -193,7 +232,7 @@ class AlignedUsers:
             for pair, ((baseline, candidate), both) in enumerate(zip(task.pairs, common, strict=True)):
                 other_truth[pair] = np.count_nonzero((relevant[baseline] != relevant[candidate]) & both)
         rows = [np.count_nonzero(both) for both in common]
-        people = [count_unique(self.person[both]) for both in common] if task.by_fold else rows
+        people = [count_unique(self.person[both]) for both in common] if task.has_clusters else rows
         return PairCounts(
             np.stack([self.n_rows[baselines], self.n_rows[candidates], rows], axis=1),
             np.stack([self.n_users[baselines], self.n_users[candidates], people], axis=1),
@@ -203,8 +242,9 @@ class AlignedUsers:
 
     def values(self, columns: Sequence[str]) -> Floats:
         """Return the values of all models, NaN if missing; shape (models, columns, n)."""
-        values = np.empty((len(self.rows), len(columns), len(self)))
-        for model, rows in enumerate(self.rows):
+        n_rows = len(self) if self.averaged is None else len(self.averaged[0])
+        values = np.empty((len(self.rows), len(columns), n_rows))
+        for model, rows in enumerate(self.rows if self.averaged is None else self.averaged[1]):
             table = self.read(model, columns)
             for index, name in enumerate(columns):
                 column = to_numpy(table[name])
@@ -213,7 +253,7 @@ class AlignedUsers:
             infinite = columns[int(np.flatnonzero(np.isinf(values).any(axis=(0, 2)))[0])]
             message = f"per_user: {infinite} holds infinite values; leave them null"
             raise DataError("METRIC_OVERFLOW", message)
-        return values
+        return values if self.averaged is None else means_by_group(values, self.averaged[0], len(self))
 
     def texts(self, role: str, segment: str) -> pa.Array:
         """Return the segment value (n,) of each row, from the first model of a role with the row."""
@@ -238,23 +278,38 @@ class AlignedUsers:
         return column if rows is None else np.append(column, -1)[rows]
 
 
+def means_by_group(values: Floats, groups: Ints, n_groups: int) -> Floats:
+    """Return the means of defined values (models, columns, n) by group; NaN without any.
+
+    Sums are exact, and rounded once: the order of the values does not matter.
+
+    >>> means_by_group(np.array([[[1.0, 2.0, np.nan]]]), np.array([0, 0, 1]), 2).tolist()
+    [[[1.5, nan]]]
+    """
+    means = np.empty((*values.shape[:2], n_groups))
+    for of_model, mean_of_model in zip(values, means, strict=True):
+        for column, mean_of_column in zip(of_model, mean_of_model, strict=True):
+            is_defined = np.isfinite(column)
+            total = sums_by_group(np.where(is_defined, column, 0.0), groups, n_groups)
+            number = np.bincount(groups[is_defined], minlength=n_groups)
+            mean_of_column[:] = np.where(number > 0, total / np.maximum(number, 1), np.nan)
+    return means
+
+
 def check_rows_of_users(table: pa.Table, role: str, model: str) -> None:
     """Raise DataError for a row without a user or fold, or for a duplicate user of a model."""
     who = f"per_user of the {role}, model {model!r}"
     for name in table.column_names:
-        if table[name].null_count:
+        if name != REQUEST and table[name].null_count:
             raise DataError("NULL_ID", f"{who}: {table[name].null_count} rows have no {name}")
     users = table[USER]
-    if (
-        pa.types.is_integer(users.type)
-        and FOLD not in table.column_names
-        and (np.diff(to_numpy(users)) > 0).all()
-    ):
+    if pa.types.is_integer(users.type) and table.num_columns == 1 and (np.diff(to_numpy(users)) > 0).all():
         return
     if table.num_columns == 1:
         n_distinct_rows = count_unique(Codes.of([users]).columns[0])
     else:
         n_distinct_rows = table.group_by(table.column_names).aggregate([]).num_rows
     if n_distinct_rows != len(table):
-        message = f"{who}: {len(table) - n_distinct_rows} rows repeat a user; give each user one row"
+        what = "request" if REQUEST in table.column_names else "user"
+        message = f"{who}: {len(table) - n_distinct_rows} rows repeat a {what}; give each {what} one row"
         raise DataError("DUPLICATE_USER", message)

@@ -24,8 +24,8 @@ from spark_eval.runners.exchange import BUCKETS_PER_TASK, exchange, send
 from spark_eval.runners.objects import NumberedObject, map_batches
 from spark_eval.runners.spread import parallelism, task_numbers
 from spark_eval.runtime.any_session import is_remote
-from spark_eval.schema import FOLD, MODEL, N_RELEVANT
-from spark_eval.tables.conformed import Rows, rows_equal
+from spark_eval.schema import FOLD, MODEL, N_RELEVANT, REQUEST
+from spark_eval.tables.conformed import Rows, id_type, rows_equal
 from spark_eval.tables.file_parts import takes_files
 
 # Groups of overlapping files are used if they are at most this many times coarser than the files.
@@ -168,6 +168,11 @@ class UserTable(NamedTuple):
     def by_fold(self) -> bool:
         """True if users have a row per fold."""
         return FOLD in self.frame.columns
+
+    @property
+    def request(self) -> pa.DataType | None:
+        """Type of the ids of requests in comparisons; None if users have one list each."""
+        return id_type(self.frame, REQUEST) if REQUEST in self.frame.columns else None
 
 
 def buckets_of_users(tables: Mapping[str, UserTable], task: ComparisonTask) -> Buckets:

@@ -122,7 +122,7 @@ def sum_bucket(population: AlignedUsers) -> BucketTotals:
     task, n_columns = population.task, len(population.task.columns)
     segments, n_users = population.segments, len(population)
     grouped = combine_segments(segments, n_users)
-    single = combine_segments(segments, n_users, crossed=False) if task.by_fold else []
+    single = combine_segments(segments, n_users, crossed=False) if task.has_clusters else []
     totals, clusters = (
         PairTotals(list(cells_of(groupings)), (task.n_pairs, n_columns)) for groupings in (grouped, single)
     )
@@ -196,8 +196,8 @@ def sum_ratios(population: AlignedUsers, grouped: Sequence[SegmentCombinations])
 def sum_over_folds(
     population: AlignedUsers, grouping: SegmentCombinations, amounts: Floats, is_defined: Booleans
 ) -> tuple[Floats, Ints]:
-    """Sum each user's amounts (4, rows) over the folds, NaN if all are undefined; also return the offsets."""
-    if population.folds is None:
+    """Sum each user's amounts (4, rows), NaN if all are undefined; also return the offsets of cells."""
+    if not population.task.has_clusters:
         order, ends, is_there = grouping.order, grouping.ends, is_defined[grouping.order]
         return np.where(is_there, amounts[:, order], np.nan), ends
     order, starts, ends = grouping.by_person(population.person, population.folds)
