@@ -81,7 +81,8 @@ def side_of_local_frame(given: Frame, model: str | None, role: str, segments: Co
             **({MODEL: is_id} if MODEL in schema.names else {}),
             **{column: is_number for mean in columns.means for column in columns_of_mean(mean)},
         },
-        optional={N_RELEVANT: is_number, FOLD: is_whole, REQUEST: is_id} | dict.fromkeys(segments, is_segment),
+        optional={N_RELEVANT: is_number, FOLD: is_whole, REQUEST: is_id}
+        | dict.fromkeys(segments, is_segment),
         missing=partial(missing_column, role, mapped={}),
     )
     table = local_table(role, found, columns.theirs, wanted)
