@@ -212,12 +212,18 @@ def history(
     help="Folder of all that it makes.",
 )
 @click.option("--replace", is_flag=True, help="Replace the demo of another log in the output folder.")
-def demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> None:
+@click.option("--online", is_flag=True, help="An online experiment instead: a week of made-up events.")
+def demo(ratings: Path | None, scale: float, output: Path, replace: bool, online: bool) -> None:
     """Everything end to end: split a made-up log, train three models, evaluate, compare, decide a gate."""
-    from spark_eval.cli.demo import run_demo
+    from spark_eval.cli.demo import run_demo, run_online_demo
 
     check_working_folder()
     events.log.setLevel(logging.WARNING)  # the demo prints its own steps
+    if online:
+        if ratings is not None:
+            raise click.UsageError("--online makes its own events; leave --ratings out")
+        run_online_demo(scale, output)
+        return
     run_demo(ratings, scale, output, replace)
 
 

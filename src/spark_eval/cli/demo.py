@@ -10,6 +10,7 @@ import yaml
 
 from spark_eval.cli import terminal
 from spark_eval.demo.models import ALS_MODEL, POPULARITY, recommend_all
+from spark_eval.demo.online import EFFECT, online_settings, week_of_events
 from spark_eval.demo.simulate import simulate
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import literal_path
@@ -27,6 +28,9 @@ from spark_eval.runtime.session import describe_java, get_session
 from spark_eval.schema import SUBSET, SUBSETS, USER, Subset, Table
 
 DEMO_RUN: Final = "demo"
+ONLINE_RUN: Final = "online"
+# Metric, segment and method of the row that the demo of an experiment tells.
+CTR: Final = ("ctr", "all", "raw")
 LIST_LENGTH: Final = 20
 # The metric of the gate.
 DECIDING: Final = {"metric": "ndcg", "k": 10}
@@ -62,6 +66,45 @@ def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) ->
             run_steps(config, output, display)
         finally:
             events.followers.clear()
+
+
+def run_online_demo(scale: float, output: Path) -> None:
+    """Make a week of an experiment with a known effect, decide it, and write its report and config.
+
+    All files are written under ``output``. Raises GateFailure if the experiment is lost or cannot be trusted.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    with step("make a week of events"):
+        log = simulate(scale, DEMO_SEED)
+        exposures, happened = week_of_events(log, DEMO_SEED)
+        exposures.to_parquet(output / "exposures.parquet", index=False)
+        happened.to_parquet(output / "events.parquet", index=False)
+    tree, file = online_settings(log, str(output)), output / "online.yaml"
+    replace_file(file, yaml.safe_dump(tree, sort_keys=False))
+    config = parse_config(tree)
+    with step("compare both arms and decide"):
+        run = run_verb(
+            VERBS["online"],
+            lambda: get_session("spark-eval demo", config.spark.master),
+            config,
+            ONLINE_RUN,
+            replace=True,
+        )
+    terminal.show_done(VERBS["online"], run)
+    with step("make the report"):
+        page = write_report(LocalStore(output.absolute()), ONLINE_RUN)
+    print(f"again, or with other metrics: spark-eval online --config {file}")
+    print(f"report: {page}")
+    VERBS["online"].judge(run)
+    print(known_effect(run.rows(Table.DECISIONS)[0], run.rows(Table.EXPERIMENTS)))
+
+
+def known_effect(decision: Row, rows: Sequence[Row]) -> str:
+    """Return a sentence: the decision, and the lift of the CTR beside the one that was made."""
+    [row] = [row for row in rows if (row["metric"], row["segment"], row["method"]) == CTR]
+    lift = f"{100 * row['lift']:.0f} % ({100 * row['lift_low']:.0f} to {100 * row['lift_high']:.0f} %)"
+    what = f"{decision['treatment']}: {decision['decision']} ({decision['reason']})"
+    return f"{what}; its ctr is higher by {lift}, and was made higher by {100 * (EFFECT - 1):.0f} %"
 
 
 def run_steps(config: Config, output: Path, display: Display) -> None:

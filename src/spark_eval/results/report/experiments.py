@@ -1,0 +1,133 @@
+"""Chapter on online experiments: trust, decisions, differences, hours and days, guardrails, power."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, Tone, View, chart, warning
+from spark_eval.results.report.data import RunFacts
+from spark_eval.results.sentences import Row
+from spark_eval.schema import ALL, Table
+
+TONES: Final[Mapping[str, tuple[Tone, str]]] = {
+    "win": (Tone.GOOD, "WIN"),
+    "loss": (Tone.BAD, "LOSS"),
+    "blocked": (Tone.BAD, "BLOCKED"),
+    "undecided": (Tone.WARNING, "UNDECIDED"),
+}
+COLUMNS: Final = (
+    *("experiment", "treatment", "metric", "role", "method", "part", "segment", "segment_value"),
+    *("n_control", "n_treatment", "control_value", "treatment_value"),
+    *("difference", "ci_low", "ci_high", "lift", "p_value", "p_adjusted", "mde", "n_needed", "reason"),
+)
+DIFFERENCES: Final = (
+    *("treatment", "method", "control_value", "treatment_value", "difference", "ci_low", "ci_high"),
+    *("lift", "p_value", "p_adjusted", "reason"),
+)
+HEADINGS: Final = {"ci_low": "from", "ci_high": "to", "mde": "smallest detectable effect"}
+# Methods whose rows have an interval of a difference.
+TWO_SIDED: Final = ("raw", "cuped", "sequential", "novelty")
+ONE_SIDED: Final = ("non_inferiority", "gate")
+INTERACTION: Final = ("cochran_q", "gail_simon")
+# A test of interaction is named below this p-value.
+RARE: Final = 0.05
+
+
+def experiments(facts: RunFacts) -> Chapter | None:
+    """Return the chapter on experiments; readers choose experiment and metric."""
+    rows = [{**row, "part": f"{row['treatment']} · {row['method']}"} for row in facts.rows(Table.EXPERIMENTS)]
+    if not rows:
+        return None
+    checks, decisions = facts.rows(Table.CHECKS), facts.rows(Table.DECISIONS)
+    statements = [*decided(decisions), *doubts(checks), *interactions(rows)]
+    dataset = Dataset.of("experiments", rows, COLUMNS, HEADINGS)
+    views = [
+        View(
+            Form.TABLE,
+            "Decisions",
+            Dataset.of("decisions", decisions, ("experiment", "treatment", "decision", "reason")),
+        ),
+        *charts(dataset, rows),
+        View(
+            Form.TABLE,
+            "Checks of trust",
+            Dataset.of("checks", checks, list(checks[0]) if checks else ()),
+        ),
+    ]
+    return Chapter("Experiments", statements, views, picks=("experiment", "metric"))
+
+
+def decided(decisions: Sequence[Row]) -> Iterator[Statement]:
+    """Yield a statement for each decision."""
+    for row in decisions:
+        tone, word = TONES.get(row["decision"], (Tone.PLAIN, ""))
+        text = f"{row['experiment']}, {row['treatment']}: {row['decision']} ({row['reason']})."
+        yield Statement(text, tone, word)
+
+
+def doubts(checks: Sequence[Row]) -> Iterator[Statement]:
+    """Yield a statement for each experiment: trusted, or the failed checks."""
+    for name in dict.fromkeys(row["experiment"] for row in checks):
+        failed = [
+            f"{row['check']} ({row['subject']})"
+            for row in checks
+            if row["experiment"] == name and row["passed"] is False
+        ]
+        if failed:
+            yield Statement(f"{name} cannot be trusted: {', '.join(failed)}.", Tone.BAD, "NOT TRUSTED")
+        else:
+            yield Statement(f"{name} passes all checks of trust.", Tone.GOOD, "TRUSTED")
+
+
+def interactions(rows: Sequence[Row]) -> Iterator[Statement]:
+    """Yield a warning for each segment or slice with effects in both directions."""
+    for row in rows:
+        p_value = row["p_value"]
+        if row["method"] == "gail_simon" and p_value is not None and p_value < RARE:
+            subject = f"{row['experiment']}, {row['treatment']}: {row['metric']}"
+            text = f"{subject} is better in some values of {row['segment']}, worse in others"
+            yield warning("Opposite", f"{text} (p = {p_value:.2g}).")
+
+
+def charts(dataset: Dataset, rows: Sequence[Row]) -> Iterator[View]:
+    """Yield the differences over all users, then by each segment and slice, and the one-sided tests."""
+    yield chart(
+        Form.INTERVALS,
+        "Differences with their intervals",
+        dataset,
+        "Difference of each treatment from the control with its interval; a line at 0",
+        shown=DIFFERENCES,
+        where={"segment": [ALL], "method": list(TWO_SIDED)},
+        label="part",
+        value="difference",
+        zero=True,
+    )
+    for segment in dict.fromkeys(row["segment"] for row in rows if row["segment"] != ALL):
+        yield chart(
+            Form.INTERVALS,
+            f"Differences by {segment}",
+            dataset,
+            f"Difference from the control for each value of {segment}, with its interval; a line at 0",
+            shown=("segment_value", *DIFFERENCES),
+            where={"segment": [segment], "method": list(TWO_SIDED)},
+            label="segment_value",
+            value="difference",
+            zero=True,
+        )
+    methods = {row["method"] for row in rows}
+    tables: dict[str, tuple[tuple[str, ...], dict[str, list[str]]]] = {
+        "Guardrails and gates": (
+            ("treatment", "method", "difference", "p_value", "reason"),
+            {"method": list(ONE_SIDED)},
+        ),
+        "Does the effect depend on it?": (
+            ("treatment", "segment", "method", "p_value"),
+            {"method": list(INTERACTION)},
+        ),
+        "Power": (
+            ("treatment", "method", "n_control", "n_treatment", "mde", "n_needed"),
+            {"segment": [ALL], "method": ["raw", "cuped"]},
+        ),
+    }
+    for title, (shown, where) in tables.items():
+        if methods & {*where["method"]}:
+            yield View(Form.TABLE, title, dataset, shown=shown, where=where)
