@@ -9,6 +9,9 @@ from scipy import stats
 
 from spark_eval import evaluate_experiments
 from spark_eval.experiments.evaluate import Experiments
+from spark_eval.experiments.inference import Contrast
+from spark_eval.experiments.moments import adjusted_estimates
+from spark_eval.experiments.worker.sums import moments_by_group
 
 START: Final = pd.Timestamp("2024-05-01T00:00:00Z")
 METRICS: Final[list[dict[str, Any]]] = [
@@ -79,7 +82,46 @@ def test_hundred_salts_reject_about_one_in_twenty() -> None:
 
 @pytest.mark.exhaustive
 def test_thousand_salts_reject_one_in_twenty() -> None:
-    check_rejections(with_salts(1000, 2000, 2), 0.04, 0.06)
+    # Three standard deviations of a share of 1,000.
+    check_rejections(with_salts(1000, 2000, 2), 0.03, 0.07)
+
+
+def simulated(n_experiments: int, n_users: int, seed: int) -> dict[str, float]:
+    """Shares of A/A experiments, each with users of its own, that the tests reject at 5 %.
+
+    Users have 1 to 50 views with a rate of clicks of their own, and a heavy-tailed watch time.
+    """
+    random = np.random.default_rng(seed)
+    n, shape = n_experiments * n_users, (2, n_experiments * n_users)
+    rates, sizes = random.beta(2, 6, n), random.integers(1, 51, n)
+    views = np.maximum(1, random.poisson(sizes, shape))
+    clicks = random.binomial(views, rates)
+    taste = random.lognormal(2, 0.7, n)
+    watch = (taste * random.lognormal(0, 0.3, shape) * 100).round().astype(np.int64)
+    ones, groups = np.ones(n, dtype=np.int64), np.arange(n) % (2 * n_experiments)
+    rejected = dict.fromkeys(("watch", "watch cuped", "ctr", "ctr cuped"), 0)
+    for name, (x, pre_x), (y, pre_y) in (("watch", watch, (ones, ones)), ("ctr", clicks, views)):
+        moments = moments_by_group([ones, x, y, pre_x, pre_y, ones], groups, 2 * n_experiments)
+        for control, treatment in zip(moments[::2], moments[1::2], strict=True):
+            adjusted, _ = adjusted_estimates([control, treatment])
+            for label, arms in (
+                (name, [control.estimate(), treatment.estimate()]),
+                (f"{name} cuped", adjusted),
+            ):
+                p_value = Contrast.of(arms[0], arms[1]).test(0.95).p_value
+                rejected[label] += p_value is not None and p_value < 0.05
+    return {name: count / n_experiments for name, count in rejected.items()}
+
+
+@pytest.mark.exhaustive
+def test_four_thousand_experiments_reject_one_in_twenty() -> None:
+    shares = simulated(4000, 400, 11)
+    assert all(0.04 <= share <= 0.06 for share in shares.values()), shares
+
+
+def test_few_experiments_reject_about_one_in_twenty() -> None:
+    shares = simulated(300, 100, 12)
+    assert all(0.01 <= share <= 0.09 for share in shares.values()), shares
 
 
 def looks(n_experiments: int, n_users: int) -> tuple[float, float]:

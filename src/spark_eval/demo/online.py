@@ -23,8 +23,8 @@ EFFECT: Final = 1.3
 def week_of_events(log: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return exposures and events of the last weeks of a log of userId, movieId and timestamp (seconds).
 
-    Users are assigned by the hash of their id. Each row of the log becomes views, some of which are clicked;
-    a click is watched for minutes. In the treatment ``EFFECT`` times as many views are clicked.
+    Users are assigned by the hash of their id. Each row of the log becomes views; a share of them is clicked.
+    A click is watched for minutes. In the treatment ``EFFECT`` times as many views are clicked.
     """
     random = np.random.default_rng(seed)
     end = (int(log["timestamp"].max()) // DAY + 1) * DAY
