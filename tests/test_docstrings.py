@@ -28,7 +28,16 @@ MODULES: Final = sorted(
     if ">>> " in path.read_text(encoding="utf-8")
 )
 VERBS: Final = ("split", "evaluate", "evaluate_predictions", "evaluate_experiments", "compare")
-RESULTS: Final = ("Split", "Evaluation", "Predictions", "Experiments", "Comparison", "Window", "History")
+RESULTS: Final = (
+    "Split",
+    "Evaluation",
+    "Predictions",
+    "Experiments",
+    "Comparison",
+    "Window",
+    "History",
+    "Linkage",
+)
 FUNCTIONS: Final = tuple(vars(functions)["__all__"])  # its stub has none
 # Nothing that a caller does makes these fail.
 NEVER_RAISE: Final = {"metrics", "summary", "unpersist", "History.table"}

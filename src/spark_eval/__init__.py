@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from spark_eval.evaluation.evaluate import evaluate
     from spark_eval.evaluation.result import Evaluation
     from spark_eval.experiments.evaluate import Experiments, evaluate_experiments
+    from spark_eval.linkage.evaluate import Linkage, evaluate_linkage
+    from spark_eval.linkage.reviews import sample_pairs
     from spark_eval.predictions.evaluate import Predictions, evaluate_predictions
     from spark_eval.publishing.published import read_published
     from spark_eval.runs.history import history
@@ -35,6 +37,7 @@ __all__ = [
     "Evaluation",
     "Experiments",
     "History",
+    "Linkage",
     "Predictions",
     "SparkEvalError",
     "Split",
@@ -44,12 +47,14 @@ __all__ = [
     "compare",
     "evaluate",
     "evaluate_experiments",
+    "evaluate_linkage",
     "evaluate_predictions",
     "get_session",
     "history",
     "metrics",
     "read_published",
     "report",
+    "sample_pairs",
     "split",
     "watch",
     "window",
@@ -76,6 +81,9 @@ _HOMES: Final = {
     "History": "spark_eval.days.history",
     "history": "spark_eval.runs.history",
     "watch": "spark_eval.runs.watch",
+    "Linkage": "spark_eval.linkage.evaluate",
+    "evaluate_linkage": "spark_eval.linkage.evaluate",
+    "sample_pairs": "spark_eval.linkage.reviews",
 }
 
 

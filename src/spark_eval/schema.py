@@ -257,6 +257,13 @@ class Reason(StrEnum):
     PRE_PERIOD = "pre_period"
     BEFORE_EXPOSURE = "before_exposure"
     AFTER_WINDOW = "after_window"
+    NULL_VALUE = "null_value"
+    SELF_PAIR = "self_pair"
+    REPEATED_PAIR = "repeated_pair"
+    REPEATED_RECORD = "repeated_record"
+    NOT_IN_BOTH = "not_in_both"
+    NOT_SAMPLED = "not_sampled"
+    UNDECIDED = "undecided"
 
 
 SEGMENT: Final = "segment"

@@ -1,0 +1,293 @@
+"""Evaluation of linkage: pairs or clusters against the truth, blocking, and estimates from reviews."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, NamedTuple, Unpack
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_eval.accounting import ACCOUNTING, Entry, check_closed
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.linkage.clusters import Contingency, f1, harmonic, share
+from spark_eval.linkage.estimates import cohens_kappa, estimates
+from spark_eval.linkage.plan import LinkageOptions, LinkagePlan, make_linkage_plan
+from spark_eval.linkage.relations import Clusters, Pairs, Relation, Relations
+from spark_eval.linkage.reviews import reviewed_strata
+from spark_eval.options import documented
+from spark_eval.results.driver_tables import SmallRows, arrow_table
+from spark_eval.schema import Outcome, Reason, ddl_of
+from spark_eval.tables.arrow_frames import Frame, as_arrow
+
+PREDICTED: Final = "predicted"
+TRUE: Final = "true"
+CANDIDATES: Final = "candidates"
+
+
+class LinkageRow(NamedTuple):
+    """Row of ``linkage``: a metric, with its standard error if it is estimated.
+
+    ``n`` counts what it is a share or a mean of: pairs, records, clusters, or labels.
+    """
+
+    metric: str
+    value: float | None
+    std_error: float | None
+    n: int
+
+
+LINKAGE_TABLE: Final = ddl_of(LinkageRow)
+
+
+@dataclass(frozen=True)
+class Linkage:
+    """Result of ``evaluate_linkage``.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from spark_eval import evaluate_linkage
+        >>> pairs = pd.DataFrame({"a": [1, 2], "b": [2, 3]})
+        >>> evaluate_linkage(pairs, pairs[:1]).value("pairwise_precision")
+        0.5
+    """
+
+    rows: Sequence[LinkageRow]
+    entries: Sequence[Entry]
+
+    @property
+    def small_tables(self) -> dict[str, SmallRows]:
+        """Rows of its tables, with their schemas."""
+        return {"linkage": (self.rows, LINKAGE_TABLE), "accounting": (self.entries, ACCOUNTING)}
+
+    def table(self, name: str) -> pa.Table:
+        """Return one of its tables as an Arrow table.
+
+        Args:
+            name: ``linkage`` or ``accounting``.
+
+        Returns:
+            The table.
+
+        Raises:
+            ConfigError: UNKNOWN_TABLE for another name.
+
+        Examples:
+            >>> import pandas as pd
+            >>> from spark_eval import evaluate_linkage
+            >>> pairs = pd.DataFrame({"a": [1, 2], "b": [2, 3]})
+            >>> evaluate_linkage(pairs, pairs).table("linkage")["value"].to_pylist()
+            [1.0, 1.0, 1.0]
+        """
+        if name not in self.small_tables:
+            raise ConfigError.unknown("UNKNOWN_TABLE", "table", name, self.small_tables, "Linkage.table")
+        return arrow_table(*self.small_tables[name])
+
+    def value(self, metric: str) -> float | None:
+        """Return the value of a metric.
+
+        Args:
+            metric: Its name, such as ``pairwise_f1``.
+
+        Returns:
+            The value; None if it is undefined.
+
+        Raises:
+            ConfigError: METRIC_NOT_MEASURED for a metric that the given tables do not have.
+
+        Examples:
+            >>> import pandas as pd
+            >>> from spark_eval import evaluate_linkage
+            >>> clusters = pd.DataFrame({"record": [1, 2, 3], "cluster": ["x", "x", "y"]})
+            >>> evaluate_linkage(clusters, clusters).value("bcubed_f1")
+            1.0
+        """
+        values = {row.metric: row.value for row in self.rows}
+        if metric not in values:
+            raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", metric, values, "Linkage.value")
+        return values[metric]
+
+
+@documented(LinkageOptions)
+def evaluate_linkage(
+    predicted: Frame,
+    true: Frame | None = None,
+    *,
+    candidates: Frame | None = None,
+    sample: Frame | None = None,
+    reviews: Frame | None = None,
+    **options: Unpack[LinkageOptions],
+) -> Linkage:
+    """Evaluate predicted links of records, pairs or clusters, in this process.
+
+    Args:
+        predicted: Pairs (``a``, ``b``, optionally ``score``) or clusters (``record``, ``cluster``): a pandas
+            or polars frame, an Arrow table, or the path of Parquet files.
+        true: The truth, in either form; None if only reviews are there.
+        candidates: The pairs that blocking lets through, for measures of blocking.
+        sample: The table of ``sample_pairs`` whose pairs were reviewed.
+        reviews: Labels of its pairs: ``a``, ``b``, ``reviewer`` and ``label`` (match, non_match or unsure).
+
+    Returns:
+        A ``Linkage``: ``table("linkage")``, ``table("accounting")``, ``value(metric)``.
+
+    Raises:
+        ConfigError: NOT_A_FRAME; NOTHING_TO_COMPARE without truth and reviews, or for a sample without
+            reviews.
+        DataError: MISSING_COLUMN, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH, RECORD_IN_TWO_CLUSTERS, UNKNOWN_LABEL,
+            DUPLICATE_REVIEW or TOO_FEW_REVIEWS.
+
+    Examples:
+        Eight records; the clusters have five pairs each, and share two:
+
+        >>> import pandas as pd
+        >>> from spark_eval import evaluate_linkage
+        >>> predicted = pd.DataFrame({"record": range(1, 9), "cluster": list("11232444")})
+        >>> true = pd.DataFrame({"record": range(1, 9), "cluster": list("11122334")})
+        >>> found = evaluate_linkage(predicted, true)
+        >>> found.value("pairwise_precision"), round(found.value("bcubed_precision_by_cluster"), 6)
+        (0.4, 0.645833)
+    """
+    given = {PREDICTED: predicted, TRUE: true, CANDIDATES: candidates}
+    tables = {name: read(name, frame) for name, frame in given.items() if frame is not None}
+    reviewed = {
+        name: read(name, one) for name, one in (("sample", sample), ("reviews", reviews)) if one is not None
+    }
+    return measure_linkage(tables, reviewed, make_linkage_plan(**options))
+
+
+def read(name: str, frame: Any) -> pa.Table:
+    """Return a frame, or the Parquet files at a path, as an Arrow table."""
+    if not isinstance(frame, str) and not hasattr(frame, "__fspath__"):
+        return as_arrow(name, frame)
+    try:
+        return as_arrow(name, pq.read_table(frame, page_checksum_verification=True))
+    except (OSError, pa.ArrowException) as error:
+        raise DataError("MISSING_INPUT", f"{name}: cannot read {str(frame)!r}: {error}") from error
+
+
+def measure_linkage(
+    tables: Mapping[str, pa.Table], reviewed: Mapping[str, pa.Table], plan: LinkagePlan
+) -> Linkage:
+    """Evaluate tables; see ``evaluate_linkage``."""
+    if TRUE not in tables and len(reviewed) < 2:
+        raise ConfigError("NOTHING_TO_COMPARE", "nothing to compare with: give true, or sample and reviews")
+    if len(reviewed) == 1:
+        raise ConfigError("NOTHING_TO_COMPARE", f"{next(iter(reviewed))} is alone; give sample and reviews")
+    relations = Relations.of(tables)
+    rows: list[LinkageRow] = []
+    entries = list(relations.entries)
+    if TRUE in tables:
+        predicted, true = relations.tables[PREDICTED], relations.tables[TRUE]
+        if isinstance(predicted, Clusters) and isinstance(true, Clusters):
+            found, entries = of_clusters(predicted, true, entries)
+        else:
+            found, entries = of_pairs(predicted, true, entries)
+        rows += found
+    if CANDIDATES in tables:
+        candidates = relations.tables[CANDIDATES]
+        if not isinstance(candidates, Pairs):
+            raise DataError("MISSING_COLUMN", "candidates: blocking is measured on pairs; give a and b")
+        rows += of_blocking(candidates, relations.tables.get(TRUE), sizes(plan, len(relations.ids)))
+    if reviewed:
+        strata, labels, more = reviewed_strata(reviewed["sample"], reviewed["reviews"])
+        entries += more
+        n = sum(one.n_reviewed for one in strata)
+        rows += [LinkageRow(f"estimated_{name}", *one, n) for name, one in estimates(strata).items()]
+        kappa, n_common = cohens_kappa(labels)
+        rows.append(LinkageRow("reviewer_kappa", kappa, None, n_common))
+    check_closed(entries)
+    return Linkage(rows, entries)
+
+
+def of_pairs(
+    predicted: Relation, true: Relation, entries: Sequence[Entry]
+) -> tuple[list[LinkageRow], list[Entry]]:
+    """Return precision, recall and F1 of pairs, but of those whose records the other table lacks."""
+    moved = list(entries)
+    n_predicted, n_true = predicted.n_pairs, true.n_pairs
+    n_common = 0
+    for name, listed, other in ((PREDICTED, predicted, true), (TRUE, true, predicted)):
+        if isinstance(listed, Pairs):
+            is_known = other.knows(listed)
+            known = listed.only(is_known)
+            moved = leave_out(moved, name, listed.n_pairs - known.n_pairs)
+            n_common = int(np.count_nonzero(other.holds(known)))
+            n_predicted, n_true = (
+                (known.n_pairs, n_true) if name == PREDICTED else (n_predicted, known.n_pairs)
+            )
+    return pairwise(n_common, n_predicted, n_true), moved
+
+
+def pairwise(n_common: int, n_predicted: int, n_true: int) -> list[LinkageRow]:
+    """Return precision, recall and F1 of pairs."""
+    return [
+        LinkageRow("pairwise_precision", share(n_common, n_predicted), None, n_predicted),
+        LinkageRow("pairwise_recall", share(n_common, n_true), None, n_true),
+        LinkageRow("pairwise_f1", f1(n_common, n_predicted, n_true), None, n_predicted + n_true),
+    ]
+
+
+def of_clusters(
+    predicted: Clusters, true: Clusters, entries: Sequence[Entry]
+) -> tuple[list[LinkageRow], list[Entry]]:
+    """Return all metrics of clusters, over the records in both."""
+    is_both = (predicted.of_record >= 0) & (true.of_record >= 0)
+    n_both = int(np.count_nonzero(is_both))
+    moved = list(entries)
+    for name, clusters in ((PREDICTED, predicted), (TRUE, true)):
+        moved = leave_out(moved, name, int(np.count_nonzero(clusters.of_record >= 0)) - n_both)
+    found = Contingency.of(predicted.of_record[is_both], true.of_record[is_both])
+    rows = pairwise(found.n_common, found.n_predicted_pairs, found.n_true_pairs)
+    n_clusters = [int(np.count_nonzero(sizes)) for sizes in (found.predicted, found.true)]
+    for by_cluster, end, n in ((False, "", found.n_records), (True, "_by_cluster", n_clusters[1])):
+        precision, recall = found.b_cubed(by_cluster=by_cluster)
+        values = (precision, recall, harmonic(precision, recall))
+        rows += [
+            LinkageRow(f"bcubed_{name}{end}", value, None, n)
+            for name, value in zip(("precision", "recall", "f1"), values, strict=True)
+        ]
+    for name, ends in (("exact", found.exact()), ("closest", found.closest())):
+        kinds = zip(("precision", "recall"), ends, n_clusters, strict=True)
+        rows += [LinkageRow(f"cluster_{name}_{kind}", value, None, n) for kind, value, n in kinds]
+    return rows, moved
+
+
+def of_blocking(candidates: Pairs, true: Relation | None, n_records: Sequence[int]) -> list[LinkageRow]:
+    """Return the measures of blocking: of the truth, if it is given, and of the number of comparisons.
+
+    Source: Christen, Data matching, 2012, section 7.3.
+    """
+    n, rows = candidates.n_pairs, list[LinkageRow]()
+    if true is not None:
+        n_found = int(np.count_nonzero(true.holds(candidates)))
+        rows.append(LinkageRow("pair_completeness", share(n_found, true.n_pairs), None, true.n_pairs))
+        rows.append(LinkageRow("pair_quality", share(n_found, n), None, n))
+    total = n_records[0] * n_records[1] if len(n_records) == 2 else n_records[0] * (n_records[0] - 1) // 2
+    reduction = float(1 - Fraction(n, total)) if total else None
+    rows.append(LinkageRow("reduction_ratio", reduction, None, total))
+    rows.append(LinkageRow("candidates_per_record", share(2 * n, sum(n_records)), None, sum(n_records)))
+    return rows
+
+
+def sizes(plan: LinkagePlan, n_seen: int) -> Sequence[int]:
+    """Return the numbers of records; raise ConfigError OUT_OF_RANGE for fewer than the tables have."""
+    if plan.n_records is None:
+        return [n_seen]
+    if sum(plan.n_records) < n_seen:
+        message = f"linkage.n_records is {list(plan.n_records)}, and the tables have {n_seen} records"
+        raise ConfigError("OUT_OF_RANGE", message)
+    return plan.n_records
+
+
+def leave_out(entries: Sequence[Entry], name: str, n: int) -> list[Entry]:
+    """Move rows of a table from those used to those whose records the other table lacks."""
+    if not n:
+        return list(entries)
+    key = (name, Outcome.USED)
+    moved = [
+        entry._replace(rows=entry.rows - n) if (entry.source, entry.outcome) == key else entry
+        for entry in entries
+    ]
+    return [*moved, Entry(name, None, Outcome.DROPPED, Reason.NOT_IN_BOTH, n, None)]

@@ -1,0 +1,188 @@
+"""Stratified samples of pairs for review, and the labels that come back."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Unpack
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_eval.accounting import Entry, check_closed
+from spark_eval.arrow.xxhash64 import SPARK_SEED, text_hashes, xxh64
+from spark_eval.errors import DataError
+from spark_eval.linkage.estimates import Stratum
+from spark_eval.linkage.plan import SampleOptions, SamplePlan, make_sample_plan
+from spark_eval.linkage.relations import A, B, Pairs, Relations
+from spark_eval.options import documented
+from spark_eval.schema import Outcome, Reason
+from spark_eval.tables.arrow_frames import Frame, as_arrow
+
+MATCH: Final = "match"
+NON_MATCH: Final = "non_match"
+UNSURE: Final = "unsure"
+LABELS: Final = (MATCH, NON_MATCH, UNSURE)
+PREDICTED_PAIRS: Final = "predicted"
+OTHER_PAIRS: Final = "not predicted"
+SAMPLE_COLUMNS: Final = (A, B, "stratum", "stratum_size", "sampled", "weight")
+REVIEW_COLUMNS: Final = (A, B, "reviewer", "label")
+
+
+@documented(SampleOptions)
+def sample_pairs(candidates: Frame, predicted: Frame, **options: Unpack[SampleOptions]) -> pa.Table:
+    """Draw pairs for review: of each stratum, a score band of predicted or of other pairs, equally many.
+
+    The pairs of a stratum with the lowest hashes are drawn: the same pairs, whatever the order of rows.
+
+    Args:
+        candidates: The pairs to draw from: ``a``, ``b``, and ``score`` if there are bands. A pandas or polars
+            frame, or an Arrow table.
+        predicted: The predicted links: pairs, or clusters (``record``, ``cluster``).
+
+    Returns:
+        An Arrow table: ``a``, ``b``, ``stratum``, ``stratum_size`` (pairs of the stratum), ``sampled`` (pairs
+        drawn of it) and ``weight`` (their ratio).
+
+    Raises:
+        ConfigError: NOT_A_FRAME, or an option is invalid.
+        DataError: MISSING_COLUMN, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH or RECORD_IN_TWO_CLUSTERS.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from spark_eval import sample_pairs
+        >>> candidates = pd.DataFrame({"a": [1, 1, 2, 4], "b": [2, 3, 3, 3], "score": [0.9, 0.8, 0.2, 0.1]})
+        >>> drawn = sample_pairs(candidates, candidates[:2], strata=[0.5], per_stratum=1)
+        >>> drawn.select(["stratum", "stratum_size", "weight"]).to_pylist()[0]
+        {'stratum': 'not predicted, score below 0.5', 'stratum_size': 2, 'weight': 2.0}
+    """
+    tables = {"candidates": as_arrow("candidates", candidates), "predicted": as_arrow("predicted", predicted)}
+    return draw_sample(tables, make_sample_plan(**options))[0]
+
+
+def draw_sample(tables: Mapping[str, pa.Table], plan: SamplePlan) -> tuple[pa.Table, list[Entry]]:
+    """Return the sample of the tables ``candidates`` and ``predicted``, and the accounting."""
+    relations = Relations.of(tables)
+    pairs, entries = relations.tables["candidates"], list(relations.entries)
+    if not isinstance(pairs, Pairs):
+        raise DataError("MISSING_COLUMN", "candidates: pairs are reviewed; give a and b")
+    if plan.strata and pairs.scores is None:
+        raise DataError("MISSING_COLUMN", "candidates has no column score; sample.strata are bands of scores")
+    band = np.zeros(pairs.n_pairs, dtype=np.int64)
+    if pairs.scores is not None:
+        band = np.searchsorted(np.array(plan.strata), pairs.scores, side="right")
+    is_predicted = relations.tables["predicted"].holds(pairs)
+    strata = 2 * band + is_predicted
+    hashes = pair_hashes(relations.ids, pairs, plan.seed)
+    order = np.lexsort((hashes, strata))
+    sizes = np.bincount(strata, minlength=2 * (len(plan.strata) + 1))
+    ranks = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    chosen = order[ranks < plan.per_stratum]
+    n_pairs = sizes[strata[chosen]]
+    n_drawn = np.minimum(n_pairs, plan.per_stratum)
+    names = [stratum_name(number, plan.strata) for number in range(len(sizes))]
+    table = pa.table(
+        {
+            A: relations.ids.take(pa.array(pairs.least[chosen])),
+            B: relations.ids.take(pa.array(pairs.greatest[chosen])),
+            "stratum": pa.array([names[number] for number in strata[chosen].tolist()], pa.string()),
+            "stratum_size": pa.array(n_pairs, pa.int64()),
+            "sampled": pa.array(n_drawn, pa.int64()),
+            "weight": pa.array(n_pairs / n_drawn, pa.float64()),
+        }
+    )
+    check_closed(entries)
+    return table, entries
+
+
+def pair_hashes(ids: pa.Array, pairs: Pairs, seed: int) -> Any:
+    """Return ``xxhash64(seed, string(least), string(greatest))`` of each pair, as Spark computes it."""
+    texts = ids.cast(pa.string())
+    of_seed = xxh64(np.frombuffer(np.int64(seed).tobytes(), dtype=np.uint8)[None, :], np.uint64(SPARK_SEED))
+    of_least = text_hashes(texts, of_seed[0])[pairs.least] if len(texts) else np.empty(0, dtype=np.uint64)
+    hashes = text_hashes(texts.take(pa.array(pairs.greatest)), of_least)
+    return hashes.view(np.int64)
+
+
+def stratum_name(number: int, edges: Sequence[float]) -> str:
+    """Return the name of a stratum: ``predicted, score from 0.5 to 0.9``.
+
+    >>> [stratum_name(number, (0.5, 0.9)) for number in (0, 3, 5)]
+    ['not predicted, score below 0.5', 'predicted, score from 0.5 to 0.9', 'predicted, score from 0.9']
+    """
+    band, kind = number // 2, PREDICTED_PAIRS if number % 2 else OTHER_PAIRS
+    if not edges:
+        return kind
+    if band == 0:
+        return f"{kind}, score below {edges[0]:g}"
+    end = f" to {edges[band]:g}" if band < len(edges) else ""
+    return f"{kind}, score from {edges[band - 1]:g}{end}"
+
+
+def reviewed_strata(
+    sample: pa.Table, reviews: pa.Table
+) -> tuple[list[Stratum], dict[str, dict[tuple[str, str], str]], list[Entry]]:
+    """Return the strata with their decided pairs, the labels of each reviewer, and the accounting of reviews.
+
+    A pair is decided by the majority of match and non_match; ties are undecided. Labels of pairs that are not
+    in the sample are left out.
+
+    Raises DataError MISSING_COLUMN, UNKNOWN_LABEL, or DUPLICATE_REVIEW for two labels of a reviewer and pair.
+    """
+    for name, table, columns in (("sample", sample, SAMPLE_COLUMNS), ("reviews", reviews, REVIEW_COLUMNS)):
+        lacking = [column for column in columns if column not in table.column_names]
+        if lacking:
+            raise DataError("MISSING_COLUMN", f"{name} has no column {', '.join(lacking)}")
+    strata = {pair_of(row): row["stratum"] for row in sample.to_pylist()}
+    sizes = dict(zip(sample["stratum"].to_pylist(), sample["stratum_size"].to_pylist(), strict=True))
+    valid = reviews.select(REVIEW_COLUMNS).drop_null()
+    unknown = sorted(set(map(str, pc.unique(valid["label"]).to_pylist())) - set(LABELS))
+    if unknown:
+        message = f"reviews have labels {', '.join(unknown)}; labels are {', '.join(LABELS)}"
+        raise DataError("UNKNOWN_LABEL", message)
+    labels: dict[str, dict[tuple[str, str], str]] = {}
+    n_used = 0
+    for row in valid.to_pylist():
+        pair, of_one = pair_of(row), labels.setdefault(str(row["reviewer"]), {})
+        if pair not in strata:
+            continue
+        if pair in of_one:
+            message = f"reviewer {row['reviewer']!r} has two labels of {pair[0]!r} and {pair[1]!r}"
+            raise DataError("DUPLICATE_REVIEW", f"{message}; keep one")
+        of_one[pair] = row["label"]
+        n_used += 1
+    votes: dict[tuple[str, str], int] = {}
+    for of_one in labels.values():
+        for pair, label in of_one.items():
+            votes[pair] = votes.get(pair, 0) + {MATCH: 1, NON_MATCH: -1, UNSURE: 0}[label]
+    decided = Counter(strata[pair] for pair, sum_of_votes in votes.items() if sum_of_votes)
+    matches = Counter(strata[pair] for pair, sum_of_votes in votes.items() if sum_of_votes > 0)
+    found = [
+        Stratum(name, name.startswith(PREDICTED_PAIRS), sizes[name], decided[name], matches[name])
+        for name in sorted(sizes)
+    ]
+    return found, labels, review_entries(len(reviews), len(valid), n_used, len(votes), decided.total())
+
+
+def review_entries(n_in: int, n_valid: int, n_used: int, n_pairs: int, n_decided: int) -> list[Entry]:
+    """Return the accounting of reviews, and of the pairs that they decide."""
+    lines = [
+        ("reviews", Outcome.IN, None, n_in),
+        ("reviews", Outcome.USED, None, n_used),
+        ("reviews", Outcome.DROPPED, Reason.NULL_VALUE, n_in - n_valid),
+        ("reviews", Outcome.DROPPED, Reason.NOT_SAMPLED, n_valid - n_used),
+        ("reviewed pairs", Outcome.IN, None, n_pairs),
+        ("reviewed pairs", Outcome.USED, None, n_decided),
+        ("reviewed pairs", Outcome.DROPPED, Reason.UNDECIDED, n_pairs - n_decided),
+    ]
+    always = (Outcome.IN, Outcome.USED)
+    return [
+        Entry(source, None, outcome, reason, n, None)
+        for source, outcome, reason, n in lines
+        if n or outcome in always
+    ]
+
+
+def pair_of(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the records of a pair as text, in either order the same."""
+    one, other = sorted((str(row[A]), str(row[B])))
+    return one, other
