@@ -8,7 +8,7 @@
 #   make test-parity  the numbers of nine libraries against those of our presets
 #   make test-browser reports and the site in a Chromium of this machine, which apt-get installs where it may
 #   make test-airflow the DAG of dags/ in a real Airflow
-#   make test-stores  runs on servers of stores that it starts: HDFS; Maven fetches their jars once
+#   make test-stores  runs on servers of stores that it starts, HDFS and S3; Maven fetches their jars once
 #   make docs    the site of the pages in site/, whole from a disk; a broken link or an undocumented name fails
 #   make test-versions  part of the tests under each Spark, Python and library of requirements/versions.txt
 #   make benchmarks  us and our peers side by side; ARGS="--size M"
@@ -59,7 +59,7 @@ test-browser: .venv/.classes.jsa docs
 test-airflow: .venv/.classes.jsa .venv-airflow/.installed
 	@$(in_venv) pytest -m airflow tests/airflow $(ARGS)
 
-test-stores: .venv/.classes.jsa
+test-stores: .venv/.classes.jsa .venv-stores/.installed
 	@$(in_venv) tests.stores.jars
 	@$(in_venv) pytest -m "stores and not exhaustive" tests/stores $(ARGS)
 
@@ -108,12 +108,13 @@ lock: .venv/.python
 	@$(lock_with) $(ARGS) requirements/parity.in --overrides requirements/parity-overrides.in \
 		--excludes requirements/parity-unused.in -o requirements/parity.txt
 	@$(lock_with) $(ARGS) requirements/airflow.in --excludes requirements/airflow-unused.in -o requirements/airflow.txt
+	@$(lock_with) $(ARGS) requirements/stores.in -o requirements/stores.txt
 	@$(lock_with) $(ARGS) requirements/docs.in -c requirements/run.txt -o requirements/docs.txt
 	@$(lock_with) $(ARGS) pyproject.toml requirements/bench.in -c requirements/run.txt \
 		--overrides requirements/bench-overrides.in --excludes requirements/bench-unused.in -o requirements/bench.txt
 
 clean:
-	@rm -rf .venv .venv-lock .venv-parity .venv-docs .venv-airflow .venv-bench .venv-versions .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-lock .venv-parity .venv-docs .venv-airflow .venv-bench .venv-stores .venv-versions .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@rm -rf artifacts build dist site derby.log metastore_db spark-warehouse
 	@find src jobs dags tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -157,6 +158,13 @@ clean:
 	@.venv/bin/python -m venv --clear .venv-airflow
 	@.venv-airflow/bin/python -m pip install -qq --no-input --no-deps --only-binary :all: \
 		--require-hashes -r requirements/airflow.txt
+	@touch $@
+
+.venv-stores/.installed: .venv/.python requirements/stores.txt
+	@echo "Installing the S3 server that requirements/stores.txt pins."
+	@.venv/bin/python -m venv --clear .venv-stores
+	@.venv-stores/bin/python -m pip install -qq --no-input --no-compile --only-binary :all: \
+		--require-hashes -r requirements/stores.txt
 	@touch $@
 
 .venv-bench/.installed: .venv/.python requirements/build.txt requirements/bench.txt

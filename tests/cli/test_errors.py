@@ -426,6 +426,7 @@ def test_spark_speaks_in_one_line_without_a_trace(spark: SparkSession) -> None:
         ("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException: The DiskSpace quota", "STORE_FULL", 1),
         ("org.apache.hadoop.security.AccessControlException: Permission denied: user=a", "STORE_DENIED", 2),
         ("java.nio.file.AccessDeniedException: s3a://b: 403, ExpiredToken", "STORE_DENIED", 2),
+        ("org.apache.hadoop.fs.s3a.AWSBadRequestException: 400, ExpiredToken: x", "STORE_DENIED", 2),
         (
             "org.apache.hadoop.fs.s3a.UnknownStoreException: `s3a://b/': Bucket missing",
             "UNREACHABLE_STORE",

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.cluster.conftest import free_port, spark_home, until
+from tests.cluster.conftest import REPOSITORY, free_port, spark_home, until
 from tests.stores.jars import CACHE, NO_MAVEN, missing, pinned
 
 from spark_eval.runtime.session import find_java
@@ -174,6 +174,17 @@ class Hdfs(Daemons):
         return 0
 
 
+@pytest.fixture(scope="session", autouse=True)
+def classpath() -> Iterator[None]:
+    """Give the client of S3 to every JVM that the ring starts, where its jars are there."""
+    jars = ":".join(str(jar.path) for jar in pinned("s3") if jar.is_there)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_SUBMIT_ARGS", f"--driver-class-path '{jars}' pyspark-shell")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "testing")
+        yield
+
+
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     """One HDFS for the whole ring; a test that ends a daemon starts it again."""
@@ -192,6 +203,69 @@ def on_hdfs(hdfs: Hdfs, spark: SparkSession, request: pytest.FixtureRequest) -> 
     for name, value in CLIENT.items():
         java._jsc.hadoopConfiguration().set(name, value)
     return f"{hdfs.uri}/tests/{request.node.name.replace('[', '-').rstrip(']')}"
+
+
+class S3:
+    """An S3 server of this machine, and the settings of a client that reaches it and soon gives up."""
+
+    def __init__(self, home: Path) -> None:
+        python = REPOSITORY / ".venv-stores" / "bin" / "python"
+        if not python.exists():
+            pytest.skip("no .venv-stores here: make it by make test-stores")
+        self.port = free_port()
+        with (home / "server.log").open("wb") as log:
+            program = [str(python), str(Path(__file__).with_name("s3_server.py")), str(self.port)]
+            self.process = subprocess.Popen(program, stdout=log, stderr=subprocess.STDOUT, cwd=home)
+        until(lambda: listens(self.port), SECONDS, f"S3 server; its log is in {home}")
+        self.settings = {
+            "fs.s3a.endpoint": f"http://127.0.0.1:{self.port}",
+            "fs.s3a.endpoint.region": "us-east-1",
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.attempts.maximum": "1",
+            "fs.s3a.retry.limit": "1",
+            "fs.s3a.retry.throttle.limit": "1",
+            "fs.s3a.retry.interval": "50ms",
+            "fs.s3a.retry.throttle.interval": "50ms",
+        }
+
+    def ask(self, path: str, content: Mapping[str, object] | None = None) -> Any:
+        """Ask the part of the server that orders and counts."""
+        body = None if content is None else json.dumps(content).encode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{path}", body, timeout=30) as answer:
+            return json.load(answer)
+
+    def heal(self) -> None:
+        """Take back the faults that are left."""
+        self.ask("_faults", {"clear": True})
+
+    def fail(self, method: str, path: str, times: int, status: int, code: str = "") -> None:
+        """Order faults of the next requests of a method whose path contains a text."""
+        self.ask("_faults", {"method": method, "path": path, "times": times, "status": status, "code": code})
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """One S3 server for the whole ring."""
+    need_jars("s3")
+    server = S3(tmp_path_factory.mktemp("s3"))
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait(SECONDS)
+
+
+@pytest.fixture
+def on_s3(s3: S3, spark: SparkSession, request: pytest.FixtureRequest) -> str:
+    """A folder of the test's own in a bucket."""
+    s3.heal()
+    java: Any = spark
+    for name, value in s3.settings.items():
+        java._jsc.hadoopConfiguration().set(name, value)
+    urllib.request.urlopen(
+        urllib.request.Request(f"http://127.0.0.1:{s3.port}/bucket", method="PUT"), timeout=30
+    ).close()
+    return f"s3a://bucket/{request.node.name.replace('[', '-').rstrip(']')}"
 
 
 def put(spark: SparkSession, source: Path, goal: str) -> None:

@@ -16,9 +16,13 @@ from spark_eval.runtime.spark_errors import STORE_CODES, named_spark_error
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Capability of a store, and option of a file: create it only if the name is free, in one step.
+CREATE_IF_FREE: Final = "fs.option.create.conditional.overwrite"
 # Java exceptions for a path that already exists, and for one that does not exist.
 TAKEN: Final = "FileAlreadyExistsException"
 GONE: Final = "FileNotFoundException"
+# Java exception of S3's client if a conditional write finds the name taken.
+CHANGED: Final = "RemoteFileChangedException"
 
 
 class HadoopFiles:
@@ -35,10 +39,9 @@ class HadoopFiles:
 
         java: Any = spark  # the JVM gateway is PySpark's only access to Hadoop
         self.fs = java._jvm.org.apache.hadoop.fs
+        self.conf = java._jsc.hadoopConfiguration()
         try:
-            self.context = self.fs.FileContext.getFileContext(
-                self.fs.Path(root).toUri(), java._jsc.hadoopConfiguration()
-            )
+            self.context = self.fs.FileContext.getFileContext(self.fs.Path(root).toUri(), self.conf)
         except Py4JJavaError as error:
             fault = named_spark_error(error, repr(root))
             if fault.code in STORE_CODES:
@@ -86,7 +89,21 @@ class HadoopFiles:
             return bytes(stream.readAllBytes()).decode()
 
     def write_new(self, path: str, text: str, draft: str) -> bool:
-        """Write a file as ``draft``, then rename it to ``path``; return False if ``path`` exists."""
+        """Write a file as ``draft``, then rename it to ``path``; return False if ``path`` exists.
+
+        A store with conditional writes, which renames by copying, gets one such write instead. Its answer may
+        be False for a write that it has made, if it was repeated: the caller looks at the content.
+        """
+        goal = self.fs.Path(path)
+        store = goal.getFileSystem(self.conf)
+        if store.hasPathCapability(goal, CREATE_IF_FREE):
+
+            def create() -> bool:
+                with closing(store.createFile(goal).create().must(CREATE_IF_FREE, "true").build()) as stream:
+                    stream.write(bytearray(text.encode()))
+                return True
+
+            return bool(unless((TAKEN, CHANGED), create))
         self.make_folder_of(draft)
         with closing(self.context.create(self.fs.Path(draft), self.new_only, self.no_options)) as stream:
             stream.write(bytearray(text.encode()))

@@ -111,6 +111,7 @@ SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "AWSApiCallTimeoutException": (EnvironmentFault, "STORE_DOWN"),
     "NoAuthWithAWSException": (SetupError, "STORE_DENIED"),
     "AccessDeniedException": (SetupError, "STORE_DENIED"),
+    "ExpiredToken": (SetupError, "STORE_DENIED"),
     # The network:
     "ConnectException": (EnvironmentFault, "STORE_DOWN"),
     "UnknownHostException": (EnvironmentFault, "STORE_DOWN"),
