@@ -167,6 +167,11 @@ def keys(section: str, **values: Any) -> Spoiler:
     return spoil
 
 
+def in_this_process(inputs: Inputs) -> None:
+    """Let the program choose the engine: this process, for what it takes."""
+    inputs.tree["engine"] = "auto"
+
+
 def config(text: str) -> Spoiler:
     """A config as it is written."""
 

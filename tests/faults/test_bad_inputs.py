@@ -29,6 +29,7 @@ from spoiling import (
     config,
     files,
     given,
+    in_this_process,
     keys,
     orc,
     row,
@@ -51,8 +52,12 @@ SECONDS, MICROSECONDS = pa.timestamp("s", "UTC"), pa.timestamp("us", "UTC")
 NANOSECONDS = pa.timestamp("ns", "UTC")
 without_unit = keys("interactions", timestamp_unit=None)
 ranked = given(RECS, RANKED)
-# Who reads the Parquet of lists and truth.
-READERS: dict[str, Spoiler] = {"workers": then(), "spark": through_spark(RECS, "truth")}
+# Who reads the Parquet of lists and truth. This process leaves to Spark what it does not take.
+READERS: dict[str, Spoiler] = {
+    "auto": in_this_process,
+    "workers": then(),
+    "spark": through_spark(RECS, "truth"),
+}
 
 
 def add(rows: pa.Table) -> Callable[[Path], None]:
@@ -669,13 +674,13 @@ def refusals() -> Iterator[Any]:
     for verb, readers, cases in (
         ("validate", ["workers"], [*CONFIGS, *VALIDATE]),
         ("split", ["workers"], SPLIT),
-        ("evaluate", ["workers"], EVALUATE),
-        ("evaluate", ["workers", "spark"], BY_ROW),
-        ("evaluate", ["workers", "spark"], COUNTED),
+        ("evaluate", ["auto"], EVALUATE),
+        ("evaluate", ["auto", "workers", "spark"], BY_ROW),
+        ("evaluate", ["auto", "workers", "spark"], COUNTED),
     ):
         for name, spoil, says in cases:
             for reader in readers:
-                slow = [pytest.mark.slow] if reader == "spark" else []
+                slow = [pytest.mark.slow] if reader != readers[0] else []
                 spoilt = then(spoil, READERS[reader])
                 yield pytest.param(verb, spoilt, says, id=f"{name}, {verb}, {reader}", marks=slow)
 
@@ -713,7 +718,7 @@ def kept() -> Iterator[Any]:
         for name, spoil, *lines in cases:
             for reader, through in READERS.items():
                 spoilt = then(spoil, through)
-                slow = [pytest.mark.slow] if cases is EVALUATE_KEPT or reader == "spark" else []
+                slow = [pytest.mark.slow] if reader != "auto" else []
                 yield pytest.param("evaluate", spoilt, lines, id=f"{name}, evaluate, {reader}", marks=slow)
 
 
@@ -751,7 +756,9 @@ def test_a_session_that_loses_files_is_refused(inputs: Inputs, spark: SparkSessi
     assert f"spark.sql.files.{setting}" in line
 
 
-@pytest.mark.parametrize("reader", ["workers", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "reader", ["auto", *(pytest.param(one, marks=pytest.mark.slow) for one in ("workers", "spark"))]
+)
 @pytest.mark.parametrize("what", ["damaged", "shorter", "another schema", "gone"])
 def test_files_that_are_replaced_while_they_are_read(
     inputs: Inputs, monkeypatch: pytest.MonkeyPatch, what: str, reader: str
@@ -779,7 +786,7 @@ def test_files_that_are_replaced_while_they_are_read(
 
 @pytest.mark.parametrize("what", ["touched", "gone", "added"])
 def test_files_that_change_during_a_run(inputs: Inputs, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    inputs.spoil()
+    inputs.spoil(in_this_process)
     folder = inputs.path("truth")
 
     def measured(*given: Any) -> Evaluation:
