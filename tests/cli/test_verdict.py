@@ -1,6 +1,7 @@
 """``--verdict FILE``: gates of a run as JSON and Markdown, with the exit code; none of a run that failed."""
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,17 @@ from tests.days.test_watch import days_of
 from tests.days.test_window_verb import no_spark
 
 from spark_eval.cli.commands import main
+from spark_eval.comparison.rows import GateRow
 from spark_eval.errors import ConfigError
 from spark_eval.experiments.tables import DecisionRow
+from spark_eval.results.mlflow_runs import log_run
+from spark_eval.results.report.data import RunFacts
 from spark_eval.runs.verdict import Verdict, decision_line, prepare_verdict
+
+GATE = GateRow(
+    *("mrr", 4, "als", None, "pop", 0.0, "absolute", "observed", 0.95, "all", "all", 1, 0.9, "user"),
+    *(0.2, 0.1, -0.1, None, None, 2, "worse", False, "fell", None, None, None),
+)._asdict()
 
 
 def run(file: Path, *words: str) -> int:
@@ -66,3 +75,59 @@ def test_without_gates_a_run_passes() -> None:
     verdict = Verdict("r", "evaluate", [], [])
     assert json.loads(verdict.as_json()) == {"run_id": "r", "verb": "evaluate", "passed": True, "gates": []}
     assert verdict.as_markdown() == "**PASSED**: no gates, evaluate of run r\n"
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """MLflow's client of a registry of files, with three versions of the model ctr."""
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    import mlflow
+
+    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
+    client = mlflow.MlflowClient()
+    client.create_registered_model("ctr")
+    for _ in range(3):
+        client.create_model_version("ctr", (tmp_path / "model").as_uri())
+    yield client
+    mlflow.end_run()
+    mlflow.set_tracking_uri("")
+
+
+def test_an_alias_moves_where_all_gates_passed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: Any
+) -> None:
+    monkeypatch.setattr("spark_eval.cli.runner.open_session", lambda *_: no_spark())
+    names = days_of(tmp_path / "out", 10, fallen="model")
+    tree: dict[str, Any] = {"output": {"path": str(tmp_path / "out")}, "watch": {"metrics": ["map@2"]}}
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps({**tree, "mlflow": {"model_version": "ctr/1", "alias": "champion"}}))
+    assert run(config, "watch", "--run-id", names[-2]) == 0
+    assert str(registry.get_model_version_by_alias("ctr", "champion").version) == "1"
+    assert registry.get_model_version("ctr", "1").tags["spark_eval.gates"] == "passed"
+    assert run(config, "watch", "--run-id", names[-1], "--set", "mlflow.model_version=ctr/2") == 5
+    assert str(registry.get_model_version_by_alias("ctr", "champion").version) == "1"
+    tags = registry.get_model_version("ctr", "2").tags
+    assert (tags["spark_eval.gates"], tags["spark_eval.run_id"]) == ("failed", f"{names[-1]}_watch")
+    # A version that is not there hides no failed gate, and fails no run that passed.
+    missing = ("--set", "mlflow.model_version=ctr/9")
+    assert run(config, "watch", "--run-id", names[-1], *missing) == 5
+    assert run(config, "watch", "--run-id", names[-2], *missing) == 0
+    assert run(config, "watch", "--run-id", names[-2], "--set", "mlflow.model_version=ctr") == 2
+
+
+def test_results_mark_a_version_by_their_gates(registry: Any) -> None:
+    gate = {"model": "als", "metric": "mrr", "k": 4, "segment": "all", "passed": True}
+
+    def log(*gates: Mapping[str, Any], version: str) -> None:
+        facts = RunFacts("unpublished", {"compare": {}}, {"gates": [{**GATE, **one} for one in gates]})
+        log_run(facts, "r", f"ctr/{version}", "champion")
+
+    log(gate, version="1")
+    log(gate, {**gate, "passed": False}, version="2")
+    log(version="3")
+    assert str(registry.get_model_version_by_alias("ctr", "champion").version) == "1"
+    tags = [registry.get_model_version("ctr", version).tags for version in "123"]
+    assert [one["spark_eval.gates"] for one in tags] == ["passed", "failed", "none"]
+    with pytest.raises(ConfigError, match="give both"):
+        log_run(RunFacts("unpublished", {}, {}), alias="champion")

@@ -75,7 +75,7 @@ def make_run(
         terminal.show_done(verb, done)
         if path is not None:
             terminal.show_report(path)
-        judge(verb, done, verdict if following is None else None)
+        judge(verb, done, config, verdict, is_last=following is None)
     except GateFailure:
         raise
     except Stopped:
@@ -95,15 +95,28 @@ def make_run(
             make_run(following, file, run_id, settings, replace, verdict)
 
 
-def judge(verb: Verb, done: "Run", verdict: Path | None) -> None:
-    """Write the verdict on a run to a file, if one is given; raise GateFailure for failed gates."""
-    if verdict is not None:
-        from spark_eval.cli import terminal
-        from spark_eval.runs.verdict import write_verdict
+def judge(verb: Verb, done: "Run", config: Config, verdict: Path | None, *, is_last: bool) -> None:
+    """Record the verdict on the run of the last verb of a command; raise GateFailure for failed gates.
 
-        write_verdict(done, verb.name, verdict)
-        terminal.show_verdict(verdict)
-    verb.judge(done)
+    The verdict is recorded in a file if one is given, and in MLflow if the config requests it.
+    """
+    try:
+        if is_last and verb.has_verdict:
+            record_verdict(verb, done, config, verdict)
+    finally:  # a verdict that cannot be recorded hides no failed gate
+        verb.judge(done)
+
+
+def record_verdict(verb: Verb, done: "Run", config: Config, file: Path | None) -> None:
+    """Write the verdict on a run to a file, and mark the model version of the config."""
+    from spark_eval.cli import terminal
+    from spark_eval.runs.verdict import mark_model, write_verdict
+
+    if file is not None:
+        write_verdict(done, verb.name, file)
+        terminal.show_verdict(file)
+    if config.mlflow is not None:
+        mark_model(done, verb.name, config.mlflow)
 
 
 def made_report(config: Config, session: Callable[[], Any], run_id: str) -> str | None:

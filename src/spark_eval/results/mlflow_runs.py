@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from importlib import import_module
@@ -16,23 +16,66 @@ from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, VERSION, Table
 
 PREFIX: Final = "spark_eval"
 LONGEST_NAME: Final = 250
+WHOLE: Final = re.compile(r"[0-9]{1,18}")
 # Characters to replace in model and segment names, where a slash would make a folder; and in metric names.
 UNTAKEN: Final = re.compile(r"[^\w.\- ]|^\.+")
 NO_WORD: Final = re.compile(r"[^\w.\-]+")
 CHOICE: Final = re.compile(r"(\w+)(=|>=?)(.+)")
 
 
-def log_run(facts: RunFacts, run_id: str | None = None) -> str:
-    """Log all results to the active MLflow run, or to a new one; return its MLflow id.
-
-    Raises SetupError NO_MLFLOW if MLflow is not installed, and ConfigError MLFLOW_NAME; MLflow's own errors
-    are not caught.
-    """
+def import_mlflow() -> Any:
+    """Return the module MLflow; raise SetupError NO_MLFLOW if it is not installed."""
     try:
-        mlflow: Any = import_module("mlflow")
+        return import_module("mlflow")
     except ImportError as error:
         message = "log_mlflow needs MLflow; install it: pip install 'spark-eval[mlflow]', or 'mlflow-skinny'"
         raise SetupError("NO_MLFLOW", message) from error
+
+
+def parse_model_version(text: str, where: str) -> tuple[str, str]:
+    """Return the name and the number of a model version; raise ConfigError INVALID_MODEL_VERSION.
+
+    >>> parse_model_version("ctr/7", "model_version")
+    ('ctr', '7')
+    """
+    name, _, version = text.rpartition("/")
+    if not name or not WHOLE.fullmatch(version):
+        message = f"{where} is {text!r}; give the registered model and its version: ctr/7"
+        raise ConfigError("INVALID_MODEL_VERSION", message)
+    return name, version
+
+
+def mark_version(
+    model_version: str, alias: str | None, tags: Mapping[str, str], *, passed: bool | None
+) -> None:
+    """Set tags of a registered model version, and the alias if all gates passed.
+
+    ``passed`` is None without gates: the alias then stays where it is, as after a failed gate.
+    """
+    name, version = parse_model_version(model_version, "model_version")
+    client = import_mlflow().MlflowClient()
+    gates = {True: "passed", False: "failed", None: "none"}[passed]
+    for key, value in {**tags, f"{PREFIX}.gates": gates}.items():
+        client.set_model_version_tag(name, version, key, value)
+    if alias is not None and passed:
+        client.set_registered_model_alias(name, alias, version)
+
+
+def log_run(
+    facts: RunFacts, run_id: str | None = None, model_version: str | None = None, alias: str | None = None
+) -> str:
+    """Log all results to the active MLflow run, or to a new one; return its MLflow id.
+
+    Then mark the model version, if it is given; see ``mark_version``.
+
+    Raises SetupError NO_MLFLOW if MLflow is not installed, and ConfigError MLFLOW_NAME or
+    INVALID_MODEL_VERSION; MLflow's own errors are not caught.
+    """
+    mlflow = import_mlflow()
+    if model_version is not None:
+        parse_model_version(model_version, "model_version")
+    elif alias is not None:
+        raise ConfigError("INVALID_MODEL_VERSION", f"alias {alias!r} has no model_version; give both")
     # Imported here: pages need Jinja2, which may be missing on executors.
     from spark_eval.results.report.page import report_page
 
@@ -44,7 +87,13 @@ def log_run(facts: RunFacts, run_id: str | None = None) -> str:
         mlflow.log_params(logged_params(facts))
         mlflow.log_metrics(metrics)
         mlflow.log_text(page, f"{PREFIX}/{'-'.join(facts.records)}.html")
-        return str(run.info.run_id)
+        logged = str(run.info.run_id)
+    if model_version is not None:
+        gates = facts.rows(Table.GATES)
+        tags = {**logged_tags(facts, run_id), f"{PREFIX}.mlflow_run": logged}
+        passed = all(row["passed"] for row in gates) if gates else None
+        mark_version(model_version, alias, tags, passed=passed)
+    return logged
 
 
 def logged_metrics(facts: RunFacts) -> dict[str, float]:

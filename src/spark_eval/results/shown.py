@@ -249,7 +249,9 @@ class Writable(Displayable):
         tables = {table: rows for table, (rows, _) in self.small_tables.items()}
         return as_if_published(self.verb, self.record, tables, self.prediction_metrics)
 
-    def log_mlflow(self, run_id: str | None = None) -> str:
+    def log_mlflow(
+        self, run_id: str | None = None, *, model_version: str | None = None, alias: str | None = None
+    ) -> str:
         """Log to the active MLflow run, or to a new one.
 
         Metrics are named ``ndcg_at_10``, after the model if there are several and after the segment:
@@ -258,13 +260,17 @@ class Writable(Displayable):
         Args:
             run_id: Your name of the run: it becomes a tag, the title of the report, and the name of a new
                 run.
+            model_version: A registered model and its version, ``ctr/7``; it gets tags, such as
+                ``spark_eval.gates``: passed, failed or none.
+            alias: An alias that moves to this version if the result has gates and all of them passed.
 
         Returns:
             The id of the MLflow run.
 
         Raises:
             SetupError: NO_MLFLOW if MLflow is not installed.
-            ConfigError: MLFLOW_NAME if two values would have the same name, or a name is too long.
+            ConfigError: MLFLOW_NAME if two values would have the same name, or a name is too long;
+                INVALID_MODEL_VERSION.
 
         Examples:
             With the ``result`` of the example of ``evaluate``:
@@ -273,7 +279,7 @@ class Writable(Displayable):
             >>> mlflow.get_run(run).data.metrics["mrr_at_2"]
             0.75
         """
-        return log_run(self.facts_of_run(), run_id)
+        return log_run(self.facts_of_run(), run_id, model_version, alias)
 
     def write(self, path: str | Path) -> None:
         """Write every table that has rows as Parquet to a new folder ``<path>/<table>``.

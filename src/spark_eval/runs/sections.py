@@ -48,6 +48,7 @@ from spark_eval.options import check_keys, declared
 from spark_eval.predictions import POINTWISE
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.predictions.task import PredictionPlan
+from spark_eval.results.mlflow_runs import parse_model_version
 from spark_eval.splits.rules.fold_rule import FoldRule
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
 
@@ -319,6 +320,20 @@ class ReportSection(Section):
         return name
 
 
+class MlflowSection(Section):
+    """Registered model version that gates mark; ``MLFLOW_TRACKING_URI`` says where it is."""
+
+    model_version: str = Field(description="the model and its version, ctr/7: it gets tags")
+    alias: str | None = Field(default=None, description="moves to the version where all gates passed")
+
+    @field_validator("model_version")
+    @classmethod
+    def check_version(cls, text: str) -> str:
+        """Validate the form of the model version."""
+        parse_model_version(text, "mlflow.model_version")
+        return text
+
+
 def check_report(given: object) -> object:
     """Check that ``report`` is a boolean or a valid section, so that only one error is raised."""
     if isinstance(given, Mapping):
@@ -367,6 +382,9 @@ class Config(Section):
     )
     watch: WatchSection = Field(
         default=WatchSection(), description="metrics of a day that are judged by the days before"
+    )
+    mlflow: MlflowSection | None = Field(
+        default=None, description="a registered model version: tags, and an alias where all gates passed"
     )
     report: Annotated[bool | ReportSection, BeforeValidator(check_report)] = Field(
         default=False, description="true, or a mapping: each verb also writes report/RUN_ID.html"

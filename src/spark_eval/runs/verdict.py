@@ -13,9 +13,11 @@ from spark_eval.comparison.rows import GateRow
 from spark_eval.errors import ConfigError, escape_control_characters
 from spark_eval.experiments.analysis import failure_of
 from spark_eval.experiments.tables import DecisionRow
+from spark_eval.results.mlflow_runs import mark_version
 from spark_eval.runs.job import Run
+from spark_eval.runs.sections import MlflowSection
 from spark_eval.runtime.local_files import check_path, write_file
-from spark_eval.schema import WATCH, Table
+from spark_eval.schema import VERSION, WATCH, Table
 
 # Tables that decide exit code 5.
 DECIDING: Final = (Table.GATES, Table.DECISIONS)
@@ -120,3 +122,11 @@ def write_verdict(run: Run, verb: str, file: Path) -> None:
     """Write the verdict on a published run to a file."""
     verdict = Verdict.of(run, verb)
     write_file(file, verdict.as_json() if file.suffix == ".json" else verdict.as_markdown())
+
+
+def mark_model(run: Run, verb: str, section: MlflowSection) -> None:
+    """Set the tags of a model version, and its alias if the run has gates and all of them passed."""
+    verdict = Verdict.of(run, verb)
+    tags = {"spark_eval.run_id": run.run_id, "spark_eval.verb": verb, "spark_eval.version": VERSION}
+    passed = verdict.passed if verdict.lines else None
+    mark_version(section.model_version, section.alias, tags, passed=passed)
