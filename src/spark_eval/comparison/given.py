@@ -60,7 +60,8 @@ def side_in_process(measured: Measured, model: str | None, role: str, segments: 
         case Evaluation():
             return side_of_evaluation(measured, lambda: measured.users)
         case Predictions():
-            return side_of_predictions(measured)
+            users = measured.users
+            return side_of_predictions(measured, lambda: users)
     return side_of_local_frame(measured, model, role, segments)
 
 
@@ -117,17 +118,17 @@ def side_on_spark(measured: Measured, model: str | None, role: str) -> Side:
     """
     match measured:
         case Evaluation():
-            return side_of_evaluation(measured, lambda: users_on_spark(measured))
+            return side_of_evaluation(measured, lambda: users_on_spark(measured.users))
         case Predictions():
-            return side_of_predictions(measured)
+            users = measured.users
+            return side_of_predictions(measured, lambda: users_on_spark(users))
     return side_of_spark_frame(measured, model, role)
 
 
-def users_on_spark(evaluation: Evaluation) -> UserTable:
-    """Return the per-user table of an evaluation, on Spark if this process has computed it."""
+def users_on_spark(users: UserTable) -> UserTable:
+    """Return the per-user table of a result, on Spark if this process has computed it."""
     from spark_eval.tables.frames import to_spark_frames
 
-    users = evaluation.users
     if not isinstance(users.frame, LocalTable):
         return users
     frame = to_spark_frames({"per_user": users.frame.table()})["per_user"]

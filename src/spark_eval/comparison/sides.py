@@ -114,13 +114,12 @@ def side_of_evaluation(evaluation: Evaluation, read_users: Callable[[], UserTabl
     )
 
 
-def side_of_predictions(predictions: Predictions) -> Side:
+def side_of_predictions(predictions: Predictions, read_users: Callable[[], UserTable]) -> Side:
     """Return predictions as baseline or candidate."""
-    users = UserTable(predictions.per_user)
     return Side(
         models=predictions.models,
         metrics=compared_values(predictions.scored.values()),
-        read_users=lambda: users,
+        read_users=read_users,
         read_means=lambda: means_of_rows(row._asdict() for row in predictions.metric_rows),
         conventions=predictions.plan.stamp,
         scored=predictions.scored,

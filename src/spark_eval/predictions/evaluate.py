@@ -1,9 +1,10 @@
 """Metrics of predictions: from rows of label and score to metrics, curves, thresholds and accounting."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Any, ClassVar, Final, Unpack
 
@@ -38,6 +39,7 @@ from spark_eval.predictions.tables import (
 )
 from spark_eval.predictions.task import Clusters, PredictionPlan
 from spark_eval.predictions.values import ScoredModel, SlopedValue
+from spark_eval.predictions.wanted import local_predictions
 from spark_eval.predictions.worker.batches import TaskCounts
 from spark_eval.predictions.worker.clusters import N_USERS, ShareSums
 from spark_eval.predictions.worker.ordered import RangeOffset, RangeResult
@@ -45,13 +47,22 @@ from spark_eval.predictions.worker.score_ranges import range_offsets, score_rang
 from spark_eval.predictions.worker.totals import Cell, Totals, segment_faults
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.runners.engine import (
+    parse_engine,
+    reason_for_spark,
+    refuse_or_explain,
+    say_local,
+    say_spark,
+)
 from spark_eval.runners.objects import collect_objects
 from spark_eval.runners.quarantine import HINTS, share_faults
 from spark_eval.runners.spread import Spread, keep
+from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import release_with
 from spark_eval.schema import ALL, Outcome, Table
-from spark_eval.tables.arrow_frames import Frame
+from spark_eval.tables.arrow_frames import Frame, like_given
+from spark_eval.tables.local_tables import LocalTable, NotPlain, columns_of
 
 # Approximate number of rows that a task sorts: distinct scores per label, and rows for metrics per user.
 SCORES_PER_RANGE: Final = 1_000_000
@@ -67,6 +78,7 @@ def evaluate_predictions(
     model: str | None = None,
     columns: Mapping[str, str] | None = None,
     max_quarantined: float = MOST_QUARANTINED,
+    engine: str | None = None,
     **options: Unpack[PredictionOptions],
 ) -> "Predictions":
     """Compute metrics of predictions, for one or many models, in one pass over the rows.
@@ -83,13 +95,17 @@ def evaluate_predictions(
         model: Name of the only model, if ``predictions`` has no column ``model``.
         columns: Mapping of these names to the column names of ``predictions``.
         max_quarantined: Largest share of each model's rows that may be quarantined, in [0, 1].
+        engine: ``local`` for this process, ``spark``, or ``auto``: this process for pandas, polars and Arrow
+            frames and for plain Parquet files of this machine, otherwise Spark. By default that of the
+            environment variable ``SPARK_EVAL_ENGINE``, otherwise ``auto``.
 
     Returns:
         A ``Predictions``: ``metrics``, ``thresholds``, ``curves``, ``accounting``; ``summary()``,
         ``plot()``, ``write()``.
 
     Raises:
-        ConfigError: An option is unknown or invalid.
+        ConfigError: An option is unknown or invalid; NEEDS_SPARK for rows that ``engine="local"`` cannot
+            take.
         DataError: The rows cannot be evaluated, for example QUARANTINE_SHARE if too many are invalid. One
             error lists everything that was found.
 
@@ -107,11 +123,22 @@ def evaluate_predictions(
     plan = make_prediction_plan(task, **options)
     if not 0 <= max_quarantined <= 1:
         raise ConfigError("OUT_OF_RANGE", f"max_quarantined: {max_quarantined} is not in [0, 1]")
+    shares, chosen = {PREDICTIONS: max_quarantined}, parse_engine(engine)
+    reason = reason_for_spark(chosen, [(PREDICTIONS, predictions)])
+    if reason is None:
+        try:
+            table = local_predictions(columns_of(PREDICTIONS, predictions), columns, model, plan)
+        except NotPlain as fault:
+            reason = refuse_or_explain(chosen, str(fault))
+        else:
+            say_local(table.rows.n_rows)
+            found = measure_predictions(table, shares)
+            return replace(found, convert=partial(like_given, given=predictions))
+    say_spark(reason)
     from spark_eval.predictions.conform import read_predictions
     from spark_eval.tables.frames import to_spark_frames
 
     rows = to_spark_frames({PREDICTIONS: predictions})[PREDICTIONS]
-    shares = {PREDICTIONS: max_quarantined}
     return measure_predictions(read_predictions(rows, columns, model, plan), shares)
 
 
@@ -232,6 +259,7 @@ class Predictions(MeasuredPredictions, Writable):
     user_type: pa.DataType | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
     user_sums: Any = None
+    convert: Callable[[Any], Any] = lambda table: table
     held: ExitStack = field(default_factory=ExitStack)
     verb: ClassVar[str] = PREDICTIONS
     prediction_metrics = POINTWISE
@@ -269,21 +297,29 @@ class Predictions(MeasuredPredictions, Writable):
     def per_user(self) -> Any:
         """The table ``per_user``: exact sums of the rows of each user, and nothing else of them.
 
+        It is a Spark frame; of predictions of this process a frame of the kind that was given.
+
         Raises:
             ConfigError: NO_USERS without ``intervals: user``.
 
         Examples:
             ``clicks`` as in the example of ``evaluate_predictions``, with a column ``user``:
 
-            >>> by_user = evaluate_predictions(
-            ...     clicks.assign(user=[1, 1, 2, 2]), "binary", model="ctr", metrics=["mae"], intervals="user"
-            ... )
-            >>> [round(row.error, 6) for row in by_user.per_user.orderBy("user").collect()]
+            >>> clicks = clicks.assign(user=[1, 1, 2, 2])
+            >>> options = {"metrics": ["mae"], "intervals": "user", "engine": "local"}
+            >>> by_user = evaluate_predictions(clicks, "binary", model="ctr", **options)
+            >>> by_user.per_user.set_index("user")["error"].sort_index().round(6).tolist()
             [0.2, 1.1]
         """
+        return self.convert(self.users.frame.table() if self.spark is None else self.users.frame)
+
+    @property
+    def users(self) -> UserTable:
+        """The per-user table as input of a comparison; raises ConfigError NO_USERS as ``per_user`` does."""
         if self.user_sums is None or self.user_type is None:
             raise ConfigError("NO_USERS", "there are no sums of users; set intervals: user")
-        return rows_of_users(self.user_sums, self.user_type, self.plan)
+        rows = rows_of_users(self.user_sums, self.user_type, self.plan)
+        return UserTable(rows if self.spark is not None else LocalTable.of(rows.table()))
 
     @property
     def n_per_user(self) -> int:

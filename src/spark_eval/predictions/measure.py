@@ -4,7 +4,7 @@ Rows are sent to the workers; sums, sorted ranges and users' sums are returned.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -41,9 +41,11 @@ from spark_eval.runners.objects import (
     unpickle_objects,
 )
 from spark_eval.runners.spread import Spread, map_parts, rows_with
+from spark_eval.runners.spread import map_table as map_rows
 from spark_eval.schema import ALL, FAULT, MODEL, USER
 from spark_eval.tables.conformed import Rows, arrow_type, session_of
 from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.local_tables import LocalTable
 
 PREDICTIONS: Final = "predictions"
 # Number of the counts among the parts of tasks.
@@ -56,14 +58,15 @@ class PredictionTable:
     """Conformed predictions.
 
     ``rows`` are the input of the workers (``predictions.worker.batches.Part``). ``with_given`` also has the
-    original rows, on Spark. A column ``fold`` is also a segment in ``plan``. ``files`` hold the rows if these
-    are plain Parquet.
+    original rows: on Spark in a column, in this process in the columns ``shown``, ours by their names. A
+    column ``fold`` is also a segment in ``plan``. ``files`` hold the rows if these are plain Parquet.
     """
 
     rows: Rows
     reading: RowReader
     with_given: Rows = None
     files: PlainFiles | None = None
+    shown: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def user_type(self) -> pa.DataType | None:
@@ -86,6 +89,10 @@ class PredictionTable:
         model = self.reading.model
         if model is None:
             return self.given
+        if isinstance(self.rows, LocalTable):
+            given = self.given
+            schema = pa.schema({**{one.name: one.type for one in given.schema}, MODEL: pa.string()})
+            return given.map(lambda batches: (with_model(batch, model, schema) for batch in batches), schema)
         from pyspark.sql import functions as F
 
         return self.given.withColumn(MODEL, F.lit(model))
@@ -93,9 +100,19 @@ class PredictionTable:
     @property
     def given(self) -> Any:
         """Original rows, with an error code for each invalid row."""
-        from pyspark.sql import types as T
+        reading, shown = self.reading, self.shown
+        if isinstance(self.rows, LocalTable):
+            kinds = {name: self.with_given.schema.field(ours).type for name, ours in shown.items()}
 
-        reading = self.reading
+            read = self.rows.columns
+
+            def judge_shown(batches: Batches) -> Iterator[pa.RecordBatch]:
+                for batch in batches:
+                    codes = reading.with_codes(pa.Table.from_batches([batch.select(read)]))
+                    yield pa.record_batch([*(batch[ours] for ours in shown.values()), codes], [*shown, FAULT])
+
+            return map_rows(self.with_given, judge_shown, pa.schema({**kinds, FAULT: pa.string()}))
+        from pyspark.sql import types as T
 
         def judge(batches: Batches) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -105,6 +122,13 @@ class PredictionTable:
 
         schema = self.with_given.select(f"{GIVEN}.*").schema.add(FAULT, T.StringType())
         return self.with_given.mapInArrow(judge, schema)
+
+
+def with_model(batch: pa.RecordBatch, model: str, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with the name of its model, in the columns of a schema."""
+    names = pa.repeat(model, batch.num_rows)
+    columns = [names if name == MODEL else batch[name] for name in schema.names]
+    return pa.record_batch(columns, schema.names)
 
 
 def parts_of_predictions(predictions: PredictionTable) -> Any:
