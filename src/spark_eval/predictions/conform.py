@@ -37,9 +37,10 @@ def conform_predictions(
     plan = replace(plan, segments=(*plan.segments, *fold))
     columns: dict[str, Column] = {}
     if model is None:
-        if not table.has(MODEL):
+        if table.has(MODEL):
+            columns[MODEL] = table.text(MODEL)
+        else:
             table.fault("MISSING_MODEL", NO_MODEL)
-        columns[MODEL] = table.text(MODEL)
     if plan.reads_users:
         columns[USER] = table.id(USER)
     columns[LABEL] = label_of(table, plan)
