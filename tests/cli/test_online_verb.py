@@ -200,3 +200,27 @@ def test_the_config_is_checked(desk: "Desk") -> None:
     assert (answer.code, "UNKNOWN_CONFIG_KEY" in answer.err) == (2, True)
     answer = with_experiment(desk, period=["2024-05-08", "2024-05-01"]).run("online")
     assert (answer.code, "INVALID_EXPERIMENT" in answer.err) == (2, True)
+
+
+def test_both_engines_publish_the_same(desk: "Desk", tmp_path: Path) -> None:
+    bad = pd.DataFrame([(1, "watch", -2.0), (2, None, 1.0)], columns=["user", "kind", "value"])
+    happened = pd.concat([events(), bad.assign(timestamp=NOON)], ignore_index=True)
+    with_experiment(desk, happened=happened.assign(surface="home"))
+    desk.change("online", metrics=METRICS, experiments=HOME, slices=["hour", "surface"])
+    found: list[dict[str, Any]] = []
+    for engine in ("local", "spark"):
+        out = tmp_path / engine
+        answer = desk.done("online", "--run-id", "o", "--engine", engine, "--set", f"output.path={out}")
+        assert ("in this process" in answer.out, "on Spark" in answer.out) == (
+            engine == "local",
+            engine == "spark",
+        )
+        tables = ("experiments", "checks", "decisions", "accounting", "quarantine")
+        found.append(
+            {
+                name: sorted(map(str, pq.read_table(out / name).drop_columns("run_id").to_pylist()))
+                for name in tables
+            }
+        )
+    assert found[0] == found[1]
+    assert len(found[0]["quarantine"]) == 2

@@ -41,14 +41,30 @@ from spark_eval.runners.objects import collect_or_raise, group_by_key, map_batch
 from spark_eval.runners.quarantine import share_faults, unusable_rows
 from spark_eval.runners.spread import concat, parallelism
 from spark_eval.runtime import events as run_events
-from spark_eval.schema import UNIT, Outcome, Reason, Table
+from spark_eval.schema import (
+    EVENT_ID,
+    EXPERIMENT,
+    KIND,
+    TIMESTAMP,
+    UNIT,
+    USER,
+    VALUE,
+    VARIANT,
+    Outcome,
+    Reason,
+    Table,
+)
 from spark_eval.tables.arrow_frames import Frame
 from spark_eval.tables.conformed import Rows, check_id_types
-from spark_eval.tables.local_tables import LocalTable, NotPlain
+from spark_eval.tables.local_tables import LocalTable, NotPlain, columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Units of timestamps that are numbers, by table.
+Units = Mapping[str, str | None]
+# Columns of conformed tables, in the order that Spark's frames have; all others follow.
+ORDER: Final = (USER, TIMESTAMP, UNIT, VARIANT, EXPERIMENT, KIND, VALUE, EVENT_ID)
 # Approximate number of events that a task has in memory.
 ROWS_PER_BUCKET: Final = 1_000_000
 # Shares of invalid rows above these are refused: they are rarely single cases.
@@ -134,12 +150,13 @@ def evaluate_experiments(
     reason = reason_for_spark(chosen, given.items())
     if reason is None:
         try:
-            tables = local_tables(given, names, timestamp_unit, plan)
+            opened = {name: partial(columns_of, name, table) for name, table in given.items()}
+            tables = local_tables(opened, names, dict.fromkeys(given, timestamp_unit), plan)
         except NotPlain as fault:
             reason = refuse_or_explain(chosen, str(fault))
         else:
             say_local(sum(table.n_rows for table in tables.values()))
-            return measure_experiments(tables, plan, most, timestamp_unit)
+            return measure_experiments(tables, plan, most, dict.fromkeys(given, timestamp_unit))
     say_spark(reason)
     return measure_experiments(tables_on_spark(given, names, timestamp_unit, plan), plan, most)
 
@@ -174,25 +191,44 @@ def tables_on_spark(
     }
 
 
-def rules_of(plan: ExperimentPlan, unit: str | None = None) -> dict[str, FaultRule]:
-    """Return the rule of each table; ``unit`` is that of timestamps that are numbers."""
+def rules_of(plan: ExperimentPlan, units: Units | None = None) -> dict[str, FaultRule]:
+    """Return the rule of each table; ``units`` are those of timestamps that are numbers, by table."""
+    units = units or {}
     return {
-        EXPOSURES: partial(judge_exposures, plan=plan, unit=unit),
-        EVENTS: partial(judge_events, plan=plan, unit=unit),
+        EXPOSURES: partial(judge_exposures, plan=plan, unit=units.get(EXPOSURES)),
+        EVENTS: partial(judge_events, plan=plan, unit=units.get(EVENTS)),
     }
 
 
-def judged(tables: Mapping[str, Rows], plan: ExperimentPlan) -> dict[str, Rows]:
-    """Return the invalid rows of both tables, with their code in ``fault``."""
-    rules = rules_of(plan)
-    return {name: unusable_rows(table, rules[name]) for name, table in tables.items()}
+def judged(
+    tables: Mapping[str, Rows], plan: ExperimentPlan, entries: Sequence[Entry], units: Units | None = None
+) -> dict[str, Any]:
+    """Return the invalid rows of the tables that have any, with their code in ``fault``."""
+    bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
+    given, conformed = rules_of(plan, units), rules_of(plan)
+    return {
+        name: unusable_rows(as_on_spark(table, given[name]), conformed[name])
+        for name, table in tables.items()
+        if name in bad
+    }
+
+
+def as_on_spark(table: Rows, rule: FaultRule) -> Rows:
+    """Return a table with the types and the order of columns that it has on Spark."""
+    if not isinstance(table, LocalTable):
+        return table
+    names: list[str] = [name for name in ORDER if name in table.columns]
+    names += [name for name in table.columns if name not in ORDER]
+    rows, _ = rule(table.table())
+    found = rows.select(names)
+    return LocalTable(found.schema, found)
 
 
 def measure_experiments(
     tables: Mapping[str, Rows],
     plan: ExperimentPlan,
     most_quarantined: Mapping[str, float] | None = None,
-    unit: str | None = None,
+    units: Units | None = None,
 ) -> "Experiments":
     """Sum all units of the conformed tables in one shuffle by unit, and account for every row.
 
@@ -200,7 +236,7 @@ def measure_experiments(
     DataError that lists everything found.
     """
     check_id_types(tables)
-    rules = rules_of(plan, unit)
+    rules = rules_of(plan, units)
     n_rows = sum(
         table.n_rows if isinstance(table, LocalTable) else table.count() for table in tables.values()
     )
@@ -225,7 +261,7 @@ def measure_experiments(
     for one in collect_or_raise(group_by_key(parts, n_buckets, measure)):
         sums.merge(one)
     entries = entries_of(plan, sums)
-    of_tables = {name: unusable_rows(table, rules[name]) for name, table in tables.items()}
+    of_tables = judged(tables, plan, entries, units)
     check_accounting(
         entries, [*sum_faults(plan, sums), *share_faults(entries, of_tables, most_quarantined or {})]
     )

@@ -1,6 +1,6 @@
 """Columns that experiments read of each table, and tables of this process with them. No Spark here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,8 +14,8 @@ from spark_eval.schema import EVENT_ID, EXPERIMENT, KIND, TIMESTAMP, UNIT, USER,
 from spark_eval.tables.columns import check_mapping, missing_column
 from spark_eval.tables.local_tables import (
     LocalTable,
+    OpenedTable,
     Wanted,
-    columns_of,
     is_id,
     is_number,
     is_whole,
@@ -24,25 +24,25 @@ from spark_eval.tables.local_tables import (
 
 
 def local_tables(
-    given: Mapping[str, Any],
+    opened: Mapping[str, Callable[[], OpenedTable]],
     names: Mapping[str, Mapping[str, str]],
-    unit: str | None,
+    units: Mapping[str, str | None],
     plan: ExperimentPlan,
 ) -> dict[str, LocalTable]:
-    """Return frames and paths as conformed tables of this process.
+    """Return tables, given by functions that open them, as conformed tables of this process.
 
-    ``names`` map our columns to theirs, by table. Raises NotPlain if only Spark can judge a table, and one
-    DataError for columns that are missing.
+    ``names`` map our columns to theirs, ``units`` are those of numeric timestamps, by table. Raises NotPlain
+    if only Spark can judge a table, and one DataError for columns that are missing.
     """
-    for name in given:
+    for name in opened:
         check_mapping(name, names[name])
 
     def conformed(name: str) -> LocalTable:
-        found = columns_of(name, given[name])
+        found = opened[name]()
         columns = {**names[name], **{own_column(own): own for own in own_columns(name, plan)}}
-        return local_table(name, found, columns, wanted_columns(name, columns, found[2], unit, plan))
+        return local_table(name, found, columns, wanted_columns(name, columns, found[2], units[name], plan))
 
-    return collect_errors({name: partial(conformed, name) for name in given})
+    return collect_errors({name: partial(conformed, name) for name in opened})
 
 
 def own_columns(name: str, plan: ExperimentPlan) -> Sequence[str]:

@@ -98,13 +98,13 @@ class Units:
         of_units[units] = codes[order][rows]
         self.labels[segment] = of_units, names
 
-    def counts(self) -> dict[tuple[int, int], int]:
-        """Return the number of units by arm and stratum."""
-        in_arm = self.arms >= 0
-        found, numbers = np.unique(
-            np.stack([self.arms[in_arm], self.strata[in_arm]]), axis=1, return_counts=True
-        )
-        return {(int(arm), int(stratum)): int(n) for arm, stratum, n in zip(*found, numbers, strict=True)}
+    def counts(self, members: Ints | None = None) -> dict[tuple[int, int], int]:
+        """Return the number of units by arm and stratum; of these members, by default of all with an arm."""
+        chosen = np.flatnonzero(self.arms >= 0) if members is None else members
+        n_strata = len(self.experiment.strata)
+        numbers = np.bincount(self.arms[chosen] * n_strata + self.strata[chosen]).tolist()
+        pairs = ((divmod(code, n_strata), n) for code, n in enumerate(numbers) if n)
+        return {(arm, stratum): n for (arm, stratum), n in pairs}
 
     def last_moments(self) -> Ints:
         """Return the end of each unit's window, at most that of the period."""
@@ -158,7 +158,7 @@ class UnitSums:
         members = self.members[is_defined[self.members]]
         yield from self.grouped(variables, members, ALL, np.zeros(len(is_defined), dtype=np.int64), [ALL])
         undefined = self.members[~is_defined[self.members]]
-        for (arm, stratum), n in self.count(undefined).items():
+        for (arm, stratum), n in self.units.counts(undefined).items():
             yield arm, stratum, ALL, ALL, Moments(n_undefined=n)
         for segment, (codes, names) in self.units.labels.items():
             yield from self.grouped(variables, members, segment, codes, names)
@@ -170,12 +170,6 @@ class UnitSums:
             yield from self.sliced(metric, name)
         if self.plan.novelty_days is not None and metric.is_mean:
             yield from self.novelty(metric, self.plan.novelty_days)
-
-    def count(self, members: Ints) -> dict[tuple[int, int], int]:
-        """Return the number of these units by arm and stratum."""
-        pairs = np.stack([self.units.arms[members], self.units.strata[members]])
-        found, numbers = np.unique(pairs, axis=1, return_counts=True)
-        return {(int(arm), int(stratum)): int(n) for arm, stratum, n in zip(*found, numbers, strict=True)}
 
     def grouped(
         self,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from spark_eval.runs.verb import ACCOUNTING, Computed, Published, Screen, Verb, Work
+from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.schema import Table
 
 if TYPE_CHECKING:
@@ -44,16 +44,47 @@ def read_tables(
 def compute(work: Work) -> Computed:
     """Sum all units in one shuffle by user, and decide."""
     from spark_eval.experiments.evaluate import judged, measure_experiments
+    from spark_eval.runs.run import needed
 
-    plan, tables = read_tables(work.config, work.job, work.spark)
-    measured = measure_experiments(tables, plan, work.job.most_quarantined)
+    config, job = work.config, work.job
+    if work.local is None:
+        plan, tables = read_tables(config, job, work.spark)
+        units = {}  # Spark's timestamps are instants
+    else:
+        plan, tables = work.local
+        units = {name: needed(getattr(config, name), name).timestamp_unit for name in SOURCES}
+    measured = measure_experiments(tables, plan, job.most_quarantined, units)
     return Computed(
         rows=measured.small_tables,
         entries=measured.entries,
-        judged=judged(tables, plan),
+        judged=judged(tables, plan, measured.entries, units),
         facts={"conventions": plan.stamp},
         n_rows=len(measured.experiment_rows),
     )
+
+
+def open_locally(work: Work) -> LocalInput:
+    """Return the plan, and the exposures and events as tables of this process."""
+    from functools import partial
+
+    from spark_eval.experiments.evaluate import with_unit
+    from spark_eval.experiments.wanted import local_tables, own_columns
+    from spark_eval.runs.run import needed
+    from spark_eval.sources.plain import open_plain
+
+    config, job = work.config, work.job
+    sources = {name: needed(getattr(config, name), name) for name in SOURCES}
+    names = {name: source.columns for name, source in sources.items()}
+    plan = with_unit(needed(config.online, ONLINE).checked(config.gates), names)
+    opened = {
+        name: partial(
+            open_plain, job.sources[name], name, own_columns(name, plan), job.before[name], work.session
+        )
+        for name in SOURCES
+    }
+    units = {name: source.timestamp_unit for name, source in sources.items()}
+    tables = local_tables(opened, names, units, plan)
+    return LocalInput((plan, tables), sum(table.n_rows for table in tables.values()))
 
 
 def show(run: "Run", screen: Screen) -> None:
@@ -107,5 +138,6 @@ VERB = Verb(
     show=show,
     check=check,
     judge=judge,
+    open_locally=open_locally,
     has_verdict=True,
 )
