@@ -42,7 +42,8 @@ TOOLS = {
 }
 SPARK_PROGRAMS = {"spark-class", "spark-submit"}
 SUBMIT_OPTIONS = {
-    *("--master", "--deploy-mode", "--conf", "--py-files", "--archives", "--packages", "--properties-file"),
+    *("--master", "--deploy-mode", "--conf", "--py-files", "--archives", "--files", "--packages"),
+    "--properties-file",
 }
 PLACEHOLDER = re.compile(r"…|[A-Z][A-Z_/:]*")
 # Paths that a page may name only if the tree has them.

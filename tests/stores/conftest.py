@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -14,7 +15,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.cluster.conftest import REPOSITORY, free_port, spark_home, until
+from tests.cluster.conftest import REPOSITORY, asked, free_port, spark_home, until
 from tests.stores.jars import CACHE, NO_MAVEN, missing, pinned
 
 from spark_eval.runtime.session import find_java
@@ -29,6 +30,7 @@ SMALL: Final = (
 # Who formats the name node is its superuser; the drivers of the tests are ordinary users.
 SUPERUSER: Final = "hdfs"
 HDFS: Final = "org.apache.hadoop.hdfs"
+YARN: Final = "org.apache.hadoop.yarn.server"
 # What clients are told: to give up a dead server in seconds; two copies, for there are two data nodes.
 CLIENT: Final = {
     "dfs.replication": "2",
@@ -78,13 +80,15 @@ class Daemons:
 
     def start(self, name: str, program: str, *arguments: str, **environment: str) -> None:
         """Start a daemon; its output is in the file of its name."""
+        # Containers of YARN get this Java; the session of the tests has put another one there.
+        home = str(find_java().home)
         with (self.home / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 self.command(program, *arguments),
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.home,
-                env={**os.environ, "HADOOP_USER_NAME": SUPERUSER, **environment},
+                env={**os.environ, "JAVA_HOME": home, "HADOOP_USER_NAME": SUPERUSER, **environment},
             )
 
     def kill(self, name: str) -> None:
@@ -172,6 +176,70 @@ class Hdfs(Daemons):
         with suppress(OSError, ValueError), urllib.request.urlopen(page, timeout=5) as answer:
             return int(json.load(answer)["beans"][0]["NumLiveDataNodes"])
         return 0
+
+
+class Yarn(Daemons):
+    """YARN of a resource manager and one node manager, whose default store is an HDFS."""
+
+    def __init__(self, home: Path, jars: list[Path], hdfs: Hdfs) -> None:
+        super().__init__(home, jars)
+        manager = "yarn.resourcemanager"
+        node = "yarn.nodemanager"
+        self.web = free_port()
+        kinds = ("address", "scheduler.address", "resource-tracker.address", "admin.address")
+        self.settings: dict[str, object] = {
+            **{f"{manager}.{kind}": f"127.0.0.1:{free_port()}" for kind in kinds},
+            f"{manager}.webapp.address": f"127.0.0.1:{self.web}",
+            f"{manager}.hostname": "127.0.0.1",
+            f"{manager}.scheduler.class": f"{YARN}.resourcemanager.scheduler.fifo.FifoScheduler",
+            f"{manager}.am.max-attempts": 4,
+            **{f"{node}.{kind}address": "127.0.0.1:0" for kind in ("", "localizer.", "webapp.")},
+            f"{node}.hostname": "127.0.0.1",
+            f"{node}.local-dirs": str(home / "local"),
+            f"{node}.log-dirs": str(home / "logs"),
+            f"{node}.resource.memory-mb": 6144,
+            f"{node}.resource.cpu-vcores": 8,
+            f"{node}.vmem-check-enabled": False,
+            f"{node}.disk-health-checker.max-disk-utilization-per-disk-percentage": 99.9,
+            "yarn.scheduler.minimum-allocation-mb": 128,
+        }
+        for part in ("core", "hdfs"):
+            write_settings(self.conf / f"{part}-site.xml", hdfs.settings)
+        write_settings(self.conf / "yarn-site.xml", self.settings)
+        # Spark stages an application below the home of its user.
+        hdfs.shell("-mkdir", "-p", "/user")
+        hdfs.shell("-chmod", "777", "/user")
+        self.start("manager", f"{YARN}.resourcemanager.ResourceManager")
+        self.start("node", f"{YARN}.nodemanager.NodeManager")
+        until(self.is_ready, SECONDS, f"node manager; logs are in {home}")
+
+    def ask(self, path: str) -> Any:
+        """Return what the resource manager answers; None until it does."""
+        return asked(self.web, f"/ws/v1/cluster/{path}")
+
+    def is_ready(self) -> bool:
+        """True if the node manager is known."""
+        return bool((self.ask("metrics") or {}).get("clusterMetrics", {}).get("activeNodes"))
+
+    def application(self, said: str) -> Any:
+        """Return what the resource manager knows of the application that spark-submit spoke of."""
+        found = re.search(r"application_\d+_\d+", said)
+        assert found, said
+        return self.ask(f"apps/{found[0]}")["app"]
+
+    def n_attempts(self, said: str) -> int:
+        """Return the number of attempts at an application."""
+        return len(self.ask(f"apps/{self.application(said)['id']}/appattempts")["appAttempts"]["appAttempt"])
+
+    def masters(self) -> list[int]:
+        """Return the ids of the processes of application masters below this node manager."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                line = (folder / "cmdline").read_bytes().decode(errors="replace")
+                if line.startswith("/") and "ApplicationMaster" in line and str(self.home) in line:
+                    found.append((len(line), int(folder.name)))
+        return [pid for _, pid in found if (Path("/proc") / str(pid) / "exe").resolve().name == "java"]
 
 
 @pytest.fixture(scope="session", autouse=True)
