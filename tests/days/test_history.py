@@ -1,7 +1,11 @@
 """Histories: values and their changes by day, breaks, gaps and marks; the page; no Spark, and quick."""
 
+import resource
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +189,45 @@ def test_the_command_prints_the_newest_values_and_writes_the_page(root: Path, tm
 def test_the_page_is_the_same_for_the_same_runs(root: Path) -> None:
     assert history(str(root)).page == history(str(root)).page
     assert isinstance(history(str(root)).table(), pa.Table)
+
+
+def test_no_spark_is_imported(root: Path) -> None:
+    look = f"""
+import sys
+from spark_eval.cli.commands import main
+try:
+    main(["history", "--path", {str(root)!r}])
+finally:
+    assert not {{"pyspark", "py4j"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", look], check=True, capture_output=True)
+
+
+def publish_means(root: Path, day: date) -> None:
+    """A run with 300 rows of means: five models, three metrics at four cutoffs, four countries."""
+    cells = [("all", "all"), *(("country", name) for name in ("AT", "CH", "DE", "FR"))]
+    rows = [
+        MetricRow(
+            f"m{model}", metric, k, *cell, 0.16 + 0.001 * day.day, 0.001, 0.158, 0.162, 1000, 0, "default"
+        )
+        for model in range(5)
+        for metric in ("ndcg", "map", "mrr")
+        for k in (1, 5, 10, 20)
+        for cell in cells
+    ]
+    with Attempt(LocalStore(root), day.isoformat(), "evaluate") as attempt:
+        write_small(rows, METRICS, Path(attempt.staged("metrics")), by_model=True)
+        attempt.publish({"metrics": len(rows)}, {"fingerprint": "f", "models": ["m0"]})
+
+
+@pytest.mark.slow
+def test_a_year_of_300_rows_a_day_takes_seconds(tmp_path: Path) -> None:
+    """CPU seconds of the whole process, whatever else the machine does: on an idle one, no more of wall."""
+    for at in range(365):
+        publish_means(tmp_path, date(2023, 1, 1) + timedelta(days=at))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [str(Path(sys.executable).with_name("spark-eval")), "history", "--path", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 5
+    assert len(history(str(tmp_path), models=["m0"], metrics=["map@5"]).rows) == 365

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from spark_eval.errors import DataError
 from spark_eval.evaluation.summary import METRICS, SUMS, SumRow, merge_sum_rows, metric_rows
 from spark_eval.names import summarize_names
-from spark_eval.results.driver_tables import arrow_schema, arrow_table
+from spark_eval.results.driver_tables import arrow_schema, arrow_table, is_of_spark
 from spark_eval.tables.arrow_frames import as_arrow
 
 
@@ -45,7 +44,7 @@ def add_sums(sums: Any) -> pa.Table:
         >>> week["value"] == day["value"], week["n_users"][0].as_py() / day["n_users"][0].as_py()
         (True, 2.0)
     """
-    rows = sums.toArrow() if isinstance(sums, DataFrame) else as_arrow("sums", sums)
+    rows = sums.toArrow() if is_of_spark(sums) else as_arrow("sums", sums)
     lacking = [name for name in SumRow._fields if name not in rows.column_names]
     if lacking:
         message = f"sums has no column {summarize_names(lacking)}; give the table sums of published runs"
