@@ -199,3 +199,13 @@ def test_histories_and_runs_are_those_of_users() -> None:
         means(found, "n_users", "n_requests")["als", "catalog_coverage", 5][0]
         == found.per_user["user"].nunique()
     )
+
+
+def test_a_metric_that_never_varies_has_no_error() -> None:
+    rows = [(user, request, 1) for user in range(9) for request in range(1 + user % 4)]
+    lists = pd.DataFrame(rows, columns=["user", "request", "item"]).assign(rank=1)
+    result = evaluate(lists, lists, model="m", metrics=["precision"], k=10, engine="local")
+    # 0.1 for each: the totals 0.30000000000000004 and 0.4 of users round, the error stays that of rounding.
+    [(value, error)] = means(result, "value", "std_error").values()
+    assert value == 0.1
+    assert error < 1e-15

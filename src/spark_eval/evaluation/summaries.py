@@ -15,7 +15,7 @@ from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.items.counts import group_rows, run_rows
 from spark_eval.evaluation.worker.lists import ColumnSums, SegmentCell, SegmentTotals, merge_sums
 from spark_eval.evaluation.worker.measure import ModelSummary
-from spark_eval.evaluation.worker.requests import summed_of_users
+from spark_eval.evaluation.worker.requests import means_of
 from spark_eval.metrics.beyond.catalog import GroupWeights
 from spark_eval.schema import ALL, Outcome
 
@@ -110,7 +110,7 @@ class Summaries:
     def user_sums(self) -> Mapping[SegmentCell, Mapping[str, ColumnSums]]:
         """Exact sums over users who have a list per request, by model and segment."""
         parts = [one.user_sums for one in self.buckets if one.user_sums is not None]
-        return merge_sums(parts, summed_of_users(self.plan))
+        return merge_sums(parts, list(means_of(self.plan)))
 
     @property
     def n_per_user(self) -> int:

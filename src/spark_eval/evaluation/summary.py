@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, Self
 from spark_eval.errors import DataError
 from spark_eval.evaluation.plan import ListWeight, Plan
 from spark_eval.evaluation.worker.lists import NOBODY, ColumnSums, SegmentCell
-from spark_eval.evaluation.worker.requests import PRODUCT, WEIGHT
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.columns import weighted
 from spark_eval.schema import ALL, ddl_of
@@ -194,10 +193,14 @@ def request_sum_rows(
             both, own = (of_lists.get(column, NOBODY) for column in (weighted(value, weight), weight))
             means[name] = (weighted(value, weight), both.total, own.total)
         for name, (column, total, weight_total) in means.items():
-            own, weights, products = (
-                of_users.get(form.format(column), NOBODY) for form in ("{}", WEIGHT, PRODUCT)
-            )
-            exact: list[Fraction | None] = [total, own.squares, weight_total, products.total, weights.squares]
+            own = of_users.get(column, NOBODY)
+            exact: list[Fraction | None] = [
+                total,
+                own.squares,
+                weight_total,
+                own.products,
+                own.weight_squares,
+            ]
             if plan.weight is ListWeight.USERS and name == value.name:
                 exact = [own.total, own.squares, None, None, None]
             key = (model, name, value.k, segment, segment_value, plan.stamp)

@@ -265,6 +265,8 @@ TOTAL: Final = "total"
 SQUARES: Final = "squares"
 # Of value * weight: sums of value * weight * weight.
 PRODUCTS: Final = "products"
+# Of clusters: sums of the squares of their weights; ``products`` are of total * weight.
+WEIGHT_SQUARES: Final = "weight_squares"
 EACH: Final = slice(None)
 
 
@@ -277,6 +279,7 @@ class ColumnSums(NamedTuple):
     total: Fraction
     squares: Fraction
     products: Fraction
+    weight_squares: Fraction = Fraction()
 
 
 NOBODY: Final = ColumnSums(0, 0, 0, Fraction(), Fraction(), Fraction())
@@ -295,6 +298,7 @@ def sums(
     segments: Mapping[str, Group],
     *,
     has_all: bool = True,
+    has_squares: bool = True,
 ) -> SegmentTotals:
     """Sum the values of each model over all users (with ``has_all``) and over each segment value.
 
@@ -317,12 +321,19 @@ def sums(
         n_users = groups.sums(np.ones(len(model[part]), dtype=bool))
         totals.put_count(N_USERS, (EACH, EACH), n_users[:, np.newaxis])
         for column, factors in enumerate(summed.values()):
-            add_column_sums(totals, column, [measured[factor][part] for factor in factors], groups, n_users)
+            factor_values = [measured[factor][part] for factor in factors]
+            add_column_sums(totals, column, factor_values, groups, n_users, has_squares=has_squares)
     return totals
 
 
 def add_column_sums(
-    totals: SegmentTotals, column: int, factors: Sequence[Floats], groups: Groups, n_users: Ints
+    totals: SegmentTotals,
+    column: int,
+    factors: Sequence[Floats],
+    groups: Groups,
+    n_users: Ints,
+    *,
+    has_squares: bool = True,
 ) -> None:
     """Add the products of the factors of up to MOST_SUMMED users to the sums of a column."""
     value, n_defined, where = prod(factors[1:], start=factors[0]), n_users, (EACH, column)
@@ -331,8 +342,8 @@ def add_column_sums(
         totals.put_count(N_INFINITE, where, groups.sums(np.isinf(value)))
         value = np.where(is_finite, value, 0.0)
     totals.put_count(N_DEFINED, where, n_defined)
-    exact, products = ExactSums.of(value, groups), DigitSums()
-    for part in two_product(value, np.nan_to_num(factors[-1])) if factors[1:] else ():
+    exact, products = ExactSums.of(value, groups, has_squares=has_squares), DigitSums()
+    for part in two_product(value, np.nan_to_num(factors[-1])) if factors[1:] and has_squares else ():
         for position, amounts in ExactSums.of(part, groups, has_squares=False).total.items():
             add(products, position, amounts)
     for name, digit_sums in ((TOTAL, exact.total), (SQUARES, exact.squares), (PRODUCTS, products)):
@@ -355,5 +366,6 @@ def merge_sums(
                 total=whole.number(TOTAL, at),
                 squares=whole.number(SQUARES, at, 2 * POINT_BITS),
                 products=whole.number(PRODUCTS, at),
+                weight_squares=whole.number(WEIGHT_SQUARES, at, 2 * POINT_BITS),
             )
     return totals

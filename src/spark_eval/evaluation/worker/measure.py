@@ -18,7 +18,7 @@ from spark_eval.evaluation.worker.bucket import Bucket, segments_of
 from spark_eval.evaluation.worker.items.context import ItemContextBuilder, empty_and_unknown_lists
 from spark_eval.evaluation.worker.items.counts import ItemTally
 from spark_eval.evaluation.worker.lists import BucketLists, SegmentTotals, sums
-from spark_eval.evaluation.worker.requests import summed_of_users, sums_of_users
+from spark_eval.evaluation.worker.requests import means_of, sums_of_users
 from spark_eval.metrics.beyond.catalog import GroupWeights, require_fact
 from spark_eval.metrics.lists import Lists
 from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, REQUEST, USER
@@ -62,7 +62,7 @@ class BucketMeasurer:
         of_users = bucket.rows[Content.SEGMENTS], bucket.rows[Content.TRAINED]
         self.segments = segments_of(self.task.plan.segments, bucket.people, *of_users, self.task.bounds)
         self.sums = SegmentTotals([], (len(self.task.plan.summed),))
-        self.user_sums = SegmentTotals([], (len(summed_of_users(self.task.plan)),))
+        self.user_sums = SegmentTotals([], (len(means_of(self.task.plan)),))
         self.groups: dict[tuple[int, str], GroupWeights] = {}
 
     @cached_property
@@ -96,7 +96,8 @@ class BucketMeasurer:
         segments = {name: (segment.code[users], segment.names) for name, segment in self.segments.items()}
         names = [name or "" for name in models]
         filled = self.filled(inputs)
-        self.sums.add(sums(columns | filled, task.plan.summed, (model, names), segments))
+        of_lists = columns | filled, task.plan.summed, (model, names), segments
+        self.sums.add(sums(*of_lists, has_squares=bucket.owner is None))
         if (owner := bucket.owner) is not None:
             user = owner[users]
             self.user_sums.add(sums_of_users(task.plan, columns, user, (model, names), segments))

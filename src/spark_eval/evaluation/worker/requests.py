@@ -2,21 +2,33 @@
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Final
 
 import numpy as np
 
 from spark_eval.arrow.codes import run_starts
 from spark_eval.evaluation.plan import ListWeight, Plan
-from spark_eval.evaluation.worker.lists import Group, SegmentTotals, sums
+from spark_eval.evaluation.worker.lists import (
+    N_DEFINED,
+    N_USERS,
+    PRODUCTS,
+    SQUARES,
+    TOTAL,
+    WEIGHT_SQUARES,
+    Group,
+    SegmentTotals,
+)
 from spark_eval.metrics.columns import weighted
 from spark_eval.schema import ALL
-from spark_eval.statistics.exact import Floats, Ints
-
-# Sums of a mean: of the users' totals S, of their weights W, and of S * W. W is the number of lists, or the
-# total weight of a weighted mean. Squares are summed as well.
-WEIGHT: Final = "{} weight"
-PRODUCT: Final = "{} product"
+from spark_eval.statistics.exact import (
+    MOST_SUMMED,
+    DigitSums,
+    ExactSums,
+    Floats,
+    Groups,
+    Ints,
+    add,
+    two_product,
+)
 
 
 def means_of(plan: Plan) -> dict[str, Sequence[str]]:
@@ -28,15 +40,6 @@ def means_of(plan: Plan) -> dict[str, Sequence[str]]:
     return means
 
 
-def summed_of_users(plan: Plan) -> list[str]:
-    """Return the names of the sums over users."""
-    names = []
-    for name, factors in means_of(plan).items():
-        is_ratio = plan.weight is ListWeight.REQUESTS or len(factors) > 1
-        names += [name, WEIGHT.format(name), PRODUCT.format(name)] if is_ratio else [name]
-    return names
-
-
 def sums_of_users(
     plan: Plan, columns: Mapping[str, Floats], user: Ints, models: Group, segments: Mapping[str, Group]
 ) -> SegmentTotals:
@@ -46,45 +49,68 @@ def sums_of_users(
     lists of a user may have several values of a segment: each value then has a cluster of its own.
     """
     model, names = models
-    everybody: Group = (np.zeros_like(model), [ALL])
-    totals = SegmentTotals([], (len(summed_of_users(plan)),))
+    means, everybody = means_of(plan), (np.zeros_like(model), [ALL])
+    totals = SegmentTotals([], (len(means),))
     for segment, (code, values) in ({ALL: everybody} | dict(segments)).items():
         key = (model * len(values) + code) * (int(user.max(initial=0)) + 1) + user
-        order = np.argsort(key, kind="stable")
+        order = stable_argsort(key)
         starts = np.flatnonzero(run_starts(key[order]))
-        first = order[starts]
-        of_users = columns_of_users(plan, columns, order, starts)
-        summed = {name: (name,) for name in of_users}
-        of_segment = {} if segment == ALL else {segment: (code[first], values)}
-        totals.add(sums(of_users, summed, (model[first], names), of_segment, has_all=segment == ALL))
+        cells = [(name, segment, value) for name in names for value in values]
+        part = SegmentTotals(cells, totals.shape)
+        cell = (model * len(values) + code)[order][starts]
+        for column, factors in enumerate(means.values()):
+            is_mean = plan.weight is ListWeight.USERS and len(factors) == 1
+            clusters = clusters_of([columns[factor][order] for factor in factors], starts, is_mean=is_mean)
+            add_clusters(part, column, clusters, cell)
+        totals.add(part)
     return totals
 
 
-def columns_of_users(
-    plan: Plan, columns: Mapping[str, Floats], order: Ints, starts: Ints
-) -> dict[str, Floats]:
-    """Return the columns to sum, NaN for users without a defined list; see ``summed_of_users``.
+def stable_argsort(keys: Ints) -> Ints:
+    """Return the order that sorts keys; lists are mostly in order already."""
+    return np.arange(len(keys)) if (keys[1:] >= keys[:-1]).all() else np.argsort(keys, kind="stable")
 
-    ``order`` sorts the lists by user, and ``starts`` are the offsets of the users in it. A user's lists are
-    added in the order of their requests.
+
+def clusters_of(factors: Sequence[Floats], starts: Ints, *, is_mean: bool) -> tuple[Floats, Floats]:
+    """Return the total of each user's values, NaN without any, and the total of the weights.
+
+    ``factors`` are values, and weights of a weighted mean; else a list counts 1. With ``is_mean``, a user has
+    the mean of the lists, and the weight 1. A user's lists are added in the order of their requests.
     """
-    found: dict[str, Floats] = {}
-    for name, factors in means_of(plan).items():
-        parts = [columns[factor][order] for factor in factors]
-        values = prod(parts[1:], start=parts[0])
-        is_defined = np.isfinite(values)
-        weights = np.nan_to_num(parts[1]) if parts[1:] else is_defined.astype(np.float64)
-        total = added(np.where(is_defined, values, 0.0), starts)
-        total[added(is_defined.astype(np.float64), starts) == 0] = np.nan
-        weight = added(weights, starts)
-        if plan.weight is ListWeight.USERS and not parts[1:]:
-            found[name] = total / np.maximum(weight, 1.0)
-        else:
-            found |= {name: total, WEIGHT.format(name): weight, PRODUCT.format(name): total * weight}
-    return found
+    if not len(starts):
+        return np.zeros(0), np.zeros(0)
+    values = prod(factors[1:], start=factors[0])
+    is_defined = np.isfinite(values)
+    number = np.add.reduceat(is_defined, starts, dtype=np.int64)
+    total = np.add.reduceat(values if is_defined.all() else np.where(is_defined, values, 0.0), starts)
+    if is_mean:
+        total, weight = total / np.maximum(number, 1), (number > 0).astype(np.float64)
+    else:
+        weight = np.add.reduceat(np.nan_to_num(factors[1]), starts) if factors[1:] else number * 1.0
+    total[number == 0] = np.nan
+    return total, weight
 
 
-def added(values: Floats, starts: Ints) -> Floats:
-    """Return the sum of each user's values."""
-    total: Floats = np.add.reduceat(values, starts) if len(starts) else np.zeros(0)
-    return total
+def add_clusters(totals: SegmentTotals, column: int, clusters: tuple[Floats, Floats], cell: Ints) -> None:
+    """Add totals, squares, products with the weight, and squares of the weights of users to their cells."""
+    for start in range(0, len(cell), MOST_SUMMED):
+        part = slice(start, start + MOST_SUMMED)
+        (total, weight), where = (values[part] for values in clusters), (slice(None), column)
+        groups = Groups([(cell[part], len(totals.cells))], groups_only=True)
+        is_defined = ~np.isnan(total)
+        totals.put_count(N_USERS, where, groups.sums(np.ones(len(total), dtype=bool)))
+        totals.put_count(N_DEFINED, where, groups.sums(is_defined))
+        known = np.where(is_defined, total, 0.0)
+        exact, products = ExactSums.of(known, groups), DigitSums()
+        for one in two_product(known, weight):
+            for position, amounts in ExactSums.of(one, groups, has_squares=False).total.items():
+                add(products, position, amounts)
+        squares = ExactSums.of(weight, groups).squares
+        sums = (
+            (TOTAL, exact.total),
+            (SQUARES, exact.squares),
+            (PRODUCTS, products),
+            (WEIGHT_SQUARES, squares),
+        )
+        for name, places in sums:
+            totals.put_sums(name, where, places)

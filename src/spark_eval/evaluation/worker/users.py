@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.codes import Codes, index_of, to_numpy, unique_sorted
+from spark_eval.arrow.codes import Codes, index_of, run_starts, to_numpy, unique_sorted
 from spark_eval.schema import FOLD, REQUEST, USER
 from spark_eval.statistics.exact import Ints
 
@@ -60,17 +60,21 @@ def number_requests(
     has_request = [REQUEST in table.column_names for table in tables]
     of_row = np.concatenate([user for user, has in zip(rows, has_request, strict=True) if has])
     codes = Codes.of([table[REQUEST] for table, has in zip(tables, has_request, strict=True) if has])
-    distinct, number = unique_sorted(codes.in_order(np.concatenate(codes.columns)))
+    request_of_row = codes.in_order(np.concatenate(codes.columns))
+    # Rows of a list are mostly adjacent: one look-up per run of rows.
+    starts = np.flatnonzero(run_starts(of_row) | run_starts(request_of_row))
+    distinct, number = unique_sorted(request_of_row[starts])
     is_without = np.ones(len(users), dtype=bool)
-    is_without[of_row] = False
+    is_without[of_row[starts]] = False
     n_requests = len(distinct) + 1
-    keys = np.append(of_row * n_requests + number + 1, np.flatnonzero(is_without) * n_requests)
-    entries, entry = unique_sorted(keys)
+    keys = np.append(of_row[starts] * n_requests + number + 1, np.flatnonzero(is_without) * n_requests)
+    entries, entry_of_run = unique_sorted(keys)
+    entry = np.repeat(entry_of_run[: len(starts)], np.diff(np.append(starts, len(of_row))))
     user, request = np.divmod(entries, n_requests)
     ids = codes.ids_in_order(distinct).take(pa.array(request - 1, mask=request == 0))
     folds = None if users.folds is None else users.folds[user]
     ends = np.cumsum([len(part) for part, has in zip(rows, has_request, strict=True) if has])
-    numbers = iter(np.split(entry, ends))
+    numbers = iter(np.split(entry, ends[:-1]))
     numbered = [next(numbers) if has else part for part, has in zip(rows, has_request, strict=True)]
     return Users(users.ids.take(pa.array(user)), folds, ids), user, numbered
 
