@@ -109,8 +109,8 @@ def python(airflow: "Airflow", *arguments: str) -> "subprocess.CompletedProcess[
 
 
 def test_the_dag_is_imported_without_a_warning_and_without_spark(airflow: "Airflow") -> None:
-    imported = "import spark_eval_daily, spark_eval_gated, spark_eval_ctr, spark_eval_windows, sys; "
-    imported += "print({'pyspark', 'spark_eval'} & set(sys.modules))"
+    imported = "import spark_eval_daily, spark_eval_gated, spark_eval_ctr, spark_eval_windows, "
+    imported += "spark_eval_online, sys; print({'pyspark', 'spark_eval'} & set(sys.modules))"
     done = python(airflow, "-c", imported)
     assert (done.returncode, done.stdout, done.stderr) == (0, "set()\n", "")
 
@@ -126,9 +126,9 @@ def test_a_log_that_has_ended_has_no_run_of_yesterday(airflow: "Airflow", last_d
         check=True,
     )
     following = json.loads(done.stdout.splitlines()[-1])
-    kinds = ("daily", "gated", "ctr", "windows")
+    kinds = ("daily", "gated", "ctr", "windows", "online")
     assert set(following) == {f"spark_eval_{kind}" for kind in kinds}
-    assert [day is None for day in following.values()] == [bool(last_day)] * 4
+    assert [day is None for day in following.values()] == [bool(last_day)] * 5
 
 
 def test_what_becomes_of_every_exit_code(airflow: "Airflow", tmp_path: Path) -> None:

@@ -66,6 +66,15 @@ def dag(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     return runpy.run_path(str(DAGS / "spark_eval_ctr.py"))
 
 
+def test_an_experiment_that_fails_is_stopped(dag: dict[str, Any], tmp_path: Path) -> None:
+    names = runpy.run_path(str(DAGS / "spark_eval_online.py"))
+    assert Dag.entered[-1].name == "spark_eval_online"
+    arguments, following = names["online"].arguments, names["online"].following
+    assert (arguments["verb"], arguments["config"]) == ("online", f"{tmp_path}/conf/online.yaml")
+    assert arguments["run_id"] == dag["DAY"]
+    assert following == [(names["stop"], "one_failed", dag["DAY"])]
+
+
 def test_predictions_are_gated_before_a_model_is_published(dag: dict[str, Any], tmp_path: Path) -> None:
     assert Dag.entered[-1].name == "spark_eval_ctr"
     arguments, following = dag["predictions"].arguments, dag["predictions"].following

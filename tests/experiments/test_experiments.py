@@ -457,3 +457,14 @@ def test_spark_finds_the_same_bits() -> None:
     assert one.experiment_rows == other.experiment_rows
     assert one.check_rows == other.check_rows
     assert one.entries == other.entries
+
+
+@pytest.mark.parametrize("mode", ["non_inferior", "certain_drop"])
+@pytest.mark.parametrize(("n_clicks", "passes"), [(3, True), (2, True), (1, False)])
+def test_a_gate_without_spread_is_decided_by_the_difference(mode: str, n_clicks: int, passes: bool) -> None:
+    exposures = pd.DataFrame({"user": range(4), "variant": list("aabb"), "timestamp": START})
+    users = [0, 1] * 3 + [2, 3] * n_clicks
+    events = pd.DataFrame({"user": users, "kind": "click", "timestamp": START})
+    gates = [{"experiment": "home", "metric": "clicks", "max_drop": 1, "mode": mode}]
+    [row] = run((exposures, events), [CLICKS], gates=gates).decision_rows
+    assert (row.decision != "blocked") == passes

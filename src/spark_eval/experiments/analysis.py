@@ -379,17 +379,23 @@ class Analysis(TrustChecks):
             of_gates = [row for row in rows if row.method == Method.GATE and row.metric == metric.name]
             for gate, row in zip(self.gates_of(metric), of_gates, strict=True):
                 sign = signs[row.metric] * (-1 if gate.mode is Mode.CERTAIN_DROP else 1)
-                is_certain = is_within(row, sign, 1 - gate.confidence)
-                if is_certain == (gate.mode is Mode.CERTAIN_DROP):
+                is_drop = gate.mode is Mode.CERTAIN_DROP
+                is_certain = is_within(row, sign, 1 - gate.confidence, is_strict=is_drop)
+                if is_certain == is_drop:
                     failed.append(metric.name)
         return failed
 
 
-def is_within(row: ExperimentRow, sign: int, level: float) -> bool:
-    """Return True if a one-sided test is significant; without any spread its difference decides."""
+def is_within(row: ExperimentRow, sign: int, level: float, *, is_strict: bool = False) -> bool:
+    """Return True if a one-sided test is significant; without any spread its difference decides.
+
+    A difference of exactly 0 is not a drop (``is_strict``), but within the margin.
+    """
     if row.p_value is not None:
         return row.p_value < level
-    return row.std_error == 0 and row.difference is not None and sign * row.difference >= 0
+    if row.std_error != 0 or row.difference is None:
+        return False
+    return sign * row.difference > 0 or (row.difference == 0 and not is_strict)
 
 
 def number(value: Fraction | None) -> float | None:
