@@ -88,6 +88,7 @@ MENDS: Final = {
     "JVM_DIED": "check for a memory limit that killed it, and spark.driver.memory",
     "SPARK_FAILED": "try again",
 }
+MORE_MEMORY: Final = "give it more, evaluate fewer models and metrics at once, or choose engine: spark"
 # Classes and codes of errors by errno of the operating system.
 REFUSALS: Final[dict[int, tuple[type[SparkEvalError], str]]] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), (EnvironmentFault, "DISK_FULL")),
@@ -181,6 +182,8 @@ def named_spark_error(error: Exception, where: str = "", more: str = DEBUG) -> S
                 return DataError("WRONG_FORMAT", f"{where}: {other}" if where else other)
         what = ": ".join(part for part in (where, *files, sentence) if part)
         return kind(code, f"{what}; {MENDS[code]}{more}")
+    if isinstance(error, MemoryError):
+        return EnvironmentFault("OUT_OF_MEMORY", f"this process has no more memory; {MORE_MEMORY}")
     if isinstance(error, OSError) and error.errno in NO_PATH:
         return ConfigError("INVALID_PATH", f"{text}; {MENDS['INVALID_PATH']}")
     if isinstance(error, OSError):
