@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.cli.conftest import Answer, Desk, call
+from tests.cli.conftest import Desk
 from tests.freeze.published import bits_of, columns_of, commits_of
 
 ENGINES = ("local", "spark")
@@ -179,18 +179,45 @@ def test_the_config_chooses_and_the_option_overrides(desk: Desk) -> None:
     assert desk.refused("evaluate")[:2] == (2, "INVALID_CONFIG")
 
 
-def test_a_process_loads_no_pyspark(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    """A run that this process has published, by a program that loads no pyspark."""
+    desk = Desk(tmp_path_factory.mktemp("evaluated"))
     plain(desk)
     odd_inputs(desk)
+    desk.tree["engine"] = "auto"
+    assert "in this process: " in without_pyspark("evaluate", "--run-id", "a", "--config", desk.config())
+    return desk
+
+
+def without_pyspark(*arguments: str) -> str:
+    """What a program prints, which succeeds without pyspark."""
     process = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "evaluate", "--config", desk.config(), "--engine", "auto"],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False
     )
-    answer = Answer(process.returncode, process.stdout, process.stderr)
-    assert (answer.code, answer.err) == (0, "")
-    assert "in this process: " in answer.out
-    assert answer.out.endswith("without pyspark\n")
-    assert call("status", "--config", desk.config()).code == 0
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout.endswith("without pyspark\n")
+    return process.stdout
+
+
+@pytest.mark.parametrize(
+    ("verb", "told"), [("validate", "recommendations"), ("status", "evaluate"), ("report", "a.html")]
+)
+def test_programs_of_plain_files_load_no_pyspark(evaluated: Desk, verb: str, told: str) -> None:
+    options = ["--run-id", "a"] if verb == "report" else []
+    assert told in without_pyspark(verb, "--config", evaluated.config(), *options)
+
+
+def test_validate_finds_the_same(desk: Desk) -> None:
+    plain(desk)
+    desk.tree.pop("interactions")
+    desk.tree["engine"] = "local"
+    valid = desk.done("validate")
+    desk.write("truth", pd.DataFrame({"user": ["1"], "item": [1]}))
+    desk.change("truth", path=str(desk.home / "truth"))
+    lost = desk.refused("validate")
+    desk.tree["engine"] = "spark"
+    assert desk.refused("validate") == lost
+    plain(desk)
+    assert [desk.done("validate").out.splitlines()[-1]] == valid.out.splitlines()[-1:]
+    assert lost[:2] == (3, "ID_TYPE_MISMATCH")

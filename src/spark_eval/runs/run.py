@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from spark_eval.accounting import Entry
 from spark_eval.errors import ConfigError
+from spark_eval.evaluation.segments import tables_read
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.results.driver_tables import SmallRows, small_table, write_small
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
@@ -110,12 +111,18 @@ def check_inputs(session: OpenSession, config: Config, verb: Verb | None = None)
     """
     if verb is not None:
         needed(getattr(config, verb.sections[0]), verb.sections[0])
-    from spark_eval.sources.read import read_each
-
     plan, job = config.plan, Job.of(verb or VERBS["evaluate"], config, None, session)
     verbs = [one for one in VERBS.values() if one.check is check_sources] if verb is None else [verb]
     names = chain.from_iterable(one.sections for one in verbs)
     sources, timed = sources_in(config, names, job.splits), config.split.rule().timed
+    taker = next((one for one in verbs if one.open_locally and sources.keys() <= set(one.sections)), None)
+    if taker is not None and tables_read(plan, sources) == list(sources):
+        attempt = Attempt(job.store, job.run_id, taker.name)  # never begun
+        with ExitStack() as held:
+            if local_input(taker, Work(session, config, job, attempt, held)) is not None:
+                return list(sources)
+    from spark_eval.sources.read import read_each
+
     known = {name: source for name, source in sources.items() if name in INPUT_COLUMNS}
     frames = read_each(session(), known, job.timezone, plan, {}, timed)
     alone = ("interactions", "predictions")
