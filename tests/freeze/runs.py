@@ -105,6 +105,7 @@ def verbs(home: Path) -> Path:
     desk.tree = {"output": {"path": str(desk.out)}}
     predict(desk)
     measure_graded(desk)
+    measure_arrays(desk)
     measure_a_split(desk)
     measure_folds(desk)
     measure_stages(desk)
@@ -125,10 +126,9 @@ def predict(desk: Desk) -> None:
 
 
 def measure_graded(desk: Desk) -> None:
-    """Measure scores, and ranks in arrays, against graded truth of users named by number."""
+    """Measure scores against graded truth of users named by number: plain files, which any engine takes."""
     desk.change("truth", path=str(desk.write("truth", make_truth())))
-    lists = make_lists(is_text=False)
-    desk.change("recommendations", path=str(desk.write("lists", lists)))
+    desk.change("recommendations", path=str(desk.write("lists", make_lists(is_text=False))))
     desk.change("evaluate", k=[3, "all"], metrics=["map", "mar", "recall", "ndcg", "dcg(gain=exp2)@2", "fcp"])
     desk.change("evaluate", conventions={"preset": "evidently", "truth_duplicates": "sum"}, checks="full")
     do("evaluate", "evidently", desk.config())
@@ -137,6 +137,11 @@ def measure_graded(desk: Desk) -> None:
     )
     desk.change("evaluate", relevance={"threshold": 0.5})
     do("evaluate", "lenskit", desk.config())
+
+
+def measure_arrays(desk: Desk) -> None:
+    """Measure ranks in arrays against the same truth."""
+    lists = make_lists(is_text=False)
     whole = lists[lists["model"] == "als"].dropna().astype({"item": "int64"})
     arrays = whole.groupby("user", as_index=False).agg({"item": list})
     desk.change("recommendations", path=str(desk.write("arrays", arrays)), layout="array", model="als")

@@ -42,6 +42,24 @@ def test_names(compare: Callable[[Mapping[str, Any]], None], what: Callable[[], 
     compare({what.__name__: what()})
 
 
+def test_this_process_publishes_the_same_without_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_EVAL_ENGINE", "local")
+    desk = runs.Desk(tmp_path)
+    desk.tree = {"output": {"path": str(desk.out)}}
+    runs.measure_graded(desk)
+    found = {
+        "verbs_commits": published.commits_of(desk.out, tmp_path),
+        "verbs_bits": published.bits_of(desk.out),
+        "verbs_means": published.means_of(desk.out),
+    }
+    for name, now in found.items():
+        frozen = json.loads((FROZEN / f"{name}.json").read_text(encoding="utf-8"))
+        assert {key: frozen.get(key) for key in now} == now
+    assert len(found["verbs_commits"]) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("run_all", [runs.verbs, runs.splits])
 def test_what_is_published(
