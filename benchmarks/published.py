@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +56,10 @@ def measure(case: str, size: str, home: Path) -> tuple[float, float, float]:
     ten = home / "ten"
     ten.mkdir()
     dataset = replace(SIZES[size], **CASES[case])
-    folder = write_ten(ten) if case == "ten" else ensure(dataset, DATA)
+    with ProcessPoolExecutor(
+        1, get_context("spawn")
+    ) as aside:  # the program would inherit the peak of memory
+        folder = write_ten(ten) if case == "ten" else aside.submit(ensure, dataset, DATA).result()
     model = None if dataset.models > 1 else "als"
     config = {
         "output": {"path": str(home / "out")},

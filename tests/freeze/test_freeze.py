@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.cli.conftest import Desk
 from tests.freeze import public, published, runs
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def test_this_process_publishes_the_same_without_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_EVAL_ENGINE", "local")
-    desk = runs.Desk(tmp_path)
+    desk = Desk(tmp_path)
     desk.tree = {"output": {"path": str(desk.out)}}
     runs.measure_graded(desk)
     found = {

@@ -1,4 +1,4 @@
-"""A zoo of folders, read by the workers and by Spark: both give what is there, or refuse it alike."""
+"""A zoo of folders, read by workers, Spark and one process: all give what is there, or refuse it alike."""
 
 import os
 from collections.abc import Callable
@@ -17,16 +17,18 @@ from zoo import LISTS, LOG, PLAIN, PREDICTIONS, ZOO, Folder, under
 
 from spark_eval.arrow.files import read_parts
 from spark_eval.config.inputs import Recommendations, Source
-from spark_eval.errors import SparkEvalError
+from spark_eval.errors import DataError, SparkEvalError
 from spark_eval.evaluation.conform import conform_recommendations, plain_table
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.predictions.conform import conform_predictions, plain_predictions
 from spark_eval.runs.sections import PredictionsSection
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.sources.listing import fingerprint
+from spark_eval.sources.plain import open_plain
 from spark_eval.sources.read import read_source
 from spark_eval.splits.conform import conform_interactions, plain_log
 from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.local_tables import NotPlain, Wanted, is_id, is_number, local_table
 
 COLUMNS = {
     LOG: ["user", "item", "timestamp", "relevance"],
@@ -73,6 +75,34 @@ def by_workers(files: PlainFiles, names: list[str]) -> Rows:
     coded = pa.Table.from_batches(list(read_parts(parts, files.columns, coded=True)))
     assert rows_of(coded, names) == rows
     return rows
+
+
+def by_this_process(source: Source, table: str, names: list[str]) -> Rows:
+    """The rows as an evaluation in this process reads them."""
+    takes = {name: is_number if name in ("relevance", "score") else is_id for name in names}
+    wanted = Wanted(takes, {}, lambda name, _: DataError("MISSING_COLUMN", name))
+    opened = open_plain(source, table, (), None, no_session)
+    return rows_of(local_table(table, opened, source.columns, wanted).table(), names)
+
+
+def no_session() -> SparkSession:
+    """Fail: what this process takes is listed without Spark."""
+    raise AssertionError("a session was opened")
+
+
+def check_this_process(folder: Folder, source: Source, expected: Rows | str) -> bool:
+    """This process reads the same rows as Spark, refuses them alike, or leaves them to Spark."""
+    if isinstance(expected, str) and expected.startswith("TIMESTAMP"):
+        return False  # no evaluation in this process reads timestamps
+    names = [name for name in COLUMNS[folder.table] if name != "timestamp"]
+    indices = [COLUMNS[folder.table].index(name) for name in names]
+    try:
+        found = told(partial(by_this_process, source, folder.table, names))
+    except NotPlain:
+        return False
+    is_code = isinstance(expected, str) or isinstance(found, str)
+    assert found == (expected if is_code else in_order([row[i] for i in indices] for row in expected))
+    return not is_code
 
 
 def rows_of(table: pa.Table, names: list[str]) -> Rows:
@@ -133,6 +163,9 @@ def look(spark: SparkSession, folder: Folder, home: Path) -> None:
     with under(spark, folder.settings):
         found = {way: told(partial(read, way)) for way in ("workers", "spark")}
         assert found["workers"] == found["spark"]
+        if folder.table != PREDICTIONS and not folder.settings:  # runs with such settings are Spark's
+            is_taken = check_this_process(folder, source, found["spark"])
+            assert is_taken or folder.name not in PLAIN or folder.table == LOG
         if folder.code is not None:
             assert found["spark"] == folder.code
         elif folder.rows is not None:

@@ -10,7 +10,7 @@ from spark_eval.tables.local_tables import NotPlain, OpenedTable, file_schema, p
 
 
 def open_plain(
-    source: Source, name: str, segments: Collection[str], before: Collection[str], session: OpenSession
+    source: Source, name: str, segments: Collection[str], before: Collection[str] | None, session: OpenSession
 ) -> OpenedTable:
     """Return the files of a source and their columns, after the checks that sources have on Spark.
 

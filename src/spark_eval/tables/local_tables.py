@@ -3,6 +3,7 @@
 A table is taken if the workers would read it themselves: Spark judges every other one.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,9 @@ from spark_eval.schema import MODEL
 from spark_eval.tables.arrow_frames import as_arrow
 from spark_eval.tables.file_parts import PlainFiles
 
+# Files from which Spark takes the columns of those beside them, and the key of its schema in a footer.
+SUMMARIES: Final = ("_metadata", "_common_metadata")
+SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 # Rows of a part of a frame.
 PART_ROWS: Final = 1 << 20
 WHOLE: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
@@ -250,7 +254,12 @@ def place_of(path: str) -> Path:
 
 
 def listed_in(folder: Path) -> list[Path]:
-    """Return the files and folders in a folder that are not hidden."""
+    """Return the files and folders in a folder that are not hidden.
+
+    Raises NotPlain if Spark would take the columns from a summary beside them.
+    """
+    if any((folder / name).exists() for name in SUMMARIES):
+        raise NotPlain(f"{folder} has a summary of its columns")
     return [one for one in sorted(folder.iterdir()) if not is_hidden(one.name)]
 
 
@@ -292,10 +301,21 @@ def file_schema(paths: Sequence[str]) -> pa.Schema:
         footers = [read_footer(path) for path in paths]
     except (OSError, EncryptedFile, pa.ArrowException):
         raise NotPlain(f"{paths[0]} is not plain Parquet") from None
+    if not all(map(sees_all_columns, footers)):
+        raise NotPlain(f"{paths[0]} has columns that its writer does not name")
     schemas = [schema_of(footer) for footer in footers]
     if any(schema != schemas[0] for schema in schemas):
         raise NotPlain(f"files beside {paths[0]} have other columns")
     return schemas[0]
+
+
+def sees_all_columns(footer: pq.FileMetaData) -> bool:
+    """Return True unless Spark, which wrote a schema of its own to the footer, would see other columns."""
+    written = (footer.metadata or {}).get(SPARK_SCHEMA)
+    if written is None:
+        return True
+    names = [field["name"] for field in json.loads(written)["fields"]]
+    return names == list(footer.schema.to_arrow_schema().names)
 
 
 def schema_of(footer: pq.FileMetaData) -> pa.Schema:
