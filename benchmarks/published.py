@@ -56,9 +56,8 @@ def measure(case: str, size: str, home: Path) -> tuple[float, float, float]:
     ten = home / "ten"
     ten.mkdir()
     dataset = replace(SIZES[size], **CASES[case])
-    with ProcessPoolExecutor(
-        1, get_context("spawn")
-    ) as aside:  # the program would inherit the peak of memory
+    # In a process of its own, because the program would inherit the peak of memory.
+    with ProcessPoolExecutor(1, get_context("spawn")) as aside:
         folder = write_ten(ten) if case == "ten" else aside.submit(ensure, dataset, DATA).result()
     model = None if dataset.models > 1 else "als"
     config = {
