@@ -24,7 +24,7 @@ from spark_eval.schema import MODEL
 from spark_eval.tables.arrow_frames import as_arrow
 from spark_eval.tables.file_parts import PlainFiles
 
-# Summaries: Spark takes the columns of a folder from them. And the key of the schema that it writes to footers.
+# Summaries: Spark takes the columns of a folder from them. And the key of its schema in a footer.
 SUMMARIES: Final = ("_metadata", "_common_metadata")
 SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 # Rows of a part of a frame.
