@@ -43,6 +43,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: turns[item.path])
 
 
+@pytest.fixture(scope="module")
+def engine_of_users() -> Iterator[None]:
+    """This process does what it can, as for users; ``cli/test_engines.py`` compares what Spark publishes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_EVAL_ENGINE", "auto")
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_wait_for_the_disk() -> Iterator[None]:
     """Publication syncs what it writes: it takes long, and only a machine without power could tell."""

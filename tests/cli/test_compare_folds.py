@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 from tests.cli.conftest import LISTS, Desk
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from tests.cli.damaging import TABLES, place_of
 
 from spark_eval.schema import Table
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
+
 N_USERS = 60
 GATE: dict[str, Any] = {"metric": "mrr", "k": 5, "max_drop": 0.05, "min_users": 10}
 

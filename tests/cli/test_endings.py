@@ -18,7 +18,6 @@ from pyspark.errors import PySparkRuntimeError
 from spark_eval.cli import terminal
 from spark_eval.cli.commands import main
 from spark_eval.publishing.local import LocalStore
-from spark_eval.runs import job
 from spark_eval.runtime import streams
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.runtime.streams import CapturedPipe
@@ -109,7 +108,7 @@ def test_a_signal_ends_a_run_and_leaves_nothing(
     desk: "Desk", monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     handlers = [signal.getsignal(number) for number in signal.Signals]
-    monkeypatch.setattr(job, "read_source", signalling(number, read_source))
+    monkeypatch.setattr("spark_eval.sources.read.read_source", signalling(number, read_source))
     answer = desk.run("split", "--run-id", "a")
     assert answer.code == 1
     assert answer.err == f"error[INTERRUPTED] stopped by {number.name} before run 'a' was published\n"
@@ -130,7 +129,7 @@ def test_a_signal_comes_too_late_for_a_run_that_is_being_published(
 
 
 def test_a_signal_that_is_to_be_ignored_is(desk: "Desk", monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "read_source", signalling(signal.SIGHUP, read_source))
+    monkeypatch.setattr("spark_eval.sources.read.read_source", signalling(signal.SIGHUP, read_source))
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         desk.done("split", "--run-id", "a")

@@ -14,6 +14,8 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import model_faults
 from spark_eval.runtime.spark_errors import may_be_of_inputs, named_spark_error
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 

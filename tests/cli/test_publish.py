@@ -21,6 +21,8 @@ from spark_eval.publishing.verify import Expected
 from spark_eval.runs import run
 from spark_eval.schema import Table
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 

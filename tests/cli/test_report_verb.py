@@ -16,6 +16,8 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.result import spread_in_spark
 from spark_eval.results.report.spread import spread_of
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

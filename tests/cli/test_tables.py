@@ -14,6 +14,8 @@ from spark_eval import read_published
 from spark_eval.errors import SparkEvalError
 from spark_eval.evaluation.summary import MetricRow, SumRow, metric_rows
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
@@ -31,7 +33,7 @@ METRICS = {
     "segment": "string",
     "segment_value": "string",
     **dict.fromkeys(("value", "std_error", "ci_low", "ci_high"), "double"),
-    **dict.fromkeys(("n_users", "n_undefined"), "bigint"),
+    **dict.fromkeys(("n_users", "n_undefined", "n_requests"), "bigint"),
     "conventions": "string",
 }
 SUMS = {
@@ -39,7 +41,7 @@ SUMS = {
     "k": "int",
     "segment": "string",
     "segment_value": "string",
-    **dict.fromkeys(("n_users", "n_defined"), "bigint"),
+    **dict.fromkeys(("n_users", "n_defined", "n_requests", "n_requests_defined"), "bigint"),
     **dict.fromkeys(("total", "squares", "weight"), "string"),
     "unit": "int",
     "conventions": "string",

@@ -20,6 +20,8 @@ from pyspark.sql import SparkSession
 from spark_eval.cli import commands, runner
 from spark_eval.errors import DataError, redacted, without_secrets
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
+
 OUTPUT: Final = "output: {path: OUT}\n"
 LOG: Final = f"{OUTPUT}interactions: {{path: LOG, timestamp_unit: s"
 LISTS: Final = f"{OUTPUT}recommendations: {{path: LISTS}}\nevaluate: "

@@ -22,6 +22,8 @@ from spark_eval.runs.measured import MeasuredRun
 from spark_eval.runs.report import facts_of, write_report
 from spark_eval.schema import Table
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
