@@ -33,19 +33,21 @@ METRICS = {
     "segment": "string",
     "segment_value": "string",
     **dict.fromkeys(("value", "std_error", "ci_low", "ci_high"), "double"),
-    **dict.fromkeys(("n_users", "n_undefined", "n_requests"), "bigint"),
+    **dict.fromkeys(("n_users", "n_undefined"), "bigint"),
     "conventions": "string",
+    "n_requests": "bigint",
 }
 SUMS = {
     "metric": "string",
     "k": "int",
     "segment": "string",
     "segment_value": "string",
-    **dict.fromkeys(("n_users", "n_defined", "n_requests", "n_requests_defined"), "bigint"),
+    **dict.fromkeys(("n_users", "n_defined"), "bigint"),
     **dict.fromkeys(("total", "squares", "weight"), "string"),
     "unit": "int",
     "conventions": "string",
     **dict.fromkeys(("products", "weight_squares"), "string"),
+    **dict.fromkeys(("n_requests", "n_requests_defined"), "bigint"),
 }
 PER_USER = {
     "user": "bigint",
