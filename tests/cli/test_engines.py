@@ -92,21 +92,45 @@ def plain(desk: Desk) -> None:
     desk.change("truth", path=str(desk.home / "truth.parquet"))
 
 
-@pytest.mark.parametrize("change", [plain, odd_inputs, float_ranks, by_request])
+def gated(desk: Desk) -> None:
+    """Two models, compared and gated by segment."""
+    odd_inputs(desk)
+    desk.tree["compare"] = {"baseline": {"model": "als"}, "tests": ["t", "wilcoxon"], "segments": ["country"]}
+    desk.change("compare", metrics=["map"])
+    gate = {"metric": "map", "k": 5, "max_drop": 1.0, "min_users": 1, "mode": "observed"}
+    desk.tree["gates"] = [gate, gate | {"segment": "country"}]
+
+
+def clicks(desk: Desk) -> None:
+    """Predictions of two models by user, with rows that cannot be used, compared and gated."""
+    draw = np.random.default_rng(6)
+    rows = pd.DataFrame({"model": ["a"] * 50 + ["b"] * 50, "user": [*range(10)] * 10, "label": [0, 1] * 50})
+    rows = rows.assign(score=draw.integers(0, 9, 100) / 9, item="i", weight=2.0)
+    rows.loc[[3, 53], "score"] = np.nan
+    rows.loc[[7, 57], "label"] = 4
+    desk.tree = {"output": {"path": str(desk.out)}, "compare": {"baseline": {"model": "a"}}}
+    desk.change("predictions", path=str(desk.write("clicks", rows, files=2)), task="binary", curves=True)
+    desk.change("predictions", intervals="user", max_quarantined=0.5, metrics=["auc", "log_loss", "gauc"])
+    desk.change("predictions", choose={"recall": [0.5]})
+    desk.tree["gates"] = [{"metric": "log_loss", "max_drop": 9.0, "min_users": 1, "mode": "observed"}]
+
+
+@pytest.mark.parametrize("change", [plain, odd_inputs, float_ranks, by_request, gated, clicks])
 def test_engines_publish_the_same(desk: Desk, tmp_path: Path, change: Callable[[Desk], None]) -> None:
     change(desk)
+    verb = "predictions" if "predictions" in desk.tree else "evaluate"
     found, told = [], []
     for engine in ENGINES:
         other = desk.twin(tmp_path / engine)
         other.home.mkdir()
-        answer = other.done("evaluate", "--engine", engine)
-        told.append(re.findall("in this process|on Spark", answer.out))
+        answer = other.done(verb, "--engine", engine)
+        told.append({*re.findall("in this process|on Spark", answer.out)})
         bits = bits_of(other.out)
         run = next(iter(bits)).split()[0]
         tables = {name.removeprefix(run): value for name, value in bits.items()}
         commits = commits_of(other.out, other.home)
         found.append((run, tables, columns_of(other.out), commits))
-    assert told == [["in this process"], ["on Spark"]]
+    assert told == [{"in this process"}, {"on Spark"}]
     assert found[0] == found[1]
 
 
@@ -198,6 +222,12 @@ def without_pyspark(*arguments: str) -> str:
     assert (process.returncode, process.stderr) == (0, "")
     assert process.stdout.endswith("without pyspark\n")
     return process.stdout
+
+
+def test_gates_load_no_pyspark(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    gated(desk)
+    assert "gates of run" in without_pyspark("evaluate", "--config", desk.config(), "--engine", "auto")
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Side:
     ``metrics`` are the means over users. ``conventions`` is the stamp of the run; empty if unknown.
     ``read_users`` and ``read_means`` read the per-user table and the means of models when they are needed;
     ``read_means`` is None if there are no means. ``scored`` are the models by name if they are of
-    predictions.
+    predictions. ``n_rows`` is the number of rows of a published per-user table.
     """
 
     models: Sequence[str]
@@ -48,6 +48,7 @@ class Side:
     truth_digest: str | None = None
     run: str | None = None
     scored: Mapping[str, ScoredModel] | None = None
+    n_rows: int = 0
 
     @cached_property
     def users(self) -> UserTable:

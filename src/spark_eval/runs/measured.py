@@ -6,9 +6,10 @@ from functools import cached_property, partial
 from statistics import mean
 from typing import TYPE_CHECKING, Final
 
-from spark_eval.comparison.compare import Comparison, compare_sides
+from spark_eval.arrow.files import named_read_errors
+from spark_eval.arrow.user_files import check_no_nan
 from spark_eval.comparison.plan import ComparePlan
-from spark_eval.comparison.sides import BaselineName, Means, Side, Sides, means_of_rows
+from spark_eval.comparison.sides import Means, Side, Sides, means_of_rows
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.evaluation.plan import Plan
 from spark_eval.metrics.means import means_of_users
@@ -21,6 +22,7 @@ from spark_eval.runs.job import EVALUATE, MEASURING, PREDICTIONS
 from spark_eval.runs.sections import EvaluateSection
 from spark_eval.runtime.versions import release
 from spark_eval.schema import FOLD, FOLDS, VERSION, Subset, Table
+from spark_eval.tables.local_tables import LocalTable, NotPlain, table_by_model
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,18 +85,29 @@ class ScoredRun:
         """Return a published table; raises DataError as ``open_table`` does."""
         return open_table(self.store.files, self.record, table)
 
-    def side(self, spark: "SparkSession") -> Side:
+    def side(self, spark: "SparkSession | None") -> Side:
         """Return the run as baseline or candidate; its tables are read when they are needed."""
         scored = {model: ScoredModel.of_record(one) for model, one in self.record.job[SCORED].items()}
         return Side(
             models=list(scored),
             metrics=compared_values(scored.values()),
-            read_users=lambda: UserTable(self.open(Table.PER_USER).frame(spark)),
+            read_users=partial(self.users, spark),
             read_means=lambda: means_of_rows(self.open(Table.METRICS).rows()),
             conventions=str(self.record.job["conventions"]),
             run=self.record.run_id,
             scored=scored,
+            n_rows=n_rows_of(self.record),
         )
+
+    def users(self, spark: "SparkSession | None") -> UserTable:
+        """Return the per-user table; without a session in this process."""
+        table = self.open(Table.PER_USER)
+        if spark is not None:
+            return UserTable(table.frame(spark))
+        with named_read_errors(table.path):
+            rows = table.dataset().to_table()
+        check_no_nan(rows, table.path)
+        return UserTable(LocalTable.of(rows))
 
 
 @dataclass(frozen=True)
@@ -164,7 +177,7 @@ class MeasuredRun:
         ratios = [n_rows[name] / n_rows[train] for name in n_rows if (train := train_of(name)) in n_rows]
         return mean(ratios) if ratios else None
 
-    def side(self, spark: "SparkSession") -> Side:
+    def side(self, spark: "SparkSession | None") -> Side:
         """Return the run as baseline or candidate; its tables are read when they are needed."""
         return Side(
             models=self.models,
@@ -174,11 +187,13 @@ class MeasuredRun:
             conventions=self.conventions,
             truth_digest=self.truth_digest,
             run=self.record.run_id,
+            n_rows=n_rows_of(self.record),
         )
 
-    def users(self, spark: "SparkSession") -> UserTable:
-        """Return the per-user table."""
-        frame = self.open(Table.PER_USER).frame(spark)
+    def users(self, spark: "SparkSession | None") -> UserTable:
+        """Return the per-user table; without a session in this process."""
+        table = self.open(Table.PER_USER)
+        frame = users_in_process(table.path) if spark is None else table.frame(spark)
         segments = [name for name in dict.fromkeys((FOLD, *self.plan.segments)) if name in frame.columns]
         return UserTable(
             frame=frame,
@@ -192,10 +207,25 @@ class MeasuredRun:
         return means_of_rows(self.open(Table.METRICS).rows())
 
 
-def compare_published(
-    spark: "SparkSession", store: Store, runs: Sequence[str], plan: ComparePlan, baseline: BaselineName | None
-) -> Comparison:
-    """Compare published runs, the candidate's first, and decide the plan's gates; see ``compare_sides``.
+def n_rows_of(record: Record) -> int:
+    """Return the number of rows of the per-user table of a run; 0 if it has none."""
+    return int(record.job["tables"].get(Table.PER_USER, {"rows": 0})["rows"])
+
+
+def users_in_process(path: str) -> LocalTable:
+    """Return a per-user table of this machine; raise ConfigError NEEDS_SPARK if only Spark can read it."""
+    try:
+        return table_by_model(Table.PER_USER, path)
+    except NotPlain as fault:
+        raise ConfigError("NEEDS_SPARK", f"{fault}; choose engine: spark") from fault
+
+
+def sides_of_runs(
+    spark: "SparkSession | None", store: Store, runs: Sequence[str], plan: ComparePlan
+) -> Sides:
+    """Return published runs, the candidate's first, as sides of a comparison.
+
+    Without a session they are tables of this process.
 
     Raises:
         DataError: UNKNOWN_RUN if the candidate's run is missing; MISSING_BASELINE if another one is missing
@@ -208,13 +238,12 @@ def compare_published(
         if run not in published_runs and (run == run_id or run not in gated):
             code = "UNKNOWN_RUN" if run == run_id else "MISSING_BASELINE"
             raise DataError(code, f"no run {run!r} of evaluate; {known_runs(store, run)}")
-    sides = Sides(
+    return Sides(
         spark=spark,
         baselines={run: published_runs[run].side(spark) for run in others if run in published_runs},
         candidate=published_runs[run_id].side(spark),
         hint=lambda run: f"that run is not there; {known_runs(store, run, but=run_id)}",
     )
-    return compare_sides(sides, plan, baseline)
 
 
 def train_of(part: str) -> str | None:

@@ -12,7 +12,7 @@ from spark_eval.accounting import Entry
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.segments import tables_read
 from spark_eval.publishing.attempt import Attempt
-from spark_eval.results.driver_tables import SmallRows, small_table, write_small
+from spark_eval.results.driver_tables import SmallRows, small_table, write_rows, write_small
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
 from spark_eval.runners.quarantine import quarantined
 from spark_eval.runners.spread import write_together
@@ -24,11 +24,11 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.versions import LOCAL
 from spark_eval.schema import INPUT_COLUMNS, MODEL, Outcome, Table
-from spark_eval.tables.conformed import check_id_types
-from spark_eval.tables.local_tables import NotPlain
+from spark_eval.tables.conformed import Rows, check_id_types
+from spark_eval.tables.local_tables import LocalTable, NotPlain
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 Given = TypeVar("Given")
 # Settings of the session that change how files are read.
@@ -139,8 +139,11 @@ def needed(section: Given | None, name: str) -> Given:
     return section
 
 
-def stage_frame(frame: "DataFrame", attempt: Attempt, table: str, *partitions: str) -> None:
-    """Write a table to its staging folder, which must not exist."""
+def stage_frame(frame: Rows, attempt: Attempt, table: str, *partitions: str) -> None:
+    """Write a table to its staging folder, which must not exist; in this process by model if at all."""
+    if isinstance(frame, LocalTable):
+        write_rows(frame.table(), Path(attempt.staged(table)), by_model=MODEL in partitions)
+        return
     frame.write.mode("error").partitionBy(*partitions).parquet(attempt.staged(table))
 
 

@@ -22,6 +22,7 @@ from spark_eval.names import folder_name
 from spark_eval.runtime.local_files import is_hidden, local_path
 from spark_eval.schema import MODEL
 from spark_eval.tables.arrow_frames import as_arrow
+from spark_eval.tables.columns import missing_column
 from spark_eval.tables.file_parts import PlainFiles
 
 # Summaries: Spark takes the columns of a folder from them. And the key of its schema in a footer.
@@ -242,6 +243,21 @@ def normal(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(normal(kind.value_type))
     return kind
+
+
+def table_by_model(name: str, path: str) -> LocalTable:
+    """Return all columns of plain Parquet files below a folder that has a folder for each model.
+
+    Raises NotPlain for any other folder.
+    """
+    models = paths_by_model(path)
+    if models is None:
+        raise NotPlain(f"{path} has no folders of models")
+    found = (None, list(models), file_schema(list(models)))
+    every = Wanted(
+        {}, dict.fromkeys(found[2].names, lambda _: True), partial(missing_column, name, mapped={})
+    )
+    return local_table(name, found, {}, every).with_models(models, "")
 
 
 def place_of(path: str) -> Path:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from spark_eval.runs.verb import ACCOUNTING, Computed, Published, Screen, Verb, Work
+from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.schema import Table
 
 if TYPE_CHECKING:
@@ -20,17 +20,29 @@ def job(verb: Verb, config: "Config", run_id: str | None, session: "OpenSession"
 
 def compute(work: Work) -> Computed:
     """Compare the models, and decide the gates; failed gates are published as well."""
+    from spark_eval.comparison.compare import compare_sides
     from spark_eval.runs.compare import CompareRequest
-    from spark_eval.runs.measured import compare_published
+    from spark_eval.runs.measured import sides_of_runs
 
     job, asked = work.job, CompareRequest.of(work.config, work.job.run_id)
-    comparison = compare_published(work.spark, job.store, list(job.runs), asked.plan, asked.baseline)
+    sides = work.local or sides_of_runs(work.spark, job.store, list(job.runs), asked.plan)
+    comparison = compare_sides(sides, asked.plan, asked.baseline)
     return Computed(
         rows=comparison.small_tables,
         entries=comparison.entries,
         facts={"runs": job.runs},
         n_rows=len(comparison.rows),
     )
+
+
+def open_locally(work: Work) -> LocalInput:
+    """Return the published runs as sides in this process."""
+    from spark_eval.runs.compare import CompareRequest
+    from spark_eval.runs.measured import sides_of_runs
+
+    job = work.job
+    sides = sides_of_runs(None, job.store, list(job.runs), CompareRequest.of(work.config, job.run_id).plan)
+    return LocalInput(sides, sum(side.n_rows for side in (sides.candidate, *sides.baselines.values())))
 
 
 def show(run: "Run", screen: Screen) -> None:
@@ -91,6 +103,7 @@ VERB = Verb(
     ),
     phases=("compare",),
     compute=compute,
+    open_locally=open_locally,
     show=show,
     job=job,
     check=check,

@@ -3,11 +3,12 @@
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, Published, Screen, Verb, Work
+from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.runs.verbs import compare
 from spark_eval.schema import ALL, MODEL, Table
 
 if TYPE_CHECKING:
+    from spark_eval.predictions.measure import PredictionTable
     from spark_eval.runs.job import Run
     from spark_eval.runs.sections import Config, PredictionsSection
 
@@ -33,20 +34,17 @@ def has_rules(config: "Config") -> bool:
 
 def compute(work: Work) -> Computed:
     """Measure all predictions in one pass, and in score order if a metric needs it."""
-    from spark_eval.predictions.conform import read_predictions
     from spark_eval.predictions.evaluate import measure_predictions
     from spark_eval.predictions.task import Clusters
     from spark_eval.runs.run import stage_frame
 
-    source = section_of(work.config)
-    plan = source.checked()
-    frame = work.job.read(work.spark, PREDICTIONS, plan.segments)
-    table = read_predictions(frame, source.columns, source.model, plan)
+    plan = section_of(work.config).checked()
+    table = work.local or open_on_spark(work)
     measured = measure_predictions(table, work.job.most_quarantined)
     work.held.enter_context(closing(measured.held))
     written, facts = dict[str, int](), dict[str, Any]()
     if plan.intervals is Clusters.USER:
-        stage_frame(measured.per_user, work.attempt, Table.PER_USER, MODEL)
+        stage_frame(measured.users.frame, work.attempt, Table.PER_USER, MODEL)
         written[Table.PER_USER] = measured.n_per_user
         facts["scored"] = {model: scored.to_record() for model, scored in measured.scored.items()}
     return Computed(
@@ -57,6 +55,27 @@ def compute(work: Work) -> Computed:
         facts={"conventions": plan.stamp, "models": measured.models} | facts,
         n_rows=len(measured.metric_rows),
     )
+
+
+def open_on_spark(work: Work) -> "PredictionTable":
+    """Return the predictions as conformed Spark frames."""
+    from spark_eval.predictions.conform import read_predictions
+
+    source = section_of(work.config)
+    frame = work.job.read(work.spark, PREDICTIONS, source.checked().segments)
+    return read_predictions(frame, source.columns, source.model, source.checked())
+
+
+def open_locally(work: Work) -> LocalInput:
+    """Return the predictions as a table of this process."""
+    from spark_eval.predictions.wanted import local_predictions
+    from spark_eval.sources.plain import open_plain
+
+    source, job = section_of(work.config), work.job
+    plan = source.checked()
+    found = open_plain(source, PREDICTIONS, plan.segments, job.before[PREDICTIONS], work.session)
+    table = local_predictions(found, source.columns, source.model, plan)
+    return LocalInput(table, table.rows.n_rows)
 
 
 def has_users(config: "Config") -> bool:
@@ -104,6 +123,7 @@ VERB = Verb(
     ),
     phases=("metrics",),
     compute=compute,
+    open_locally=open_locally,
     show=show,
     then=comparison_of_gates,
 )
