@@ -106,7 +106,8 @@ def rows_equal(table: Rows, name: str, values: Sequence[str]) -> Rows:
         return table.of_models(values)
     rows = table.table()
     is_chosen = pc.is_in(rows[name].cast(pa.string()), value_set=pa.array(values, pa.string()))
-    return LocalTable(table.schema, rows.filter(is_chosen))
+    has_all = pc.all(is_chosen, min_count=0).as_py()  # most often: then nothing is copied
+    return LocalTable(table.schema, rows if has_all else rows.filter(is_chosen))
 
 
 def check_unchanged(tables: Sequence[Rows]) -> Callable[[], None] | None:
