@@ -69,7 +69,7 @@ def test_who_types_is_told_what_is_going_on(
     split(log, method="holdout", timestamp_unit="s")
     evaluate(log, log, model="m", metrics="map")
     lines = [line.partition("] ")[2] or line.strip() for line in capsys.readouterr().out.splitlines()]
-    told = ["split ...", "split", "evaluate ...", "on Spark: engine: spark", "evaluate"]
+    told = ["split ...", "split", "evaluate ...", "engine: spark (as asked)", "evaluate"]
     assert lines == (told if is_typed else [])
 
 

@@ -124,13 +124,13 @@ def test_engines_publish_the_same(desk: Desk, tmp_path: Path, change: Callable[[
         other = desk.twin(tmp_path / engine)
         other.home.mkdir()
         answer = other.done(verb, "--engine", engine)
-        told.append({*re.findall("in this process|on Spark", answer.out)})
+        told.append({*re.findall("engine: (local|spark)", answer.out)})
         bits = bits_of(other.out)
         run = next(iter(bits)).split()[0]
         tables = {name.removeprefix(run): value for name, value in bits.items()}
         commits = commits_of(other.out, other.home)
         found.append((run, tables, columns_of(other.out), commits))
-    assert told == [{"in this process"}, {"on Spark"}]
+    assert told == [{"local"}, {"spark"}]
     assert found[0] == found[1]
 
 
@@ -191,14 +191,14 @@ def test_what_only_spark_takes_is_refused_by_name(
 def test_auto_says_why_it_takes_spark(desk: Desk) -> None:
     plain(desk)
     desk.change("truth", where=[{"column": "item", "op": ">", "value": 1}])
-    assert "on Spark: truth is read by conditions" in desk.done("evaluate", "--engine", "auto").out
+    assert "engine: spark (truth is read by conditions)" in desk.done("evaluate", "--engine", "auto").out
 
 
 def test_the_config_chooses_and_the_option_overrides(desk: Desk) -> None:
     plain(desk)
     desk.tree["engine"] = "local"
-    assert "in this process: " in desk.done("evaluate", "--run-id", "a").out
-    assert "on Spark: engine: spark" in desk.done("evaluate", "--run-id", "b", "--engine", "spark").out
+    assert "engine: local (plain Parquet, " in desk.done("evaluate", "--run-id", "a").out
+    assert "engine: spark (as asked)" in desk.done("evaluate", "--run-id", "b", "--engine", "spark").out
     desk.tree["engine"] = "duckdb"
     assert desk.refused("evaluate")[:2] == (2, "INVALID_CONFIG")
 
@@ -210,7 +210,9 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Desk:
     plain(desk)
     odd_inputs(desk)
     desk.tree["engine"] = "auto"
-    assert "in this process: " in without_pyspark("evaluate", "--run-id", "a", "--config", desk.config())
+    assert "engine: local (plain Parquet, " in without_pyspark(
+        "evaluate", "--run-id", "a", "--config", desk.config()
+    )
     return desk
 
 

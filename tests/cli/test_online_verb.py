@@ -211,7 +211,7 @@ def test_both_engines_publish_the_same(desk: "Desk", tmp_path: Path) -> None:
     for engine in ("local", "spark"):
         out = tmp_path / engine
         answer = desk.done("online", "--run-id", "o", "--engine", engine, "--set", f"output.path={out}")
-        assert ("in this process" in answer.out, "on Spark" in answer.out) == (
+        assert ("engine: local" in answer.out, "engine: spark" in answer.out) == (
             engine == "local",
             engine == "spark",
         )

@@ -381,12 +381,12 @@ def test_the_engine_is_chosen_and_said(
             record.getMessage() for record in caplog.records if "engine" in str(record.__dict__["facts"])
         )
 
-    assert said(frames) == "in this process: 552 rows"
-    assert said(frames, "spark") == "on Spark: engine: spark"
-    assert said(frames | {"truth": of_spark["truth"]}) == "on Spark: truth is a Spark frame"
+    assert said(frames) == "engine: local (frames, 552 rows)"
+    assert said(frames, "spark") == "engine: spark (as asked)"
+    assert said(frames | {"truth": of_spark["truth"]}) == "engine: spark (truth is a Spark frame)"
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    assert said(frames, "local") == "in this process: 552 rows"
-    assert said(frames) == "on Spark: under spark-submit"
+    assert said(frames, "local") == "engine: local (frames, 552 rows)"
+    assert said(frames) == "engine: spark (under spark-submit)"
     with pytest.raises(SparkEvalError, match=r"NEEDS_SPARK.*truth is a Spark frame"):
         evaluate(**(frames | {"truth": of_spark["truth"]}), engine="local")
     with pytest.raises(SparkEvalError, match=r"INVALID_ENGINE.*did you mean 'local'"):

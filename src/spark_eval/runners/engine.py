@@ -36,7 +36,7 @@ def reason_for_spark(engine: Engine, frames: Iterable[tuple[str, Any]]) -> str |
     Raises ConfigError NEEDS_SPARK if the engine is ``local``.
     """
     if engine is Engine.SPARK:
-        return "engine: spark"
+        return "as asked"
     of_spark = [name for name, frame in frames if type(frame).__module__.startswith("pyspark.")]
     if of_spark:
         return refuse_or_explain(engine, f"{of_spark[0]} is a Spark frame")
@@ -54,10 +54,10 @@ def refuse_or_explain(engine: Engine, reason: str) -> str:
 
 def say_spark(reason: str) -> None:
     """Log that a call runs on Spark, and why."""
-    events.say("engine", f"on Spark: {reason}", engine=Engine.SPARK.value, reason=reason)
+    events.say("engine", f"engine: spark ({reason})", engine=Engine.SPARK.value, reason=reason)
 
 
-def say_local(n_rows: int) -> None:
-    """Log that a call runs in this process."""
-    message = f"in this process: {n_rows:,} rows"
+def say_local(n_rows: int, source: str = "frames") -> None:
+    """Log that a call runs in this process, and what it reads."""
+    message = f"engine: local ({source}, {n_rows:,} rows)"
     events.say("engine", message, engine=Engine.LOCAL.value, rows=n_rows)
