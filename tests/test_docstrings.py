@@ -36,6 +36,7 @@ RESULTS: Final = (
     "Comparison",
     "Window",
     "History",
+    "Interleaving",
     "Linkage",
 )
 FUNCTIONS: Final = tuple(vars(functions)["__all__"])  # its stub has none

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from spark_eval.evaluation.evaluate import evaluate
     from spark_eval.evaluation.result import Evaluation
     from spark_eval.experiments.evaluate import Experiments, evaluate_experiments
+    from spark_eval.experiments.interleaving import Interleaving, evaluate_interleaving
     from spark_eval.linkage.evaluate import Linkage, evaluate_linkage
     from spark_eval.linkage.reviews import sample_pairs
     from spark_eval.predictions.evaluate import Predictions, evaluate_predictions
@@ -37,6 +38,7 @@ __all__ = [
     "Evaluation",
     "Experiments",
     "History",
+    "Interleaving",
     "Linkage",
     "Predictions",
     "SparkEvalError",
@@ -47,6 +49,7 @@ __all__ = [
     "compare",
     "evaluate",
     "evaluate_experiments",
+    "evaluate_interleaving",
     "evaluate_linkage",
     "evaluate_predictions",
     "get_session",
@@ -81,6 +84,8 @@ _HOMES: Final = {
     "History": "spark_eval.days.history",
     "history": "spark_eval.runs.history",
     "watch": "spark_eval.runs.watch",
+    "Interleaving": "spark_eval.experiments.interleaving",
+    "evaluate_interleaving": "spark_eval.experiments.interleaving",
     "Linkage": "spark_eval.linkage.evaluate",
     "evaluate_linkage": "spark_eval.linkage.evaluate",
     "sample_pairs": "spark_eval.linkage.reviews",

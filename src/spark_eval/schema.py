@@ -264,6 +264,7 @@ class Reason(StrEnum):
     NOT_IN_BOTH = "not_in_both"
     NOT_SAMPLED = "not_sampled"
     UNDECIDED = "undecided"
+    INCONSISTENT = "inconsistent"
 
 
 SEGMENT: Final = "segment"

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Final, NamedTuple, Unpack
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_closed
 from spark_eval.errors import ConfigError, DataError
@@ -19,7 +18,7 @@ from spark_eval.linkage.reviews import reviewed_strata
 from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows, arrow_table
 from spark_eval.schema import Outcome, Reason, ddl_of
-from spark_eval.tables.arrow_frames import Frame, as_arrow
+from spark_eval.tables.arrow_frames import Frame, read_arrow
 
 PREDICTED: Final = "predicted"
 TRUE: Final = "true"
@@ -150,21 +149,13 @@ def evaluate_linkage(
         (0.4, 0.645833)
     """
     given = {PREDICTED: predicted, TRUE: true, CANDIDATES: candidates}
-    tables = {name: read(name, frame) for name, frame in given.items() if frame is not None}
+    tables = {name: read_arrow(name, frame) for name, frame in given.items() if frame is not None}
     reviewed = {
-        name: read(name, one) for name, one in (("sample", sample), ("reviews", reviews)) if one is not None
+        name: read_arrow(name, one)
+        for name, one in (("sample", sample), ("reviews", reviews))
+        if one is not None
     }
     return measure_linkage(tables, reviewed, make_linkage_plan(**options))
-
-
-def read(name: str, frame: Any) -> pa.Table:
-    """Return a frame, or the Parquet files at a path, as an Arrow table."""
-    if not isinstance(frame, str) and not hasattr(frame, "__fspath__"):
-        return as_arrow(name, frame)
-    try:
-        return as_arrow(name, pq.read_table(frame, page_checksum_verification=True))
-    except (OSError, pa.ArrowException) as error:
-        raise DataError("MISSING_INPUT", f"{name}: cannot read {str(frame)!r}: {error}") from error
 
 
 def measure_linkage(

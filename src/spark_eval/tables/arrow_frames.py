@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Union, runtime_checkable
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from spark_eval.arrow.footers import MOST_DIGITS
 from spark_eval.errors import ConfigError, DataError
@@ -72,6 +73,16 @@ def as_arrow(name: str, frame: Any) -> pa.Table:
             faults.append(DataError("UNSUPPORTED_TYPE", message))
     DataError.raise_all(faults)
     return pa.table(columns, names=labels)
+
+
+def read_arrow(name: str, frame: Any) -> pa.Table:
+    """Return a frame, or the Parquet files at a path, as an Arrow table."""
+    if not isinstance(frame, str) and not hasattr(frame, "__fspath__"):
+        return as_arrow(name, frame)
+    try:
+        return as_arrow(name, pq.read_table(frame, page_checksum_verification=True))
+    except (OSError, pa.ArrowException) as error:
+        raise DataError("MISSING_INPUT", f"{name}: cannot read {str(frame)!r}: {error}") from error
 
 
 def named_columns(frame: Any) -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,209 @@
+"""Interleaving: the worked number, a slow loop, accounting, checks of the draft, and what is refused."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_eval import Interleaving, evaluate_interleaving
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.experiments.interleaving import InterleavingRow
+
+Row = dict[str, Any]
+SCHEMA = pa.schema(
+    [(name, pa.int64()) for name in ("impression", "user", "item", "position", "rank_a", "rank_b")]
+    + [(name, pa.string()) for name in ("team", "first_pick")]
+    + [("clicked", pa.bool_())]
+)
+RANKS = st.none() | st.integers(1, 4)
+
+
+def two_items(impression: int, user: int, clicked: str, first: str = "a") -> list[Row]:
+    second = "b" if first == "a" else "a"
+    shared = {"impression": impression, "user": user, "first_pick": first}
+    return [
+        {**shared, "item": team, "team": team, "position": position, "clicked": team in clicked}
+        for position, team in enumerate((first, second), start=1)
+    ]
+
+
+def outcomes(found: Interleaving) -> dict[tuple[str, str | None], int]:
+    return {(entry.outcome, entry.reason): entry.rows for entry in found.entries}
+
+
+def by_analysis(found: Interleaving) -> dict[str, InterleavingRow]:
+    return {row.analysis: row for row in found.rows}
+
+
+def test_the_worked_number() -> None:
+    clicks = ["a"] * 60 + ["b"] * 40 + ["ab"] * 20
+    rows = [row for number, clicked in enumerate(clicks) for row in two_items(number, number, clicked)]
+    [row] = evaluate_interleaving(pd.DataFrame(rows)).rows
+    assert (row.wins, row.ties, row.losses, row.n_users, row.n_impressions) == (60, 20, 40, 120, 120)
+    assert row.difference == pytest.approx(0.083333, abs=5e-7)
+    assert row.p_value == pytest.approx(0.056888, abs=5e-7)
+    assert row.std_error == pytest.approx(np.std([0.5] * 60 + [-0.5] * 40 + [0] * 20, ddof=1) / 120**0.5)
+
+
+def test_users_count_once_in_the_test_and_impressions_in_the_difference() -> None:
+    clicks = [(1, "a")] * 6 + [(2, "b"), (3, "b"), (4, "")]
+    rows = [row for number, (user, clicked) in enumerate(clicks) for row in two_items(number, user, clicked)]
+    [row] = evaluate_interleaving(pd.DataFrame(rows)).rows
+    assert (row.difference, row.p_value, row.n_users, row.n_impressions) == (0.25, 1.0, 3, 8)
+
+
+@st.composite
+def drafts(draw: Callable[..., Any]) -> list[Row]:
+    rows = []
+    for impression in range(draw(st.integers(1, 12))):
+        user, first = draw(st.integers(0, 3)), draw(st.sampled_from("ab"))
+        for position in range(1, draw(st.integers(1, 5)) + 1):
+            shared = {"impression": impression, "user": user, "first_pick": first, "position": position}
+            own = {"item": position, "team": draw(st.sampled_from("ab")), "clicked": draw(st.booleans())}
+            rows.append({**shared, **own, "rank_a": draw(RANKS), "rank_b": draw(RANKS)})
+    return rows
+
+
+def slow_preference(rows: Sequence[Row]) -> dict[int, list[int]]:
+    votes: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for row in rows:
+        if row["clicked"]:
+            votes[row["user"], row["impression"]].append(1 if row["team"] == "a" else -1)
+    found = defaultdict(list)
+    for (user, _), own in votes.items():
+        found[user].append((sum(own) > 0) - (sum(own) < 0))
+    return found
+
+
+def slow_paired(rows: Sequence[Row]) -> dict[int, list[int]]:
+    def above(one: Row, other: Row, rank: str) -> bool:
+        return one[rank] is not None and (other[rank] is None or one[rank] < other[rank])
+
+    credit: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for a in rows:
+        for b in rows:
+            is_round = a["impression"] == b["impression"] and {a["position"], b["position"]} in (
+                {1, 2},
+                {3, 4},
+            )
+            is_draft = is_round and (a["team"], b["team"]) == ("a", "b")
+            if is_draft and above(a, b, "rank_a") and above(b, a, "rank_b"):
+                credit[a["user"], a["impression"]].append(a["clicked"] - b["clicked"])
+    found = defaultdict(list)
+    for (user, _), own in credit.items():
+        found[user].append(sum(own))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(drafts(), st.randoms(use_true_random=False))
+def test_both_analyses_are_those_of_a_slow_loop_in_any_order(rows: list[Row], shuffle: Any) -> None:
+    mixed = list(rows)
+    shuffle.shuffle(mixed)
+    found, again = (evaluate_interleaving(pa.Table.from_pylist(one, SCHEMA)) for one in (rows, mixed))
+    assert found == again
+    for analysis, slow in (("preference", slow_preference), ("paired", slow_paired)):
+        users, row = slow(rows), by_analysis(found)[analysis]
+        signs = [sign for own in users.values() for sign in own]
+        counts = [sum(np.sign(sign) == side for sign in signs) for side in (1, 0, -1)]
+        assert [row.wins, row.ties, row.losses] == counts
+        assert (row.n_users, row.n_impressions) == (len(users), len(signs))
+        n = len(users)
+        totals = np.array([sum(own) for own in users.values()])
+        weights = np.array([len(own) if analysis == "preference" else 1 for own in users.values()])
+        scale = 0.5 if analysis == "preference" else 1.0
+        if n:
+            ratio = totals.sum() / weights.sum()
+            assert row.difference == pytest.approx(scale * ratio)
+        if n > 1:
+            spread = np.std(totals - ratio * weights, ddof=1) / weights.mean() / n**0.5
+            assert row.std_error == pytest.approx(scale * spread, abs=1e-12)
+
+
+def test_every_row_is_accounted_for() -> None:
+    good = two_items(1, 1, "a")
+    bad = [
+        {**good[0], "impression": None},
+        {**good[0], "impression": 2, "clicked": None},
+        {**good[0], "impression": 2, "position": 0},
+        {**good[0], "impression": 2, "team": None},
+        {**good[0], "impression": 3, "position": None, "team": None},
+        {**good[0], "clicked": False},
+        *two_items(4, 4, "b"),
+        {**two_items(4, 5, "b")[0], "item": "c", "position": 3},
+    ]
+    found = evaluate_interleaving(pa.Table.from_pylist(good + bad), max_quarantined=0.5)
+    assert outcomes(found) == {
+        ("in", None): 11,
+        ("quarantined", "NULL_ID"): 1,
+        ("quarantined", "VALUE_OUT_OF_RANGE"): 2,
+        ("dropped", "not_exposed"): 1,
+        ("quarantined", "NULL_VARIANT"): 1,
+        ("dropped", "inconsistent"): 3,
+        ("deduplicated", "repeated_item"): 1,
+        ("used", None): 2,
+    }
+    assert found.rows[0].wins == 1
+
+
+@pytest.mark.parametrize("change", [{"position": 1}, {"first_pick": "b"}, {"user": 2}, {"item": "a"}])
+def test_contradictory_impressions_are_left_out_whole(change: Row) -> None:
+    odd = two_items(1, 1, "a")
+    rows = [odd[0], {**odd[1], **change}, *two_items(2, 1, "b")]
+    found = evaluate_interleaving(pd.DataFrame(rows))
+    assert outcomes(found)["dropped", "inconsistent"] == 2
+    assert (found.rows[0].wins, found.rows[0].losses) == (0, 1)
+
+
+def test_an_unfair_draft_fails_its_checks() -> None:
+    def checks(firsts: str) -> list[bool | None]:
+        rows = [row for user in range(40) for row in two_items(user, user, "a", firsts[user % 2])]
+        return [check.passed for check in evaluate_interleaving(pd.DataFrame(rows)).check_rows]
+
+    assert checks("ab") == [True, True]
+    mostly = [row for user in range(40) for row in two_items(user, user, "a", "b" if user == 7 else "a")]
+    assert [check.passed for check in evaluate_interleaving(pd.DataFrame(mostly)).check_rows] == [
+        False,
+        False,
+    ]
+
+
+def test_experiments_stand_apart_and_teams_have_names(tmp_path: Path) -> None:
+    rows = [
+        {**row, "experiment": name, "team": {"a": "new", "b": "old"}[row["team"]], "first_pick": "new"}
+        for name, clicked in (("y", "b"), ("x", "a"))
+        for row in two_items(1, 1, clicked)
+    ]
+    path = tmp_path / "shown.parquet"
+    pd.DataFrame(rows).to_parquet(path)
+    found = evaluate_interleaving(path, teams=("new", "old"))
+    assert [(row.experiment, row.difference) for row in found.rows] == [("x", 0.5), ("y", -0.5)]
+    assert found.table("interleavings").num_rows == 2
+    with pytest.raises(ConfigError, match="interleavings"):
+        found.table("interleaving")
+
+
+def test_bad_input_is_refused() -> None:
+    shown = pd.DataFrame(two_items(1, 1, "a"))
+    for table, code in (
+        (shown.drop(columns="team"), "MISSING_COLUMN"),
+        (shown.assign(rank_a=1), "MISSING_COLUMN"),
+        (shown.assign(position="first"), "UNSUPPORTED_TYPE"),
+        (shown.assign(team=["a", "c"]), "UNKNOWN_VARIANT"),
+        (shown.assign(clicked=2), "QUARANTINE_SHARE"),
+        (shown[:0].astype({"clicked": bool}), "EMPTY_INPUT"),
+    ):
+        with pytest.raises(DataError) as caught:
+            evaluate_interleaving(table)
+        assert caught.value.code == code
+    for options in ({"teams": ("a",)}, {"confidence": 1.0}, {"max_quarantined": 2.0}):
+        with pytest.raises(ConfigError) as refused:
+            evaluate_interleaving(shown, **options)  # type: ignore[arg-type]
+        assert refused.value.code == "OUT_OF_RANGE"
