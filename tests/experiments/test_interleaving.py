@@ -185,6 +185,7 @@ def test_experiments_stand_apart_and_teams_have_names(tmp_path: Path) -> None:
     pd.DataFrame(rows).to_parquet(path)
     found = evaluate_interleaving(path, teams=("new", "old"))
     assert [(row.experiment, row.difference) for row in found.rows] == [("x", 0.5), ("y", -0.5)]
+    assert outcomes(found) == {("in", None): 4, ("used", None): 4}
     assert found.table("interleavings").num_rows == 2
     with pytest.raises(ConfigError, match="interleavings"):
         found.table("interleaving")
@@ -205,5 +206,5 @@ def test_bad_input_is_refused() -> None:
         assert caught.value.code == code
     for options in ({"teams": ("a",)}, {"confidence": 1.0}, {"max_quarantined": 2.0}):
         with pytest.raises(ConfigError) as refused:
-            evaluate_interleaving(shown, **options)  # type: ignore[arg-type]
+            evaluate_interleaving(shown, **options)
         assert refused.value.code == "OUT_OF_RANGE"

@@ -63,9 +63,11 @@ class Interleaving:
     """Result of ``evaluate_interleaving``: the rows of ``interleavings``, ``checks`` and ``accounting``.
 
     Examples:
-        ``found`` is the result of the example of ``evaluate_interleaving``:
-
-        >>> [row.analysis for row in found.rows]
+        >>> import pandas as pd
+        >>> from spark_eval import evaluate_interleaving
+        >>> shown = pd.DataFrame({"item": ["x", "y"], "team": ["a", "b"], "clicked": [1, 0]})
+        >>> shown = shown.assign(impression=1, user=7, position=[1, 2], first_pick="a")
+        >>> [row.analysis for row in evaluate_interleaving(shown).rows]
         ['preference']
     """
 
@@ -95,9 +97,11 @@ class Interleaving:
             ConfigError: UNKNOWN_TABLE for another name.
 
         Examples:
-            ``found`` is the result of the example of ``evaluate_interleaving``:
-
-            >>> found.table("interleavings")["wins"].to_pylist()
+            >>> import pandas as pd
+            >>> from spark_eval import evaluate_interleaving
+            >>> shown = pd.DataFrame({"item": ["x", "y"], "team": ["a", "b"], "clicked": [1, 0]})
+            >>> shown = shown.assign(impression=1, user=7, position=[1, 2], first_pick="a")
+            >>> evaluate_interleaving(shown).table("interleavings")["wins"].to_pylist()
             [1]
         """
         if name not in self.small_tables:
@@ -293,8 +297,8 @@ def preference(name: str, rows: pd.DataFrame, confidence: float) -> Interleaving
     votes = (1 - 2 * clicked[TEAM]).groupby([clicked[USER], clicked[IMPRESSION]]).sum()
     signs = np.sign(votes).astype(np.int64)
     users = signs.groupby(level=0).agg(["sum", "count"])
-    of_users = users["sum"].to_numpy()
-    estimate = ratio_by_user(of_users, users["count"].to_numpy(), Fraction(1, 2))
+    of_users: Ints = users["sum"].to_numpy()
+    estimate = ratio_by_user(of_users, users["count"].to_numpy(np.int64), Fraction(1, 2))
     p_value = sign_test(int((of_users > 0).sum()), int((of_users < 0).sum())).p_value
     return row_of(name, "preference", estimate, p_value if len(users) else None, signs, confidence)
 
@@ -314,7 +318,7 @@ def paired(name: str, rows: pd.DataFrame, confidence: float) -> InterleavingRow:
     pairs = pairs[is_competitive]
     credits_ = (pairs["clicked_0"] - pairs["clicked_1"]).astype(np.int64)
     by_impression = credits_.groupby([pairs[USER], pairs[IMPRESSION]]).sum()
-    of_users = by_impression.groupby(level=0).sum().to_numpy()
+    of_users = by_impression.groupby(level=0).sum().to_numpy().astype(np.int64)
     estimate = ratio_by_user(of_users, np.ones(len(of_users), np.int64))
     p_value = t_test(estimate, confidence).p_value
     return row_of(name, "paired", estimate, p_value, by_impression, confidence)
