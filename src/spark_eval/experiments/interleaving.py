@@ -119,7 +119,7 @@ def evaluate_interleaving(
     """Say which of two interleaved rankers users prefer, in this process.
 
     ``preference`` counts the impressions that each team wins by clicks. ``paired`` compares the two items of
-    each draft round on which the rankers differ; it needs each item's rank in both lists.
+    each draft round where the rankers differ; it needs each item's rank in both lists.
 
     Args:
         impressions: One row per shown item: ``impression``, ``user``, ``item``, ``position`` (from 1),
@@ -304,7 +304,7 @@ def preference(name: str, rows: pd.DataFrame, confidence: float) -> Interleaving
 
 
 def paired(name: str, rows: pd.DataFrame, confidence: float) -> InterleavingRow:
-    """Compare the teams by the two items of each draft round on which the rankers differ.
+    """Compare the teams by the two items of each draft round where the rankers differ.
 
     They differ if each ranks the item that it drafted above the other team's. The team whose item is clicked
     gets the credit. The difference is the mean over users of credits of the first team - the second, with
