@@ -32,7 +32,7 @@ def test_a_run_in_json(desk: "Desk") -> None:
     assert all(event["run_id"] == "a" and event["verb"] == "evaluate" for event in told)
     assert all(event["level"] == "info" and event["time"].endswith("+00:00") for event in told)
     others = [event["event"] for event in told if event["event"] != "stage"]
-    assert others == ["run_started", "run_ended"]
+    assert others == ["run_started", "engine", "run_ended"]
     end = told[-1]
     del end["message"], end["time"]
     took = end.pop("seconds")
@@ -60,11 +60,11 @@ def test_a_run_in_text(desk: "Desk") -> None:
     bad.loc[0, "user"] = None
     desk.write("log", bad)
     lines = desk.done("split", "--run-id", "a").out.splitlines()
-    assert lines[0].strip() == "split of run a"
-    told = [line.partition("s] ")[2] for line in lines[1:7]]
+    assert [line.strip() for line in lines[:2]] == ["split of run a", "engine: spark (as asked)"]
+    told = [line.partition("s] ")[2] for line in lines[2:8]]
     assert told == [name + (", 40 rows" if name == "splits" else "") for name in SPLIT]
     assert (
-        lines[7].partition("s] ")[2]
+        lines[8].partition("s] ")[2]
         == "split of run a published, 40 rows in, 39 rows used, 1 rows quarantined"
     )
 
