@@ -1,8 +1,9 @@
 """What all rings of tests share: one Spark session per process, and hypothesis for a shared machine."""
 
 import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,6 +96,25 @@ def create_frame(create: Any, rows: Any, schema: Any = None, *rest: Any, **more:
     columns = zip(zip(*rows, strict=True), kinds, strict=True)
     arrays = [pa.array(values, arrow_type(kind.dataType)) for values, kind in columns]
     return create(pa.table(arrays, kinds.names), kinds, **more)
+
+
+@pytest.fixture
+def without_java(tmp_path: Path) -> Callable[[str], list[str]]:
+    """Run a program of Python where no Java is found; return the words that it prints."""
+
+    def run(code: str) -> list[str]:
+        clean = {name: value for name, value in os.environ.items() if name != "SPARK_EVAL_ENGINE"}
+        ended = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+            env=clean | {"PATH": "/nowhere", "JAVA_HOME": "/nowhere"},
+        )
+        return ended.stdout.split()
+
+    return run
 
 
 @pytest.fixture

@@ -2,10 +2,7 @@
 
 import gc
 import logging
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -483,14 +480,5 @@ print(len(result.metrics), result.leaderboard().header[0], "pyspark" in sys.modu
 """
 
 
-def test_frames_need_neither_java_nor_pyspark(tmp_path: Path) -> None:
-    clean = {name: value for name, value in os.environ.items() if name != "SPARK_EVAL_ENGINE"}
-    run = subprocess.run(
-        [sys.executable, "-c", WITHOUT_JAVA],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env=clean | {"PATH": "/nowhere", "JAVA_HOME": "/nowhere"},
-    )
-    assert run.stdout.split() == ["27", "model", "False"]
+def test_frames_need_neither_java_nor_pyspark(without_java: Callable[[str], list[str]]) -> None:
+    assert without_java(WITHOUT_JAVA) == ["27", "model", "False"]

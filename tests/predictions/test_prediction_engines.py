@@ -1,8 +1,5 @@
 """Predictions in this process and on Spark: the same bits, accounting, comparisons and errors."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -203,14 +200,5 @@ print(found.to_pandas()["value"].tolist(), len(found.per_user), "pyspark" in sys
 """
 
 
-def test_frames_need_neither_java_nor_pyspark(tmp_path: Path) -> None:
-    clean = {name: value for name, value in os.environ.items() if name != "SPARK_EVAL_ENGINE"}
-    run = subprocess.run(
-        [sys.executable, "-c", WITHOUT_JAVA],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env=clean | {"PATH": "/nowhere", "JAVA_HOME": "/nowhere"},
-    )
-    assert run.stdout.split() == ["[0.75]", "2", "False"]
+def test_frames_need_neither_java_nor_pyspark(without_java: Callable[[str], list[str]]) -> None:
+    assert without_java(WITHOUT_JAVA) == ["[0.75]", "2", "False"]
