@@ -15,6 +15,7 @@ from spark_eval.conventions import CONVENTIONS
 from spark_eval.conventions.choice import Need
 from spark_eval.metrics import RANKING
 from spark_eval.metrics.values import without_metric
+from spark_eval.runs.linkage_sections import LinkageSection, ReviewsSection, SampleSection
 from spark_eval.runs.sections import (
     AssignmentSection,
     Baseline,
@@ -59,6 +60,9 @@ SHOWN_SECTIONS: Final[Mapping[str, type[Section]]] = {
     "online.experiments": ExperimentSection,
     "online.experiments.assignment": AssignmentSection,
     "online.experiments.weights": WeightsSection,
+    "reviews": ReviewsSection,
+    "linkage": LinkageSection,
+    "sample": SampleSection,
     "compare": CompareSection,
     "compare.baseline, gates.against": Baseline,
     "gates": GateSection,

@@ -16,6 +16,8 @@ from spark_eval.comparison.rows import COMPARISONS, GATES
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
 from spark_eval.evaluation.summary import METRICS, SUMS
 from spark_eval.experiments.tables import CHECKS, DECISIONS, EXPERIMENTS
+from spark_eval.linkage.evaluate import LINKAGE_TABLE
+from spark_eval.linkage.reviews import SAMPLE_COLUMNS
 from spark_eval.predictions.tables import CURVES, THRESHOLDS
 from spark_eval.results.subsets import SUBSET_TABLE
 from spark_eval.runs.verb import Published
@@ -39,6 +41,8 @@ COLUMNS: Final[Mapping[str, str]] = {
     Table.EXPERIMENTS: EXPERIMENTS,
     Table.CHECKS: CHECKS,
     Table.DECISIONS: DECISIONS,
+    Table.LINKAGE: LINKAGE_TABLE,
+    Table.SAMPLE: ", ".join(SAMPLE_COLUMNS),
     Table.COMPARISONS: COMPARISONS,
     Table.GATES: GATES,
     Table.ACCOUNTING: ACCOUNTING,

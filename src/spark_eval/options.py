@@ -49,6 +49,11 @@ def declared(options: type[Options]) -> dict[str, tuple[Any, Option]]:
     return {name: (hint.__origin__, Option(*hint.__metadata__)) for name, hint in hints.items()}
 
 
+def meanings(options: type[Options]) -> list[tuple[str, str]]:
+    """Return the options with their meanings, for the help of a command."""
+    return [(name, option.meaning) for name, (_, option) in declared(options).items()]
+
+
 def checked(options: type[Options], given: Options, key: str) -> dict[str, Any]:
     """Parse all options; missing ones have their defaults.
 

@@ -19,6 +19,11 @@ KIND: Final = "kind"
 VALUE: Final = "value"
 EVENT_ID: Final = "id"
 UNIT: Final = "unit"
+A: Final = "a"
+B: Final = "b"
+RECORD: Final = "record"
+CLUSTER: Final = "cluster"
+REVIEWER: Final = "reviewer"
 SUBSET: Final = "subset"
 FOLD: Final = "fold"
 N_RELEVANT: Final = "n_relevant"
@@ -58,6 +63,7 @@ N_TAKERS: Final = "n_takers"
 
 # Our columns of each input; ``columns`` maps them to the user's names. Segments keep the user's names.
 EVENT_COLUMNS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)
+LINK_COLUMNS: Final = (A, B, SCORE, RECORD, CLUSTER)
 INPUT_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "interactions": EVENT_COLUMNS,
     "train": (*EVENT_COLUMNS, FOLD),
@@ -66,6 +72,10 @@ INPUT_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "predictions": (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD),
     "exposures": (USER, VARIANT, TIMESTAMP, EXPERIMENT, UNIT),
     "events": (USER, TIMESTAMP, KIND, VALUE, EVENT_ID, UNIT),
+    "predicted": LINK_COLUMNS,
+    "true": LINK_COLUMNS,
+    "candidates": LINK_COLUMNS,
+    "reviews": (A, B, REVIEWER, LABEL),
     "users": (USER,),
     "items": (ITEM, GROUPS, FEATURES, VECTOR),
 }
@@ -123,6 +133,8 @@ class Table(StrEnum):
     EXPERIMENTS = "experiments"
     CHECKS = "checks"
     DECISIONS = "decisions"
+    LINKAGE = "linkage"
+    SAMPLE = "sample"
 
 
 # Names of all known tables; a verb adds those of its own when its record is read.

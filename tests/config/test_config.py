@@ -51,10 +51,18 @@ def test_text_stays_text_unless_it_is_clearly_something_else(tmp_path: Path) -> 
     }
 
 
+def test_true_is_text_as_a_key_and_a_boolean_as_a_value(tmp_path: Path) -> None:
+    config = read(tmp_path, f"{SMALLEST}true: {{path: truth, options: {{true: true}}}}\n")
+    assert config.true is not None
+    assert (config.true.path, config.true.options) == ("truth", {"true": True})
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("output: {path: out}\noutput: {path: other}\n", "key 'output' comes twice"),
+        ("true: {path: out}\n'true': {path: other}\n", "key 'true' comes twice"),
+        ("output: {false: out}\n", "key False is not text"),
         ("output: {path: out, path: other}\n", "key 'path' comes twice"),
         ("output: &a {path: out}\nspark: {conf: *a}\n", "aliases are not allowed"),
         ("output: {path: !!python/object/apply:os.system ['true']}\n", "tags are not allowed"),

@@ -62,7 +62,7 @@ YAML: Final = [
     (f"{LOG}, where: [{{column: user, op: '<', value: {'9' * 5_000}}}]}}\n", "INVALID_YAML"),
     (f"{LOG}, where: [{{column: user, op: '<', value: 9223372036854775808}}]}}\n", "INVALID_YAML"),
     (f"{LISTS}{{relevance: {{threshold: 1e999}}}}\n", "INVALID_YAML"),
-    ("true: {path: OUT}\n", "INVALID_YAML"),
+    ("false: {path: OUT}\n", "INVALID_YAML"),
     ("? [a, b]\n: {path: OUT}\n", "INVALID_YAML"),
     ("\x00\x01\x02", "INVALID_YAML"),
     ('output: {path: "a\\0b"}\n', "INVALID_CONFIG"),

@@ -9,7 +9,6 @@ from string import Template
 
 import click
 import pytest
-import yaml
 from benchmarks.run import main as benchmarks
 from tests.pages.blocks import (
     CONFIGS,
@@ -31,6 +30,7 @@ from tests.pages.blocks import (
 from tests.pages.walk import difference
 
 from spark_eval.cli.commands import program
+from spark_eval.config.strict_yaml import load_yaml
 from spark_eval.errors import ConfigError
 from spark_eval.runs.sections import parse_config, read_config
 
@@ -164,7 +164,7 @@ def as_it_is(found: Block) -> str | None:
         return "a block of commands has the language `sh`"
     if found.language == YAML:
         try:
-            parse_config({"output": {"path": "out"}, **yaml.safe_load(found.text)})
+            parse_config({"output": {"path": "out"}, **load_yaml(found.text, found.place)})
         except ConfigError as error:
             return str(error)
     return None

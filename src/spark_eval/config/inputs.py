@@ -7,9 +7,11 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 from spark_eval.config.input_policy import TABLE, check_reading, local_uri
 from spark_eval.config.keys import Section
 from spark_eval.errors import nearest
+from spark_eval.names import check_run_id
 from spark_eval.schema import SUBSETS
 
 Scalar = bool | int | float | str
+RunId = Annotated[str, AfterValidator(check_run_id)]
 InputPath = Annotated[str, Field(min_length=1), AfterValidator(local_uri)]
 
 

@@ -21,6 +21,8 @@ MAX_DEPTH: Final = 20
 UNQUOTED: Final = re.compile(r"[A-Za-z_./][\w./=-]*", re.ASCII)
 # Column of comments in written lines.
 COMMENTS_AT: Final = 44
+# Prefix of YAML's own types.
+TAG: Final = "tag:yaml.org,2002:"
 YAML_TYPES: Final = {
     "null": r"null|~|",
     "bool": r"true|false|True|False",
@@ -70,9 +72,11 @@ class StrictLoader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Reject duplicate keys, and keys that are not text."""
+        """Reject duplicate keys, and keys that are not text; the key ``true`` is."""
         seen = set[str]()
         for key_node, _ in node.value:
+            if key_node.value == "true":  # as a key it is the section of linkage, not a boolean
+                key_node.tag = f"{TAG}str"
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
                 raise refused(f"key {key!r} is not text", key_node)
@@ -99,10 +103,10 @@ class StrictLoader(yaml.SafeLoader):
 
 StrictLoader.yaml_implicit_resolvers = {}
 for name, pattern in YAML_TYPES.items():
-    StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(rf"(?:{pattern})\Z"), None)
-StrictLoader.add_constructor("tag:yaml.org,2002:str", StrictLoader.construct_text)
+    StrictLoader.add_implicit_resolver(f"{TAG}{name}", re.compile(rf"(?:{pattern})\Z"), None)
+StrictLoader.add_constructor(f"{TAG}str", StrictLoader.construct_text)
 for name in ("int", "float"):
-    StrictLoader.add_constructor(f"tag:yaml.org,2002:{name}", StrictLoader.construct_number)
+    StrictLoader.add_constructor(f"{TAG}{name}", StrictLoader.construct_number)
 
 
 def load_yaml(text: str, where: str) -> Any:

@@ -1,9 +1,9 @@
 """Evaluation of linkage: pairs or clusters against the truth, blocking, and estimates from reviews."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, NamedTuple, Unpack
+from typing import Any, Final, NamedTuple, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -106,6 +106,19 @@ class Linkage:
         if metric not in values:
             raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", metric, values, "Linkage.value")
         return values[metric]
+
+
+def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
+    """Return metric, value, standard error and n of each row as text.
+
+    >>> shown_lines([{"metric": "pairwise_f1", "value": 0.4, "std_error": None, "n": 10}])
+    [('pairwise_f1', '0.400000', '', '10')]
+    """
+    lines = []
+    for row in rows:
+        value, error = ("" if row[name] is None else f"{row[name]:.6f}" for name in ("value", "std_error"))
+        lines.append((row["metric"], value, error, f"{row['n']:,}"))
+    return lines
 
 
 @documented(LinkageOptions)

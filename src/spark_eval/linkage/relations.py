@@ -14,18 +14,14 @@ from spark_eval.arrow.codes import to_numpy
 from spark_eval.errors import DataError
 from spark_eval.linkage.clusters import n_pairs
 from spark_eval.names import summarize_names
-from spark_eval.schema import Outcome, Reason
+from spark_eval.schema import CLUSTER, RECORD, SCORE, A, B, Outcome, Reason
 from spark_eval.statistics.exact import Floats, Ints
 from spark_eval.tables.local_tables import is_id, is_number
 
-A: Final = "a"
-B: Final = "b"
-SCORE: Final = "score"
-RECORD: Final = "record"
-CLUSTER: Final = "cluster"
 # Numbers of rows that are not used, by outcome and reason.
 Unused = dict[tuple[Outcome, Reason | None], int]
 PAIR: Final = (A, B)
+GROUPED: Final = (RECORD, CLUSTER)
 
 
 class Relation(ABC):
@@ -145,14 +141,18 @@ def is_pairs(table: pa.Table) -> bool:
     return A in table.column_names and B in table.column_names
 
 
+def form_of(name: str, columns: Sequence[str]) -> Sequence[str]:
+    """Return the columns of pairs, or those of clusters; raise DataError MISSING_COLUMN for neither."""
+    for form in (PAIR, GROUPED):
+        if set(form) <= set(columns):
+            return form
+    has = summarize_names(columns)
+    raise DataError("MISSING_COLUMN", f"{name} has columns {has}; give a and b, or record and cluster")
+
+
 def id_columns(name: str, table: pa.Table) -> Sequence[str]:
     """Return the columns with records; raise DataError MISSING_COLUMN unless it has those of one form."""
-    if is_pairs(table):
-        return PAIR
-    if RECORD in table.column_names and CLUSTER in table.column_names:
-        return (RECORD,)
-    has = summarize_names(table.column_names)
-    raise DataError("MISSING_COLUMN", f"{name} has columns {has}; give a and b, or record and cluster")
+    return [column for column in form_of(name, table.column_names) if column != CLUSTER]
 
 
 def check_columns(tables: Mapping[str, pa.Table]) -> None:
@@ -160,7 +160,7 @@ def check_columns(tables: Mapping[str, pa.Table]) -> None:
     kinds: dict[str, str] = {}
     faults = []
     for name, table in tables.items():
-        for column in (*id_columns(name, table), *([] if is_pairs(table) else [CLUSTER])):
+        for column in form_of(name, table.column_names):
             kind = table.schema.field(column).type
             if not is_id(kind):
                 message = f"{name}: column {column!r} is {kind}; ids are text or integers"
@@ -177,7 +177,7 @@ def check_columns(tables: Mapping[str, pa.Table]) -> None:
 
 def valid_rows(name: str, table: pa.Table) -> pa.Table:
     """Return the rows without a null in ids, clusters and scores, with integers of one type."""
-    names = [*id_columns(name, table), *(one for one in (CLUSTER, SCORE) if one in table.column_names)]
+    names = [*form_of(name, table.column_names), *([SCORE] if SCORE in table.column_names else [])]
     chosen = table.select(names)
     for at, column in enumerate(names):
         kind = chosen.schema.field(column).type

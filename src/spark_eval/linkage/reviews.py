@@ -1,7 +1,7 @@
 """Stratified samples of pairs for review, and the labels that come back."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Unpack
 
 import numpy as np
@@ -13,9 +13,9 @@ from spark_eval.arrow.xxhash64 import SPARK_SEED, text_hashes, xxh64
 from spark_eval.errors import DataError
 from spark_eval.linkage.estimates import Stratum
 from spark_eval.linkage.plan import SampleOptions, SamplePlan, make_sample_plan
-from spark_eval.linkage.relations import A, B, Pairs, Relations
+from spark_eval.linkage.relations import Pairs, Relations
 from spark_eval.options import documented
-from spark_eval.schema import Outcome, Reason
+from spark_eval.schema import INPUT_COLUMNS, LABEL, REVIEWER, A, B, Outcome, Reason
 from spark_eval.tables.arrow_frames import Frame, as_arrow
 
 MATCH: Final = "match"
@@ -25,7 +25,7 @@ LABELS: Final = (MATCH, NON_MATCH, UNSURE)
 PREDICTED_PAIRS: Final = "predicted"
 OTHER_PAIRS: Final = "not predicted"
 SAMPLE_COLUMNS: Final = (A, B, "stratum", "stratum_size", "sampled", "weight")
-REVIEW_COLUMNS: Final = (A, B, "reviewer", "label")
+REVIEW_COLUMNS: Final = INPUT_COLUMNS["reviews"]
 
 
 @documented(SampleOptions)
@@ -94,6 +94,15 @@ def draw_sample(tables: Mapping[str, pa.Table], plan: SamplePlan) -> tuple[pa.Ta
     return table, entries
 
 
+def shown_strata(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
+    """Return name, pairs, drawn pairs and weight of each stratum as text."""
+    strata = {row["stratum"]: row for row in rows}
+    return [
+        (name, f"{row['stratum_size']:,}", f"{row['sampled']:,}", f"{row['weight']:g}")
+        for name, row in sorted(strata.items())
+    ]
+
+
 def pair_hashes(ids: pa.Array, pairs: Pairs, seed: int) -> Any:
     """Return ``xxhash64(seed, string(least), string(greatest))`` of each pair, as Spark computes it."""
     texts = ids.cast(pa.string())
@@ -135,20 +144,20 @@ def reviewed_strata(
     strata = {pair_of(row): row["stratum"] for row in sample.to_pylist()}
     sizes = dict(zip(sample["stratum"].to_pylist(), sample["stratum_size"].to_pylist(), strict=True))
     valid = reviews.select(REVIEW_COLUMNS).drop_null()
-    unknown = sorted(set(map(str, pc.unique(valid["label"]).to_pylist())) - set(LABELS))
+    unknown = sorted(set(map(str, pc.unique(valid[LABEL]).to_pylist())) - set(LABELS))
     if unknown:
         message = f"reviews have labels {', '.join(unknown)}; labels are {', '.join(LABELS)}"
         raise DataError("UNKNOWN_LABEL", message)
     labels: dict[str, dict[tuple[str, str], str]] = {}
     n_used = 0
     for row in valid.to_pylist():
-        pair, of_one = pair_of(row), labels.setdefault(str(row["reviewer"]), {})
+        pair, of_one = pair_of(row), labels.setdefault(str(row[REVIEWER]), {})
         if pair not in strata:
             continue
         if pair in of_one:
             message = f"reviewer {row['reviewer']!r} has two labels of {pair[0]!r} and {pair[1]!r}"
             raise DataError("DUPLICATE_REVIEW", f"{message}; keep one")
-        of_one[pair] = row["label"]
+        of_one[pair] = row[LABEL]
         n_used += 1
     votes: dict[tuple[str, str], int] = {}
     for of_one in labels.values():

@@ -56,7 +56,8 @@ class Run:
 class Job:
     """One verb with its config and inputs, which determine the run id.
 
-    ``runs`` maps the ids of the published runs that it reads to their fingerprints.
+    ``runs`` maps the ids of the published runs that it reads, of one of the verbs ``reads``, to their
+    fingerprints.
     """
 
     verb: str
@@ -69,6 +70,7 @@ class Job:
     splits: str
     timezone: str
     runs: Mapping[str, str | None] = field(default_factory=dict)
+    reads: Sequence[str] = MEASURING
 
     @classmethod
     def of(cls, verb: Verb, config: Config, run_id: str | None, session: OpenSession) -> "Job":
@@ -97,7 +99,7 @@ class Job:
             if isinstance(section, Mapping)
         }
         digest = digest_of(config=settings | deciding, inputs=list(inputs.values()))
-        run_id = run_id or f"{verb.name[0]}-{digest[:16]}"
+        run_id = run_id or usual_id(verb, digest)
         timezone = config.split.rule().timezone
         return cls(verb.name, run_id, digest, settings, sources, inputs, store, splits, timezone)
 
@@ -125,11 +127,9 @@ class Job:
 
         Inputs are the files of sources, and published runs.
         """
-        now = fingerprints_of(self.store, list(self.runs))
+        now = fingerprints_of(self.store, list(self.runs), self.reads)
         faults = [
-            DataError(
-                "INPUT_CHANGED_DURING_RUN", f"run {run!r} was published while it was compared; start again"
-            )
+            DataError("INPUT_CHANGED_DURING_RUN", f"run {run!r} was published while it was read; start again")
             for run in now
             if now[run] != self.runs[run]
         ][:1]
@@ -191,12 +191,14 @@ def settings_of(verb: Verb, config: Config) -> dict[str, Any]:
     return {name: whole[name] for name in verb.sections}
 
 
-def fingerprints_of(store: Store, runs: Sequence[str]) -> dict[str, str | None]:
-    """Return the fingerprint of each run's published evaluation, or predictions; None if there is none."""
+def fingerprints_of(
+    store: Store, runs: Sequence[str], verbs: Sequence[str] = MEASURING
+) -> dict[str, str | None]:
+    """Return the fingerprint of what each run has published of the first of these verbs; None without any."""
     found = dict[str, str | None]()
     for run in runs:
         records = records_of(store.files, run)
-        found[run] = next((records[verb].job["fingerprint"] for verb in MEASURING if verb in records), None)
+        found[run] = next((records[verb].job["fingerprint"] for verb in verbs if verb in records), None)
     return found
 
 
@@ -204,6 +206,11 @@ def sources_in(config: Config, sections: Iterable[str], splits: str) -> dict[str
     """Return the sources among these sections, with their paths; this run's split is at ``splits``."""
     found = {name: getattr(config, name) for name in sections}
     return {name: one.at(splits) for name, one in found.items() if isinstance(one, Source)}
+
+
+def usual_id(verb: Verb, digest: str) -> str:
+    """Return the run id of a job that is given none."""
+    return f"{verb.name[0]}-{digest[:16]}"
 
 
 def digest_of(**content: Any) -> str:

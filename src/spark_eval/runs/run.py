@@ -116,11 +116,9 @@ def check_inputs(session: OpenSession, config: Config, verb: Verb | None = None)
     names = chain.from_iterable(one.sections for one in verbs)
     sources, timed = sources_in(config, names, job.splits), config.split.rule().timed
     taker = next((one for one in verbs if one.open_locally and sources.keys() <= set(one.sections)), None)
-    if taker is not None and tables_read(plan, sources) == list(sources):
-        attempt = Attempt(job.store, job.run_id, taker.name)  # never begun
-        with ExitStack() as held:
-            if local_input(taker, Work(session, config, job, attempt, held)) is not None:
-                return list(sources)
+    is_whole = tables_read(plan, sources) == list(sources)
+    if taker is not None and is_whole and is_taken_here(taker, job, config, session):
+        return list(sources)
     from spark_eval.sources.read import read_each
 
     known = {name: source for name, source in sources.items() if name in INPUT_COLUMNS}
@@ -130,6 +128,13 @@ def check_inputs(session: OpenSession, config: Config, verb: Verb | None = None)
     for name in sources.keys() - known.keys():
         job.read(session(), name)
     return list(sources)
+
+
+def is_taken_here(verb: Verb, job: Job, config: Config, session: OpenSession) -> bool:
+    """Return True if this process takes the inputs of a verb, whose columns and types are then checked."""
+    attempt = Attempt(job.store, job.run_id, verb.name)  # never begun
+    with ExitStack() as held:
+        return local_input(verb, Work(session, config, job, attempt, held)) is not None
 
 
 def needed(section: Given | None, name: str) -> Given:

@@ -22,7 +22,7 @@ from pydantic import (
 from spark_eval.comparison.gates import GateOptions, with_baseline
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.config.input_policy import check_secrets
-from spark_eval.config.inputs import Filter, Output, Recommendations, Scalar, Source
+from spark_eval.config.inputs import Filter, Output, Recommendations, RunId, Scalar, Source
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed, setting_keys
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.days.plan import (
@@ -43,16 +43,14 @@ from spark_eval.experiments.parse import make_experiment_plan
 from spark_eval.experiments.plan import ExperimentOptions, ExperimentPlan
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.metrics.values import parse_metric
-from spark_eval.names import check_run_id
 from spark_eval.options import check_keys, declared
 from spark_eval.predictions import POINTWISE
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.predictions.task import PredictionPlan
 from spark_eval.results.mlflow_runs import parse_model_version
+from spark_eval.runs.linkage_sections import LinkageSection, ReviewsSection, SampleSection
 from spark_eval.splits.rules.fold_rule import FoldRule
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
-
-RunId = Annotated[str, AfterValidator(check_run_id)]
 
 
 class SparkSection(Section):
@@ -383,6 +381,14 @@ class Config(Section):
     watch: WatchSection = Field(
         default=WatchSection(), description="metrics of a day that are judged by the days before"
     )
+    predicted: Source | None = Field(default=None, description="predicted links: pairs or clusters")
+    true: Source | None = Field(default=None, description="true links: pairs or clusters")
+    candidates: Source | None = Field(default=None, description="pairs that blocking lets through")
+    reviews: ReviewsSection | None = Field(default=None, description="labels of the pairs of a sample")
+    linkage: LinkageSection = Field(default=LinkageSection(), description="how links are evaluated")
+    sample: SampleSection = Field(
+        default=SampleSection(), description="pairs that are drawn from the candidates for review"
+    )
     mlflow: MlflowSection | None = Field(
         default=None, description="a registered model version: tags, and an alias where all gates passed"
     )
@@ -406,6 +412,8 @@ class Config(Section):
         self.window.checked()
         self.history.checked()
         self.watch.checked()
+        self.linkage.checked()
+        self.sample.checked()
         given = [name for name in ("train", "users", "items") if getattr(self, name) is not None]
         check_given(self.plan, given, None if self.recommendations is None else self.recommendations.model)
         return self

@@ -71,9 +71,9 @@ def judge(run: "Run") -> None:
 def options() -> list[tuple[str, str]]:
     """Return the options of its section, with their meanings."""
     from spark_eval.days.plan import WatchOptions
-    from spark_eval.options import declared
+    from spark_eval.options import meanings
 
-    return [(name, option.meaning) for name, (_, option) in declared(WatchOptions).items()]
+    return meanings(WatchOptions)
 
 
 VERB = Verb(

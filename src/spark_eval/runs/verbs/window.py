@@ -69,9 +69,9 @@ def check(_verb: Verb, config: "Config", session: "OpenSession") -> list[str]:
 def options() -> list[tuple[str, str]]:
     """Return the options of its section, with their meanings."""
     from spark_eval.days.plan import WindowOptions
-    from spark_eval.options import declared
+    from spark_eval.options import meanings
 
-    return [(name, option.meaning) for name, (_, option) in declared(WindowOptions).items()]
+    return meanings(WindowOptions)
 
 
 VERB = Verb(

@@ -1,0 +1,70 @@
+"""Columns that linkage reads of each table, and tables of this process with them. No Spark here."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from spark_eval.errors import collect_errors
+from spark_eval.linkage.relations import PAIR, form_of
+from spark_eval.linkage.reviews import REVIEW_COLUMNS
+from spark_eval.schema import LABEL, REVIEWER, SCORE
+from spark_eval.tables.columns import check_mapping, missing_column
+from spark_eval.tables.local_tables import (
+    LocalTable,
+    OpenedTable,
+    Takes,
+    Wanted,
+    is_id,
+    is_number,
+    local_table,
+)
+
+REVIEWS: Final = "reviews"
+
+
+def wanted_names(
+    name: str, names: Mapping[str, str], theirs: Sequence[str]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return our columns that are read of a table with these columns: needed ones, and optional ones.
+
+    ``names`` maps our columns to theirs. Raises DataError MISSING_COLUMN for a table that has neither pairs
+    nor clusters.
+    """
+    if name == REVIEWS:
+        return REVIEW_COLUMNS, ()
+    ours = {their: our for our, their in names.items()}
+    form = form_of(name, [ours.get(column, column) for column in theirs])
+    return form, (SCORE,) if form == PAIR else ()
+
+
+def local_tables(
+    opened: Mapping[str, Callable[[], OpenedTable]], names: Mapping[str, Mapping[str, str]]
+) -> dict[str, LocalTable]:
+    """Return tables, given by functions that open them, as tables of this process with our columns.
+
+    ``names`` map our columns to theirs, by table. Raises NotPlain if only Spark can take a table, and one
+    DataError for columns that are missing.
+    """
+    for name in opened:
+        check_mapping(name, names[name])
+
+    def conformed(name: str) -> LocalTable:
+        found = opened[name]()
+        needed, optional = wanted_names(name, names[name], found[2].names)
+        wanted = Wanted(
+            {one: test_of(one) for one in needed},
+            {one: test_of(one) for one in optional},
+            lambda ours, theirs: missing_column(name, ours, names[name], theirs),
+        )
+        return local_table(name, found, names[name], wanted)
+
+    return collect_errors({name: partial(conformed, name) for name in opened})
+
+
+def test_of(column: str) -> Takes:
+    """Return the test of a column's type."""
+    if column == SCORE:
+        return is_number
+    return (lambda kind: kind == pa.string()) if column in (REVIEWER, LABEL) else is_id

@@ -1,0 +1,84 @@
+"""Tables of the verbs ``linkage`` and ``sample``, and the published sample that was reviewed."""
+
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+
+from spark_eval.linkage.wanted import local_tables
+from spark_eval.publishing.commits import published, records_of
+from spark_eval.publishing.published import open_table, unknown_run
+from spark_eval.runs.job import Job, digest_of, fingerprints_of, usual_id
+from spark_eval.runs.run import is_taken_here, needed
+from spark_eval.runs.sections import Config
+from spark_eval.runs.verb import LocalInput, Verb, Work
+from spark_eval.runs.verbs import sample
+from spark_eval.runtime.any_session import OpenSession
+from spark_eval.schema import Table
+from spark_eval.sources.plain import open_plain
+from spark_eval.tables.conformed import Rows
+from spark_eval.tables.local_tables import LocalTable
+
+
+def job_of_links(verb: Verb, config: Config, run_id: str | None, session: OpenSession) -> Job:
+    """Return the job, which with reviews also reads the published sample.
+
+    Raises DataError UNKNOWN_RUN if the sample is not published.
+    """
+    job = Job.of(verb, config, run_id, session)
+    if config.reviews is None:
+        return job
+    of_sample = config.reviews.run or run_id or Job.of(sample.VERB, config, None, session).run_id
+    reads = (sample.VERB.name,)
+    runs = fingerprints_of(job.store, [of_sample], reads)
+    if runs[of_sample] is None:
+        known = {record.run_id for record in published(job.store.files) if record.verb in reads}
+        raise unknown_run(of_sample, known, job.store.files.root)
+    digest = digest_of(links=job.fingerprint, runs=runs)
+    return replace(job, run_id=run_id or usual_id(verb, digest), fingerprint=digest, runs=runs, reads=reads)
+
+
+def sampled(job: Job) -> pa.Table:
+    """Return the published sample that was reviewed."""
+    [run_id] = job.runs
+    record = records_of(job.store.files, run_id)[sample.VERB.name]
+    return pa.Table.from_pylist(open_table(job.store.files, record, Table.SAMPLE).rows())
+
+
+def open_links(work: Work) -> LocalInput:
+    """Return the sources as tables of this process."""
+    sources, before = work.job.sources, work.job.before
+    opened = {
+        name: partial(open_plain, source, name, (), before[name], work.session)
+        for name, source in sources.items()
+    }
+    tables = local_tables(opened, {name: source.columns for name, source in sources.items()})
+    return LocalInput(tables, sum(table.n_rows for table in tables.values()))
+
+
+def links_on_spark(job: Job, session: OpenSession) -> dict[str, Rows]:
+    """Return the sources as conformed Spark frames."""
+    from spark_eval.linkage.conform import conform_links
+
+    return {
+        name: conform_links(job.read(session(), name), name, source.columns)
+        for name, source in job.sources.items()
+    }
+
+
+def read_links(work: Work) -> dict[str, pa.Table]:
+    """Return all rows of the sources."""
+    tables = links_on_spark(work.job, work.session) if work.local is None else work.local
+    return {
+        name: table.table() if isinstance(table, LocalTable) else table.toArrow()
+        for name, table in tables.items()
+    }
+
+
+def check_links(verb: Verb, config: Config, session: OpenSession) -> list[str]:
+    """Check columns and types of the sources of a verb; return their names."""
+    needed(getattr(config, verb.sections[0]), verb.sections[0])
+    job = verb.job(verb, config, None, session)
+    if not is_taken_here(verb, job, config, session):
+        links_on_spark(job, session)
+    return list(job.sources)
