@@ -93,7 +93,7 @@ class Subset(StrEnum):
     """Labels of rows.
 
     Four are of ``global_local_ranker``, where global_train consists of the first three; all other methods
-    have three.
+    have train, validation and test. ``input`` are later rows of a user before the target of the test.
     """
 
     LOCAL_TRAIN = "local_train"
@@ -102,6 +102,7 @@ class Subset(StrEnum):
     GLOBAL_TEST = "global_test"
     TRAIN = "train"
     VALIDATION = "validation"
+    INPUT = "input"
     TEST = "test"
 
 
@@ -254,6 +255,7 @@ class Reason(StrEnum):
     GAP = "gap"
     BEFORE_START = "before_start"
     AFTER_END = "after_end"
+    AFTER_TARGET = "after_target"
     COLD_USER = "cold_user"
     COLD_ITEM = "cold_item"
     SEEN = "seen"

@@ -16,6 +16,7 @@ from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Desk
 
+DAY = 86_400
 CONF = Path(__file__).parents[2] / "conf"
 SHOWN = sorted(set(METHODS) - {GLOBAL_LOCAL_RANKER})
 
@@ -60,6 +61,21 @@ def test_the_test_of_a_single_fold_is_the_truth_by_default(desk: "Desk") -> None
     # One row of the last day per user, as the global_test of the other tests.
     assert desk.metric() == {"best": 1.0, "late": 0.5, "half": 0.5}
     assert desk.metric("recall") == {"best": 1.0, "late": 1.0, "half": 0.5}
+
+
+@pytest.mark.slow
+def test_later_moments_are_requests_whose_lists_are_evaluated_against_the_test(desk: "Desk") -> None:
+    chosen(desk, "time", test_cut="1970-01-10", targets="successive")
+    assert "targets_at_or_before_input" not in desk.done("split", "--run-id", "a").out
+    rows = desk.table("splits")
+    tested = rows[rows["subset"] == "test"]
+    assert set(tested["request"]) == {9 * DAY * 10**6, 10 * DAY * 10**6}
+    # The list of each moment of users 1 and 2 has the item of day 9 alone.
+    lists = tested[tested["user"] < 3][["user", "request"]].astype({"request": "int64"})
+    desk.write("lists", lists.assign(item=90 + lists["user"], rank=1, model="late"))
+    desk.done("evaluate", "--run-id", "a")
+    [row] = desk.table("metrics").query("metric == 'mrr' and k == 1").itertuples()
+    assert (row.value, row.n_users, row.n_requests) == (0.25, 4, 8)
 
 
 @pytest.mark.slow

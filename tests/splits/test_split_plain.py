@@ -74,6 +74,7 @@ RULES: list[dict[str, Any]] = [
         "end": "1970-02-03",
     },
     {"method": "time", "validation_cut": 0.6, "test_cut": "6d", "gap_days": 0.5, "test_days": 4},
+    {"method": "time", "test_cut": "6d", "targets": "successive"},
 ]
 
 

@@ -1,6 +1,6 @@
 """Columns of an interaction log."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -23,10 +23,12 @@ def conform_interactions(
     timestamp_unit: str | None,
     timezone: str,
     timed: bool = True,
+    added: Collection[str] = (),
 ) -> DataFrame:
     """Return user, item, timestamp (an instant), relevance (default 1), the other columns, and ``fault``.
 
-    If ``timed`` is false, timestamps may be null and the column may be missing.
+    If ``timed`` is false, timestamps may be null and the column may be missing. ``added`` are columns that
+    the split adds.
     """
     table = open_input(frame, "interactions", names)
     user, item = table.id(USER), table.id(ITEM)
@@ -42,7 +44,7 @@ def conform_interactions(
     mapped = {table.names.get(name, name) for name in ours}
     others = [name for name in frame.columns if name not in mapped]
     for name in others:
-        if name.lower() in {*ours, FOLD, SUBSET, FAULT, "run_id"}:
+        if name.lower() in {*ours, FOLD, SUBSET, FAULT, "run_id", *added}:
             table.fault("RESERVED_COLUMN", f"column {name!r} would clash with ours; rename it or map it")
     faults = {Fault.NULL_ID: is_any_null(user, item)}
     if timed:

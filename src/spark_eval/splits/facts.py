@@ -13,7 +13,9 @@ from spark_eval.splits.rules.fold_rule import POLICIES, FoldRule
 INTERACTIONS: Final = "interactions"
 # Accounting outcome of rows that no fold uses, by their code.
 UNUSED: Final[Mapping[str, Outcome]] = {
-    **dict.fromkeys((Reason.BEFORE_START, Reason.GAP, Reason.AFTER_END, *POLICIES), Outcome.DROPPED),
+    **dict.fromkeys(
+        (Reason.BEFORE_START, Reason.GAP, Reason.AFTER_END, Reason.AFTER_TARGET, *POLICIES), Outcome.DROPPED
+    ),
     **dict.fromkeys((Fault.NULL_ID, Fault.NULL_TIMESTAMP), Outcome.QUARANTINED),
 }
 # (rows, users) of each fold, from fold 0 on, by the name of a subset or a leakage check.

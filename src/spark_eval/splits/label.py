@@ -3,14 +3,39 @@
 from collections.abc import Sequence
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_eval.names import quote_column
-from spark_eval.schema import EPOCH_1900, FAULT, FOLD, ITEM, SUBSET, TIMESTAMP, USER, Outcome, Reason, Subset
+from spark_eval.runners.spread import map_parts
+from spark_eval.schema import (
+    EPOCH_1900,
+    FAULT,
+    FOLD,
+    ITEM,
+    REQUEST,
+    SUBSET,
+    TIMESTAMP,
+    USER,
+    Outcome,
+    Reason,
+    Subset,
+)
 from spark_eval.splits.facts import UNUSED
-from spark_eval.splits.rules.fold_rule import POLICIES, Dealt, FoldRule, HeldOut, Indexed, Layout, Numbering
+from spark_eval.splits.rules.fold_rule import (
+    POLICIES,
+    Dealt,
+    FoldRule,
+    HeldOut,
+    Indexed,
+    Layout,
+    Numbering,
+    TargetNumbering,
+)
 from spark_eval.splits.rules.moments import Boundary
+from spark_eval.splits.worker.targets import MOMENT, TargetChooser
+from spark_eval.tables.conformed import arrow_type
 
 # Assignments of a row, one per fold: a Subset, a Reason, or "" if the row is in other folds only.
 ASSIGNMENTS: Final = "spark_eval_assignments"
@@ -23,12 +48,13 @@ STRATUM: Final = "spark_eval_stratum"
 BUCKET: Final = "spark_eval_bucket"
 BEFORE: Final = "spark_eval_before"
 FILLED: Final = "spark_eval_filled_"
+MOMENT_OF_ROW: Final = "spark_eval_moment"
 # Rows are dealt out in buckets of their draws, so that no single task sorts them all.
 BUCKETS: Final = 1_024
 # Order of the subsets within a fold; subsets that are not listed come last.
 STAGES: Final = {
     **dict.fromkeys((Subset.LOCAL_TRAIN, Subset.TRAIN), 0),
-    **dict.fromkeys((Subset.RANKER_TRAIN, Subset.RANKER_TEST, Subset.VALIDATION), 1),
+    **dict.fromkeys((Subset.RANKER_TRAIN, Subset.RANKER_TEST, Subset.VALIDATION, Subset.INPUT), 1),
 }
 LAST_STAGE: Final = 2
 
@@ -62,7 +88,10 @@ def explode_folds(labelled: DataFrame, rule: FoldRule) -> DataFrame:
     if not rule.reports_folds:
         rows = rows.withColumn(FOLD, F.coalesce(FOLD, F.lit(0)))
     is_used = F.col(ASSIGNMENT).isin([subset.value for subset in rule.subsets])
-    return rows.withColumn(SUBSET, F.when(is_used, F.col(ASSIGNMENT)))
+    rows = rows.withColumn(SUBSET, F.when(is_used, F.col(ASSIGNMENT)))
+    if not rule.has_requests:
+        return rows
+    return rows.withColumn(REQUEST, F.when(F.col(SUBSET) == rule.final_test, F.unix_micros(TIMESTAMP)))
 
 
 def row_counts(rule: FoldRule) -> list[Column]:
@@ -107,7 +136,7 @@ def draw(seed: int, by_row: bool = True) -> Column:
     return F.xxhash64(F.lit(seed).cast("long"), F.col(USER).cast("string"), *row)
 
 
-def number_rows(log: DataFrame, how: Numbering | Dealt | Indexed | HeldOut) -> DataFrame:
+def number_rows(log: DataFrame, how: Numbering | Dealt | Indexed | HeldOut | TargetNumbering) -> DataFrame:
     """Return the log with the ROW_NUMBER of each row."""
     match how:
         case Numbering():
@@ -125,6 +154,8 @@ def number_rows(log: DataFrame, how: Numbering | Dealt | Indexed | HeldOut) -> D
             return log.withColumn(ROW_NUMBER, number - 1)
         case HeldOut():
             return label_held_out(log, how)
+        case TargetNumbering():
+            return number_by_target(log, how)
 
 
 def deal_rows(rows: DataFrame, how: Dealt, by: Column, stratum: Column) -> DataFrame:
@@ -164,6 +195,24 @@ def label_held_out(log: DataFrame, how: HeldOut) -> DataFrame:
     return rows.withColumn(ROW_NUMBER, F.when(is_test, 1).otherwise(0))
 
 
+def number_by_target(log: DataFrame, how: TargetNumbering) -> DataFrame:
+    """Return the log with ROW_NUMBER by time and by the target of each user; this costs a scan and a join."""
+    numbered = log.withColumn(ROW_NUMBER, number_by(how.by_time))
+    tests = F.array(*(F.lit(fold).cast("int") for fold in how.tests))
+    fold = F.when(F.col(FAULT).isNull(), F.get(tests, F.col(ROW_NUMBER)))
+    rows = numbered.withColumns({FOLD: fold, MOMENT_OF_ROW: F.unix_micros(TIMESTAMP)})
+    tested = rows.where(F.col(FOLD).isNotNull()).select(USER, FOLD, F.col(MOMENT_OF_ROW).alias(MOMENT))
+    schema = pa.schema({name: arrow_type(tested, name) for name in tested.columns})
+    choose = TargetChooser(how.targets, how.seed).choose
+    of_tasks = map_parts(tested, choose, schema).repartition(USER, FOLD)
+    at_target = map_parts(of_tasks, choose, schema).withColumnRenamed(MOMENT, BEFORE)
+    joined = rows.join(at_target, [USER, FOLD], "left")
+    at = F.col(MOMENT_OF_ROW)
+    role = F.when(at < F.col(BEFORE), 1).when(at > F.col(BEFORE), 2).otherwise(0)
+    number = F.col(ROW_NUMBER) + role * len(how.tests)
+    return joined.withColumn(ROW_NUMBER, number).drop(FOLD, BEFORE, MOMENT_OF_ROW)
+
+
 def n_held_out(how: HeldOut, n_rows: Column) -> Column:
     """Return the number of held-out rows of a user with ``n_rows`` rows."""
     if isinstance(how.held, int):
@@ -183,7 +232,9 @@ def after_drops(assigned: DataFrame, rule: FoldRule) -> DataFrame:
 
     def after(assignment: Column, fold: Column) -> Column:
         reasons = [F.when(is_dropped(assignment, fold, reason), reason.value) for reason in rule.drops]
-        is_tested = assignment.isin([subset.value for subset in rule.subsets]) & (stage_of(assignment) > 0)
+        is_tested = assignment.isin([part.value for part in rule.learnt_or_tested]) & (
+            stage_of(assignment) > 0
+        )
         return F.coalesce(F.when(is_tested, F.coalesce(*reasons)), assignment)
 
     return joined.withColumn(ASSIGNMENTS, F.transform(ASSIGNMENTS, after))

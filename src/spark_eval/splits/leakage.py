@@ -133,9 +133,10 @@ def leakage_rows(counts: FoldCounts, rule: FoldRule) -> list[LeakageRow]:
 
 
 def check_parts(counts: FoldCounts, rule: FoldRule) -> None:
-    """Raise DataError SPLIT_OUT_OF_RANGE if a subset is empty in a fold."""
+    """Raise DataError SPLIT_OUT_OF_RANGE if a subset is empty in a fold; the input of targets may be."""
     folds = range(len(counts[rule.subsets[0]]))
-    empty = [f"{part} of fold {fold}" for fold in folds for part in rule.subsets if not counts[part][fold][0]]
+    parts = rule.learnt_or_tested
+    empty = [f"{part} of fold {fold}" for fold in folds for part in parts if not counts[part][fold][0]]
     if empty:
         message = f"no row is left for {summarize_names(empty)}"
         hint = "take fewer folds, larger parts, exact, or a longer log"

@@ -20,7 +20,19 @@ from spark_eval.results.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
 from spark_eval.runners.objects import collect_objects, map_table
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
-from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER, Subset, Table
+from spark_eval.schema import (
+    FAULT,
+    FOLD,
+    ITEM,
+    RELEVANCE,
+    REQUEST,
+    SUBSET,
+    SUBSETS,
+    TIMESTAMP,
+    USER,
+    Subset,
+    Table,
+)
 from spark_eval.splits.conform import conform_interactions, plain_log
 from spark_eval.splits.cuts import Times
 from spark_eval.splits.facts import SplitCounts
@@ -334,7 +346,8 @@ def split(
     rule = rule or rule_of(method or GLOBAL_LOCAL_RANKER, options)
     frame = to_spark_frames({"interactions": interactions})["interactions"]
     listed = ListedFiles.of(frame)
-    log = conform_interactions(frame, columns, timestamp_unit, rule.timezone, rule.timed)
+    added = [REQUEST] if rule.has_requests else []
+    log = conform_interactions(frame, columns, timestamp_unit, rule.timezone, rule.timed, added)
     for name in rule.strata:
         if name not in log.columns or name == FAULT:
             hint = nearest(name, [column for column in log.columns if column != FAULT])

@@ -11,7 +11,6 @@ from spark_eval.splits.rules.fold_rule import (
     NEVER,
     Check,
     Edges,
-    FoldRule,
     Found,
     GapDays,
     Layout,
@@ -22,12 +21,13 @@ from spark_eval.splits.rules.fold_rule import (
 )
 from spark_eval.splits.rules.global_local_ranker import are_in_order
 from spark_eval.splits.rules.moments import Boundary, Cut, Share, plus_days, readable, refuse_span, zone
+from spark_eval.splits.rules.targets import TargetRule
 
 TEST_CUT: Final[Cut] = Share(Fraction(8, 10))
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeSplit(FoldRule):
+class TimeSplit(TargetRule):
     """Train on the older rows, test on the newer ones.
 
     ::
@@ -72,12 +72,13 @@ class TimeSplit(FoldRule):
     def subsets(self) -> tuple[Subset, ...]:
         """Subsets; validation only if it has a cut."""
         middle = (Subset.VALIDATION,) if self.validation_cut is not None else ()
-        return (Subset.TRAIN, *middle, Subset.TEST)
+        return (Subset.TRAIN, *middle, *self.input_subsets, Subset.TEST)
 
     @property
     def checks(self) -> Mapping[str, Check]:
         """Each subset is later than the previous ones; a pair of user and item may occur in several."""
-        return {Leak.TEST_EARLY: Check(LATER_PARTS, early=True, is_leak=True), **super().checks}
+        early = Check(LATER_PARTS, early=True, is_leak=True)
+        return {Leak.TEST_EARLY: early, **self.target_checks, **super().checks}
 
     def find(self, log: Log) -> "Periods":
         """Return the time intervals of the subsets."""
@@ -87,7 +88,8 @@ class TimeSplit(FoldRule):
     def layout(self, found: "Periods") -> Layout:
         """Assign a subset to each time interval between two edges of periods."""
         edges = sorted({edge for period in found.periods for edge in period.edges})
-        return Layout([[found.outcome(start)] for start in (NEVER, *edges)], Numbering(edges, self.boundary))
+        outcomes = [[found.outcome(start)] for start in (NEVER, *edges)]
+        return self.with_targets(Layout(outcomes, Numbering(edges, self.boundary)))
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class Periods(Found):
         clock = zone(rule.timezone)
         last = None if rule.test_days is None else plus_days(moments[-1], rule.test_days, clock)
         ends = [*(plus_days(at, -rule.gap_days, clock) for at in moments), last]
-        parts = zip(rule.subsets, (None, *moments), ends, strict=True)
+        parts = zip(rule.learnt_or_tested, (None, *moments), ends, strict=True)
         periods = cls(tuple(Period(*part) for part in parts))
         periods.check(rule, oldest, newest)
         return periods

@@ -73,6 +73,7 @@ class Leak(StrEnum):
     BOTH_RANKER_PARTS = "users_in_both_ranker_parts"
     RETURNED_TO_LOCAL_TEST = "pairs_in_train_and_local_test"
     RETURNED_TO_GLOBAL_TEST = "pairs_in_train_and_global_test"
+    TARGETS_EARLY = "targets_at_or_before_input"
 
 
 class Policy(StrEnum):
@@ -80,6 +81,16 @@ class Policy(StrEnum):
 
     KEEP = "keep"
     DROP = "drop"
+
+
+class Targets(StrEnum):
+    """Choice of the rows of test that a user's lists are to predict."""
+
+    ALL = "all"
+    LAST = "last"
+    FIRST = "first"
+    RANDOM = "random"
+    SUCCESSIVE = "successive"
 
 
 Parts = Mapping[Subset, tuple[Subset, ...]]
@@ -168,6 +179,21 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
+class TargetNumbering:
+    """Number of each row by time, raised within test by the role that the row has for its user's target.
+
+    ``tests[number]`` is the fold that tests rows of this number by time; None if none does. The target of a
+    user and a fold is one moment: rows at it keep their number n, rows before it have n + len(tests), and
+    rows after it n + 2 len(tests).
+    """
+
+    by_time: Numbering
+    tests: Sequence[int | None]
+    targets: Targets
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class Layout:
     """Assignment of a log's rows to subsets: ``numbering`` numbers each row.
 
@@ -177,7 +203,7 @@ class Layout:
     """
 
     outcomes: Sequence[Sequence[str]]
-    numbering: Numbering | Dealt | Indexed | HeldOut
+    numbering: Numbering | Dealt | Indexed | HeldOut | TargetNumbering
 
     @property
     def n_folds(self) -> int:
@@ -248,6 +274,11 @@ class FoldRule(ABC):
         return (Subset.TRAIN, Subset.TEST)
 
     @property
+    def learnt_or_tested(self) -> tuple[Subset, ...]:
+        """Subsets without the input of targets, which may be empty and is not tested."""
+        return tuple(part for part in self.subsets if part is not Subset.INPUT)
+
+    @property
     def subset_names(self) -> tuple[str, ...]:
         """Names of its subsets, and of their unions."""
         return tuple(name for name, parts in SUBSETS.items() if set(parts) <= set(self.subsets))
@@ -255,7 +286,7 @@ class FoldRule(ABC):
     @property
     def trained_on(self) -> Mapping[str, str]:
         """Name of the subset to train on, by name of the tested subset."""
-        return dict.fromkeys((part.value for part in self.subsets[1:]), Subset.TRAIN.value)
+        return dict.fromkeys((part.value for part in self.learnt_or_tested[1:]), Subset.TRAIN.value)
 
     @property
     def final_test(self) -> str:
@@ -265,6 +296,11 @@ class FoldRule(ABC):
     @property
     def timed(self) -> bool:
         """True if the rule uses time, so that every row needs a timestamp."""
+        return False
+
+    @property
+    def has_requests(self) -> bool:
+        """True if rows of test have a ``request``: their moment, in microseconds since the epoch."""
         return False
 
     @property

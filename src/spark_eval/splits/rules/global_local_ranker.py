@@ -12,7 +12,6 @@ from spark_eval.splits.rules.fold_rule import (
     INNER_SHARE,
     Check,
     Edges,
-    FoldRule,
     Found,
     GapDays,
     Layout,
@@ -20,7 +19,6 @@ from spark_eval.splits.rules.fold_rule import (
     Log,
     Numbering,
     OpenTestDays,
-    Seed,
 )
 from spark_eval.splits.rules.moments import (
     Boundary,
@@ -33,6 +31,7 @@ from spark_eval.splits.rules.moments import (
     refuse_span,
     zone,
 )
+from spark_eval.splits.rules.targets import TargetRule
 
 LOCAL_CUT: Final[Cut] = Share(Fraction(8, 10))
 GLOBAL_CUT: Final[Cut] = Share(Fraction(9, 10))
@@ -40,7 +39,7 @@ LOCAL_TEST: Final = (Subset.RANKER_TRAIN, Subset.RANKER_TEST)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlobalLocalRanker(FoldRule):
+class GlobalLocalRanker(TargetRule):
     """Two cuts in time; users divide the rows between them.
 
     ::
@@ -61,7 +60,6 @@ class GlobalLocalRanker(FoldRule):
     There is one fold. The policies use local_train as train, and local_test as earlier than global_test.
     """
 
-    subsets = (Subset.LOCAL_TRAIN, *LOCAL_TEST, Subset.GLOBAL_TEST)
     timed = True
     reports_folds = False
 
@@ -77,7 +75,11 @@ class GlobalLocalRanker(FoldRule):
     ranker_test_share: Annotated[
         float, "share of the users of local_test whose rows are in ranker_test.", INNER_SHARE
     ] = 0.5
-    seed: Seed = 0
+
+    @property
+    def subsets(self) -> tuple[Subset, ...]:
+        """All four, and the input of targets."""
+        return (Subset.LOCAL_TRAIN, *LOCAL_TEST, *self.input_subsets, Subset.GLOBAL_TEST)
 
     def claims(self) -> Iterable[tuple[bool, str]]:
         """Require that the local cut comes first."""
@@ -100,6 +102,7 @@ class GlobalLocalRanker(FoldRule):
             Leak.RANKER_EARLY: Check(learnt, early=True, is_leak=True),
             Leak.GLOBAL_TEST_EARLY: Check(tested, early=True, is_leak=True),
             Leak.BOTH_RANKER_PARTS: Check(both, (USER,), is_leak=True),
+            **self.target_checks,
             Leak.RETURNED_TO_LOCAL_TEST: Check(learnt, (USER, ITEM)),
             Leak.RETURNED_TO_GLOBAL_TEST: Check(tested, (USER, ITEM)),
         }
@@ -118,9 +121,8 @@ class GlobalLocalRanker(FoldRule):
         outcomes = [Subset.LOCAL_TRAIN, Reason.GAP, "", Reason.GAP, Subset.GLOBAL_TEST, *late]
         step = math.ceil(self.ranker_test_share * HASH_STEPS)
         numbering = Numbering(edges, self.boundary, drawn=2, steps=(step,), seed=self.seed)
-        return Layout(
-            [[outcome] for outcome in (*outcomes, Subset.RANKER_TEST, Subset.RANKER_TRAIN)], numbering
-        )
+        drawn = (Subset.RANKER_TEST, Subset.RANKER_TRAIN)
+        return self.with_targets(Layout([[outcome] for outcome in (*outcomes, *drawn)], numbering))
 
 
 def are_in_order(local: Cut, later: Cut) -> bool:

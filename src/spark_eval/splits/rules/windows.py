@@ -11,7 +11,6 @@ from spark_eval.splits.rules.fold_rule import (
     NEVER,
     Check,
     Edges,
-    FoldRule,
     Found,
     GapDays,
     Layout,
@@ -31,10 +30,11 @@ from spark_eval.splits.rules.moments import (
     to_microseconds,
     zone,
 )
+from spark_eval.splits.rules.targets import TargetRule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Windows(FoldRule):
+class Windows(TargetRule):
     """Base class of both kinds of backtest: ``n_folds`` windows of ``test_days``, the last ending at ``end``.
 
     Each test window begins ``step_days`` (by default test_days, never fewer) after the previous one, so that
@@ -75,10 +75,15 @@ class Windows(FoldRule):
         return self.test_days if self.step_days is None else self.step_days
 
     @property
+    def subsets(self) -> tuple[Subset, ...]:
+        """Train and test, and the input of targets."""
+        return (Subset.TRAIN, *self.input_subsets, Subset.TEST)
+
+    @property
     def checks(self) -> Mapping[str, Check]:
         """Test is later than train."""
         early = Check({Subset.TEST: (Subset.TRAIN,)}, early=True, is_leak=True)
-        return {Leak.TEST_EARLY: early, **super().checks}
+        return {Leak.TEST_EARLY: early, **self.target_checks, **super().checks}
 
     @property
     def train_days(self) -> float | None:
@@ -96,7 +101,7 @@ class Windows(FoldRule):
         for start in (NEVER, *edges):
             parts = [window.part(start) for window in backtest.windows]
             outcomes.append(parts if any(parts) else [backtest.reason(start)] * len(parts))
-        return Layout(outcomes, Numbering(edges, self.boundary))
+        return self.with_targets(Layout(outcomes, Numbering(edges, self.boundary)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,19 @@ from spark_eval.arrow.files import INSTANT, PartWriter
 from spark_eval.arrow.row_faults import inexact_relevance, is_inexact_as_double
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import DataError
-from spark_eval.schema import EPOCH_1900, FOLD, ITEM, RELEVANCE, SUBSET, TIMESTAMP, USER, Fault, Outcome
+from spark_eval.schema import (
+    EPOCH_1900,
+    FOLD,
+    ITEM,
+    RELEVANCE,
+    REQUEST,
+    SUBSET,
+    TIMESTAMP,
+    USER,
+    Fault,
+    Outcome,
+    Subset,
+)
 from spark_eval.splits.facts import SplitCounts
 from spark_eval.splits.rules.fold_rule import FoldRule, Layout, Numbering
 from spark_eval.splits.rules.moments import UNITS, Boundary
@@ -45,7 +57,8 @@ class RowLabeller:
     def write(self, batches: Iterable[pa.RecordBatch], folder: str) -> tuple[SplitCounts, list[str]]:
         """Write the rows of each subset; return the counts and the paths of the files.
 
-        Columns are user, item, timestamp, relevance, fold, and the log's other columns.
+        Columns are user, item, timestamp, relevance, fold, the log's other columns, and request if the rule
+        has requests.
         """
         facts, outcomes = SplitCounts(self.rule), self.outcomes
         counts = np.zeros(len(outcomes), dtype=np.int64)
@@ -61,12 +74,20 @@ class RowLabeller:
                         is_in = np.array([outcome == subset for outcome in of_fold])[row_numbers]
                         if is_in.any():
                             part = rows if is_in.all() else rows.filter(pa.array(is_in))
-                            parts.add(subset.value, in_fold(part, fold))
+                            parts.add(subset.value, self.with_request(in_fold(part, fold), subset))
                             facts.reach(subset.value, fold, pc.max(part[TIMESTAMP]).value)
         for number, n_rows in enumerate(counts.tolist()):
             if n_rows:
                 facts.add_rows(outcomes[number], n_rows)
         return facts, parts.files
+
+    def with_request(self, rows: pa.Table, subset: Subset) -> pa.Table:
+        """Append the column ``request`` if the rule has requests: the moment of a row of test."""
+        if not self.rule.has_requests:
+            return rows
+        moments = rows[TIMESTAMP].cast(pa.int64())
+        is_test = subset == self.rule.final_test
+        return rows.append_column(REQUEST, moments if is_test else pa.nulls(len(rows), pa.int64()))
 
     def numbers(self, batch: pa.RecordBatch, times: pa.Array) -> Ints:
         """Return the number of each row (n,); see ``Numbering``."""
