@@ -45,8 +45,7 @@ def events(n_users: int = 40) -> pd.DataFrame:
         rows += [(user, "view", None)] * 10 + [(user, "click", None)] * n_clicks
         rows.append((user, "watch", 10.5 + user // 2 % 7))
     found = pd.DataFrame(rows, columns=["user", "kind", "value"]).assign(timestamp=NOON)
-    found["value"] = found["value"].fillna(1.0).astype(float)
-    return found
+    return found.astype({"value": float})
 
 
 def with_experiment(
@@ -73,7 +72,7 @@ def rows_of(desk: "Desk", table: str) -> list[dict[str, Any]]:
 def told(new_desk: type["Desk"], tmp_path_factory: pytest.TempPathFactory) -> tuple["Desk", "Answer"]:
     """A desk with one run, only to be read, and what the verb said."""
     bad = pd.DataFrame(
-        [(1, "watch", -2.0), (2, "watch", float("nan")), (3, "scroll", 1.0), (99, "click", 1.0)],
+        [(1, "watch", -2.0), (2, "watch", float("inf")), (3, "scroll", 1.0), (99, "click", 1.0)],
         columns=["user", "kind", "value"],
     ).assign(timestamp=NOON)
     early = events(1).assign(timestamp=pd.Timestamp("1969-12-31T23:00:00Z"))
@@ -99,6 +98,38 @@ def test_it_says_the_difference_and_the_decision(told: tuple["Desk", "Answer"]) 
     assert found["watch", "raw"]["difference"] == 0
     assert found["watch", "non_inferiority"]["p_value"] < 0.05
     assert {row["check"] for row in rows_of(desk, "checks")} == {"srm", "crossover", "pre_period"}
+
+
+def test_experiments_have_their_own_unit_slices_and_sequential_test(desk: "Desk") -> None:
+    with_experiment(
+        desk,
+        exposures().assign(country=["DE", "FR", "FR", "DE"] * 10),
+        unit="user",
+        by=["hour", "day", "country"],
+        sequential={"tightest_at": 5000, "min_users": 5},
+        metrics=[{**METRICS[0], "cuped": False}, {**METRICS[1], "cuped": True}],
+    )
+    desk.tree["gates"] = [{"metric": "ctr", "experiment": "home"}]
+    desk.done("online")
+    rows = rows_of(desk, "experiments")
+    # All events are on the day of exposure, which is no whole day: there are no hours.
+    assert {row["segment"] for row in rows} == {"all", "day", "country"}
+    assert {row["metric"] for row in rows if row["method"] == "cuped"} == {"watch"}
+    assert {row["metric"] for row in rows if row["method"] == "sequential"} == {"ctr", "watch"}
+    assert not [row for row in rows if row["method"] == "gate"]
+    assert [row["gate"] for row in rows_of(desk, "decisions")] == [True]
+
+
+def test_a_gate_without_a_limit_fails_with_the_decision(desk: "Desk") -> None:
+    lost = {**METRICS[0], "direction": "lower"}
+    with_experiment(desk, metrics=[lost])
+    desk.tree["gates"] = [{"metric": "ctr", "experiment": "home", "mode": "certain_drop"}]
+    code, error, text = desk.refused("online")
+    assert (code, error) == (2, "INVALID_GATE")
+    assert "max_drop, which mode needs" in text
+    desk.tree["gates"] = [{"metric": "ctr", "experiment": "home"}]
+    answer = desk.run("online")
+    assert (answer.code, answer.error) == (5, "EXPERIMENT_FAILED")
 
 
 def test_every_row_is_accounted_for(told: tuple["Desk", "Answer"]) -> None:
@@ -206,7 +237,7 @@ def test_both_engines_publish_the_same(desk: "Desk", tmp_path: Path) -> None:
     bad = pd.DataFrame([(1, "watch", -2.0), (2, None, 1.0)], columns=["user", "kind", "value"])
     happened = pd.concat([events(), bad.assign(timestamp=NOON)], ignore_index=True)
     with_experiment(desk, happened=happened.assign(surface="home"))
-    desk.change("online", metrics=METRICS, experiments=HOME, slices=["hour", "surface"])
+    desk.change("online", metrics=METRICS, experiments=HOME, by=["hour"], slices=["surface"])
     found: list[dict[str, Any]] = []
     for engine in ("local", "spark"):
         out = tmp_path / engine

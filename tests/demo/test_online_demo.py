@@ -24,7 +24,7 @@ def found() -> Experiments:
         *week_of_events(log, 7),
         options["metrics"],
         options["experiments"],
-        slices=options["slices"],
+        by=options["by"],
         gates=given["gates"],
         timestamp_unit="s",
         engine="local",

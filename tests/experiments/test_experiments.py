@@ -47,13 +47,14 @@ def log(n_users: int = 200, seed: int = 7, effect: float = 0.5) -> tuple[pd.Data
         for kind, numbers in (("view", n_views), ("click", n_clicks), ("watch", n_clicks)):
             of_users = np.repeat(users, numbers)
             hours = random.integers(0, 24, len(of_users))
+            seconds = random.integers(1, 100, len(of_users)) / 4
             rows.append(
                 pd.DataFrame(
                     {
                         "user": of_users,
                         "kind": kind,
                         "timestamp": START + pd.Timedelta(days=day) + hours * HOUR,
-                        "value": random.integers(1, 100, len(of_users)) / 4,
+                        "value": seconds if kind == "watch" else np.nan,
                         "surface": random.choice(["home", "search"], len(of_users)),
                     }
                 )
@@ -173,17 +174,65 @@ def test_each_operator(op: str, value: Any, expected: list[Any]) -> None:
     assert only(found, method="raw")["control_value"] == len(expected)
 
 
+def test_an_event_without_a_value_counts_1() -> None:
+    exposures, events = TABLES
+    of_clicks = only(run(TABLES, [CLICKS]), method="raw")
+    one = events.assign(value=events.value.fillna(1.0))
+    assert only(run((exposures, one), [CLICKS]), method="raw") == of_clicks
+    assert only(run((exposures, events.drop(columns="value")), [CLICKS]), method="raw") == of_clicks
+    counted = {**CLICKS, "of": {"kind": "click", "value": "count"}}
+    assert only(run(TABLES, [counted]), method="raw") == of_clicks
+
+
+def test_the_adjustment_says_theta_and_how_much_variance_it_removes() -> None:
+    watched = {"name": "watched", "kind": "mean", "of": {"kind": "watch"}, "decimals": 2}
+    found = run(TABLES, [watched, {**CLICKS, "cuped": False}])
+    raw, cuped = only(found, metric="watched", method="raw"), only(found, method="cuped")
+    exposures, events = TABLES
+    joined = events.merge(exposures.rename(columns={"timestamp": "exposed"}), on="user")
+    day = joined.exposed.dt.floor("D")
+    before = joined[(joined.timestamp >= day - pd.Timedelta(days=14)) & (joined.timestamp < day)]
+    y, x = (
+        some[some.kind == "watch"].groupby("user").value.sum().reindex(range(200), fill_value=0)
+        for some in (used(TABLES), before)
+    )
+    past = np.isin(np.arange(200), before.user)
+    covariates = [x, past] if not past.all() else [x]
+    fitted = np.linalg.lstsq(np.column_stack([np.ones(200), *covariates]), y)[0]
+    assert cuped["theta"] == pytest.approx(fitted[1])
+    removed = 1 - cuped["std_error"] ** 2 / raw["std_error"] ** 2
+    assert cuped["variance_reduction"] == pytest.approx(removed)
+    assert 0 < removed < 1
+    assert raw["theta"] is raw["variance_reduction"] is None
+
+
+def test_experiments_slice_by_their_own_columns_and_share_one_unit() -> None:
+    other = {**HOME, "name": "other", "by": ["country"]}
+    exposures, events = TABLES
+    both = pd.concat([exposures.assign(experiment=name) for name in ("home", "other")])
+    found = evaluate_experiments(
+        both, events, [CTR], [HOME, {**other, "sequential": {"tau": 0.1}}], by=["hour"], engine="local"
+    )
+    slices = {(row["experiment"], row["segment"]) for row in rows_of(found)}
+    assert slices == {("home", "all"), ("home", "hour"), ("other", "all"), ("other", "country")}
+    assert {row["experiment"] for row in rows_of(found, method="sequential")} == {"other"}
+    with pytest.raises(ConfigError, match="one unit; here household and user"):
+        evaluate_experiments(both, events, [CTR], [HOME, {**other, "unit": "household"}], engine="local")
+
+
 def test_households_are_units_and_means_are_over_their_users() -> None:
     exposures, events = TABLES
     events = events.merge(exposures[["user", "household"]], on="user")
-    unit = {"unit": "household"}
-    found = evaluate_experiments(
+    found = run((exposures, events), [CLICKS], {"unit": "household"}, cuped=False)
+    theirs = {"unit": "household"}
+    mapped = evaluate_experiments(
         *(exposures, events, [CLICKS], HOME),
-        exposure_columns=unit,
-        event_columns=unit,
+        exposure_columns=theirs,
+        event_columns=theirs,
         engine="local",
         cuped=False,
     )
+    assert mapped.experiment_rows == found.experiment_rows
     # A household is exposed with the first of its users.
     first = exposures.assign(timestamp=exposures.groupby("household").timestamp.transform("min"))
     users = per_user(TABLES, used((first, TABLES[1]))).join(exposures.set_index("user").household)
@@ -198,7 +247,7 @@ def test_households_are_units_and_means_are_over_their_users() -> None:
         errors.append(z.std() / np.sqrt(len(z)))
     assert (row["control_se"], row["treatment_se"]) == pytest.approx(tuple(errors))
     with pytest.raises(ConfigError, match="other table needs it too"):
-        evaluate_experiments(exposures, events, [CLICKS], HOME, exposure_columns=unit, engine="local")
+        evaluate_experiments(exposures, events, [CLICKS], HOME, exposure_columns=theirs, engine="local")
 
 
 def test_weights_that_change_give_strata_and_no_pooled_value() -> None:
@@ -303,7 +352,7 @@ def test_an_experiment_without_a_gate_does_not_fail() -> None:
 
 
 def test_hours_days_segments_and_surfaces() -> None:
-    found = run(TABLES, [CLICKS, CTR], segments=["country"], slices=["hour", "day", "surface"])
+    found = run(TABLES, [CLICKS, CTR], by=["country", "hour", "day"], slices=["surface"])
     events = used(TABLES)
     users = per_user(TABLES, events)
     for country, of_country in users.groupby("country"):
@@ -397,12 +446,12 @@ def test_text_ids_segments_without_a_value_and_files(tmp_path: Any) -> None:
     paths = [tmp_path / name for name in ("exposures.parquet", "events.parquet")]
     for table, path in zip(tables, paths, strict=True):
         table.to_parquet(path, coerce_timestamps="us")
-    options: dict[str, Any] = {"engine": "local", "segments": ["country"], "slices": ["surface"]}
+    options: dict[str, Any] = {"engine": "local", "by": ["country"], "slices": ["surface"]}
     of_files = evaluate_experiments(paths[0], paths[1], [CLICKS, CTR], HOME, **options)
     of_frames = evaluate_experiments(*tables, [CLICKS, CTR], HOME, **options)
     assert of_files.experiment_rows == of_frames.experiment_rows
     nobody = tables[0].assign(country=None)
-    found = evaluate_experiments(nobody, tables[1], [CLICKS], HOME, engine="local", segments=["country"])
+    found = evaluate_experiments(nobody, tables[1], [CLICKS], HOME, engine="local", by=["country"])
     assert {row["segment_value"] for row in rows_of(found, segment="country")} == {"(missing)"}
 
 
@@ -412,7 +461,7 @@ def test_faults_of_rows_and_of_tables() -> None:
     events.loc[0, "user"] = None
     events.loc[1, "kind"] = None
     clicks = events.index[events.kind == "click"]
-    events.loc[clicks[0], "value"] = np.nan
+    events.loc[clicks[0], "value"] = np.inf
     events.loc[clicks[1], "value"] = -1.0
     events.loc[clicks[2], "timestamp"] = pd.NaT
     found = run((exposures, events), [CLICKS])
@@ -441,8 +490,8 @@ def test_spark_finds_the_same_bits() -> None:
     ids = pd.Series(range(len(events))).astype(str)
     events = events.assign(id=ids.where(events.index % 5 > 0))
     options: dict[str, Any] = {
-        "segments": ["country"],
-        "slices": ["hour", "day", "surface"],
+        "by": ["country", "hour", "day"],
+        "slices": ["surface"],
         "timezone": "Europe/Berlin",
         "novelty_days": 3,
         "bots": {"pre_events": 400},

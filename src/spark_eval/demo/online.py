@@ -76,7 +76,7 @@ def online_settings(log: pd.DataFrame, output: str) -> dict[str, Any]:
                     "margin_kind": "relative",
                 },
             ],
-            "slices": ["hour", "day"],
+            "by": ["hour", "day"],
             "experiments": {
                 "name": "ranking",
                 "control": "control",

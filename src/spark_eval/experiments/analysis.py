@@ -73,28 +73,28 @@ class Analysis(TrustChecks):
         """Rows of ``experiments``; p-values of goals are adjusted over goals and treatments."""
         pairs = [(metric, arm) for metric in self.plan.metrics for arm in self.experiment.arms[1:]]
         found = [self.raw_row(metric, treatment) for metric, treatment in pairs]
-        if self.plan.sequential is not None:
+        if self.experiment.sequential is not None:
             found += [self.sequential_row(metric, treatment) for metric, treatment in pairs]
         self.adjust_goals(found)
-        if self.plan.cuped:
-            adjusting = [self.cuped_row(metric, treatment) for metric, treatment in pairs]
-            self.adjust_goals(adjusting)
-            found += adjusting
+        adjusting = [self.cuped_row(metric, treatment) for metric, treatment in pairs if metric.cuped]
+        self.adjust_goals(adjusting)
+        found += adjusting
         for metric, treatment in pairs:
             if metric.role is Role.GUARDRAIL:
                 found.append(self.guardrail_row(metric, treatment))
             found += [self.gate_row(gate, metric, treatment) for gate in self.gates_of(metric)]
         for metric, treatment in pairs:
-            for by in (*self.plan.segments, *self.plan.slices):
+            for by in (*self.experiment.segments, *self.slices):
                 found += self.rows_by(metric, treatment, by)
             if self.plan.novelty_days is not None and metric.kind is MetricKind.MEAN:
                 found += self.novelty_rows(metric, treatment)
         return found
 
     def gates_of(self, metric: Metric) -> list[Gate]:
-        """Return the gates of this experiment on a metric."""
+        """Return the gates of this experiment that limit the drop of a metric."""
         names = (self.experiment.name, metric.name)
-        return [gate for gate in self.plan.gates if (gate.experiment, gate.metric) == names]
+        gates = [gate for gate in self.plan.gates if gate.max_drop is not None]
+        return [gate for gate in gates if (gate.experiment, gate.metric) == names]
 
     def adjust_goals(self, rows: list[ExperimentRow]) -> None:
         """Set the adjusted p-values of the rows of goals, of the method that decides."""
@@ -117,15 +117,22 @@ class Analysis(TrustChecks):
 
     def cuped_row(self, metric: Metric, treatment: str) -> ExperimentRow:
         """Return the test of the difference adjusted by the pre-period."""
+        thetas = []
 
         def adjusting(control: Moments, other: Moments) -> tuple[ArmEstimate, ArmEstimate]:
-            [of_control, of_treatment], _ = adjusted_estimates([control, other], metric.scales)
+            [of_control, of_treatment], (theta, _) = adjusted_estimates([control, other], metric.scales)
+            thetas.append(theta)
             return of_control, of_treatment
 
         found = self.compared(metric, treatment, adjusting)
         if metric.test is Test.Z_POOLED:
             found = Compared(found.strata, found.control, found.treatment, Contrast.over_strata(found.strata))
-        return self.two_sided(metric, treatment, Method.CUPED, found)
+        raw = self.compared(metric, treatment, self.estimating(metric)).contrast.variance
+        variance = found.contrast.variance
+        return self.two_sided(metric, treatment, Method.CUPED, found)._replace(
+            theta=number(thetas[0]) if len(thetas) == 1 else None,
+            variance_reduction=float(1 - variance / raw) if raw and variance is not None else None,
+        )
 
     def two_sided(
         self,
@@ -176,6 +183,8 @@ class Analysis(TrustChecks):
             lift=lift,
             lift_low=low,
             lift_high=high,
+            theta=None,
+            variance_reduction=None,
             mde=mde,
             n_needed=n_needed,
             reason=contrast.reason,
@@ -188,15 +197,15 @@ class Analysis(TrustChecks):
         parts = [self.plan.stamp]
         if metric.test is Test.Z_POOLED and method is Method.RAW:
             parts.append("test=z_pooled")
-        if by in self.plan.event_slices:
+        if by in self.plan.slices:
             parts.append("descriptive")
         if method is Method.SEQUENTIAL:
-            given = self.plan.sequential
+            given = self.experiment.sequential
             assert given is not None
             parts.append(f"tau={given.tau:g}" if given.tau else f"tightest_at={given.tightest_at:g}")
             if self.experiment.window is None:
                 parts.append("approximate: values are not final without a window")
-        if method in (Method.COCHRAN_Q, Method.GAIL_SIMON) and by in self.plan.slices:
+        if method in (Method.COCHRAN_Q, Method.GAIL_SIMON) and by in self.slices:
             parts.append("approximate: users recur")
         return "; ".join(parts)
 
@@ -215,7 +224,7 @@ class Analysis(TrustChecks):
 
     def sequential_row(self, metric: Metric, treatment: str) -> ExperimentRow:
         """Return the test of the difference that is valid at every look."""
-        given = self.plan.sequential
+        given = self.experiment.sequential
         assert given is not None
         found = self.compared(metric, treatment, self.estimating(metric))
         contrast, result = found.contrast, TestResult()
@@ -289,7 +298,7 @@ class Analysis(TrustChecks):
             metric,
             treatment,
             Method.GATE,
-            gate.max_drop,
+            gate.max_drop or 0,
             is_relative,
             gate.confidence,
             worse=gate.mode is Mode.CERTAIN_DROP,
@@ -353,7 +362,7 @@ class Analysis(TrustChecks):
         level = 1 - self.plan.confidence
         signs = {metric.name: metric.sign for metric in self.plan.metrics}
         rows = [row for row in self.rows if row.treatment == treatment and row.segment == ALL]
-        deciding = Method.RAW if self.plan.sequential is None else Method.SEQUENTIAL
+        deciding = Method.RAW if self.experiment.sequential is None else Method.SEQUENTIAL
         goals = [row for row in rows if row.role == Role.GOAL and row.method == deciding]
         certain = [row for row in goals if row.p_adjusted is not None and row.p_adjusted < level]
         worse = [row.metric for row in certain if signs[row.metric] * (row.difference or 0) < 0]

@@ -57,11 +57,16 @@ class ExperimentCells:
     experiment: Experiment
     sums: BucketSums
 
+    @property
+    def slices(self) -> tuple[str, ...]:
+        """Slices of the events: hour, day, columns of the events."""
+        return (*self.experiment.times, *self.plan.slices)
+
     def moments(self, metric: Metric, arm: str, stratum: int, by: str = ALL, value: str = ALL) -> Moments:
         """Return the moments of a cell. Cells of slices are completed by the units without events."""
         cell = Cell(self.experiment.name, metric.name, arm, stratum, by, value)
         found = self.sums.moments.get(cell, Moments())
-        is_sliced = by in self.plan.slices or by == DAY_SINCE
+        is_sliced = by in self.slices or by == DAY_SINCE
         if not is_sliced or metric.kind is MetricKind.MEAN_OF_RATIOS:
             return found
         return with_others(found, self.all_units(cell), is_mean=metric.is_mean)

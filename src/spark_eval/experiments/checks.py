@@ -57,7 +57,7 @@ class TrustChecks(ExperimentCells):
         if metric is None or metric.kind is MetricKind.RETENTION:
             return []
         rows = []
-        for segment in self.plan.segments:
+        for segment in self.experiment.segments:
             values = self.values(metric, segment)
             tests = []
             for value in values:

@@ -102,7 +102,8 @@ def evaluate_experiments(
         metrics: A mapping per metric: ``name``, ``kind`` (``mean``, ``ratio``, ``mean_of_ratios``), its terms
             and its role; see the page on experiments.
         experiments: A mapping per experiment, or one: ``name``, ``control``, ``variants`` with their planned
-            weights, ``period``, and optionally ``window``, ``assignment`` and ``weights``.
+            weights, ``period``, and optionally ``window``, ``assignment``, ``weights``, ``unit``, ``by`` and
+            ``sequential``.
         exposure_columns: Mapping of our names to the column names of ``exposures``.
         event_columns: Mapping of our names to the column names of ``events``.
         timestamp_unit: Unit of timestamps that are numbers: ``s``, ``ms`` or ``us``.
@@ -142,8 +143,7 @@ def evaluate_experiments(
     plan = make_experiment_plan(metrics, experiments, gates, **options)
     if not 0 <= max_quarantined <= 1:
         raise ConfigError("OUT_OF_RANGE", f"max_quarantined: {max_quarantined} is not in [0, 1]")
-    names = {EXPOSURES: exposure_columns or {}, EVENTS: event_columns or {}}
-    plan = with_unit(plan, names)
+    plan, names = with_unit(plan, {EXPOSURES: exposure_columns or {}, EVENTS: event_columns or {}})
     given = {EXPOSURES: exposures, EVENTS: events}
     most = dict.fromkeys(given, max_quarantined)
     chosen = parse_engine(engine)
@@ -161,17 +161,22 @@ def evaluate_experiments(
     return measure_experiments(tables_on_spark(given, names, timestamp_unit, plan), plan, most)
 
 
-def with_unit(plan: ExperimentPlan, names: Mapping[str, Mapping[str, str]]) -> ExperimentPlan:
-    """Return the plan for the unit of the tables: a mapped column ``unit``, otherwise the user.
+def with_unit(
+    plan: ExperimentPlan, names: Mapping[str, Mapping[str, str]]
+) -> tuple[ExperimentPlan, dict[str, Mapping[str, str]]]:
+    """Return the plan and the names of columns with the unit: that of the experiments, or a mapped ``unit``.
 
     Raises ConfigError INVALID_EXPERIMENT if only one of the tables maps it.
     """
+    column = plan.experiments[0].unit
+    if column is not None:
+        names = {name: {UNIT: column, **columns} for name, columns in names.items()}
     mapped = [name for name in names if UNIT in names[name]]
     if len(mapped) == 1:
         raise ConfigError(
             "INVALID_EXPERIMENT", f"{mapped[0]}.columns has {UNIT}; the other table needs it too"
         )
-    return replace(plan, by_unit=bool(mapped))
+    return replace(plan, by_unit=bool(mapped)), dict(names)
 
 
 def tables_on_spark(

@@ -113,21 +113,22 @@ class Moments:
 
 def adjusted_estimates(
     arms: Sequence[Moments], scales: tuple[int, int] = (1, 1)
-) -> tuple[list[ArmEstimate], list[Fraction]]:
-    """Return the estimates of arms adjusted by the pre-period (CUPED), and theta of each covariate.
+) -> tuple[list[ArmEstimate], tuple[Fraction, Fraction]]:
+    """Return the estimates of arms adjusted by the pre-period (CUPED), and theta of both covariates.
 
     The covariates of a unit are its pre-period value and whether it has a past. Of a ratio, z of the period
     is adjusted by z of the pre-period. Theta minimises the variance of z - theta * covariate over all arms;
-    a covariate without spread is left out.
+    a covariate without spread is left out; its theta is 0.
 
     Source: Deng, Xu, Kohavi, Walker, Improving the sensitivity of online controlled experiments, 2013.
     """
     pooled = sum(arms, Moments())
     target = pooled.deviation()
     if target is None or any(arm.n < 2 or arm.ratio() is None for arm in arms):
-        return [arm.estimate(scales) for arm in arms], []
+        return [arm.estimate(scales) for arm in arms], (Fraction(), Fraction())
     before = pooled.deviation(PRE_X, PRE_Y)
-    covariates = independent([*([before] if before else []), {HAS_PAST: 1}], pooled)
+    past: Combination = {HAS_PAST: 1}
+    covariates = independent([*([before] if before else []), past], pooled)
     thetas = solve(
         [[pooled.covariance(one, other) for other in covariates] for one in covariates],
         [pooled.covariance(one, target) for one in covariates],
@@ -145,7 +146,8 @@ def adjusted_estimates(
                 combination[name] = combination.get(name, 0) - theta * factor
         variance = arm.covariance(combination, combination) / arm.n
         estimates.append(ArmEstimate(ratio * unit, variance * unit * unit, arm.n))
-    return estimates, thetas
+    of_before = sum((theta for one, theta in zip(covariates, thetas, strict=True) if one != past), Fraction())
+    return estimates, (of_before, sum(thetas, -of_before))
 
 
 def independent(covariates: Sequence[Combination], moments: Moments) -> list[Combination]:

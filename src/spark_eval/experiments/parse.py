@@ -32,7 +32,7 @@ from spark_eval.experiments.plan import (
     Test,
 )
 from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, check_keys, checked
-from spark_eval.schema import Direction
+from spark_eval.schema import USER, Direction
 
 MOST_DECIMALS: Final = 6
 MOST_NOVELTY_DAYS: Final = 366
@@ -59,16 +59,23 @@ def make_experiment_plan(
     chosen = checked(ExperimentOptions, options, SECTION)
     zone = zone_of(chosen["timezone"])
     several = [experiments] if isinstance(experiments, Mapping) else experiments
-    chosen |= {name: tuple(chosen[name]) for name in ("segments", "slices")}
-    chosen["sequential"] = sequential_of(chosen["sequential"])
+    chosen["slices"] = tuple(chosen["slices"])
+    # Defaults of metrics and of experiments.
+    cuped, of_all = chosen.pop("cuped"), {name: chosen.pop(name) for name in ("by", "sequential")}
     chosen["bots"] = bots_of(chosen["bots"] or {})
     if chosen["novelty_days"] is not None and not 2 <= chosen["novelty_days"] <= MOST_NOVELTY_DAYS:
         raise invalid(
             f"{SECTION}.novelty_days", f"{chosen['novelty_days']}; allowed: 2 to {MOST_NOVELTY_DAYS}"
         )
     plan = ExperimentPlan(
-        tuple(metric_of(f"{SECTION}.metrics.{n}", given) for n, given in enumerate(metrics)),
-        tuple(experiment_of(f"{SECTION}.experiments.{n}", given, zone) for n, given in enumerate(several)),
+        tuple(
+            metric_of(f"{SECTION}.metrics.{n}", {"cuped": cuped} | without_nulls(given))
+            for n, given in enumerate(metrics)
+        ),
+        tuple(
+            experiment_of(f"{SECTION}.experiments.{n}", of_all | without_nulls(given), zone)
+            for n, given in enumerate(several)
+        ),
         **chosen,
         gates=tuple(gate_of(f"gates.{n}", given) for n, given in enumerate(gates)),
     )
@@ -77,6 +84,7 @@ def make_experiment_plan(
         if not names or len(set(names)) < len(names):
             raise invalid(f"{SECTION}.{key}", "needs at least one, with distinct names")
     check_gates(plan)
+    check_units(plan)
     check_retention(plan)
     return plan
 
@@ -93,6 +101,13 @@ def check_gates(plan: ExperimentPlan) -> None:
                 raise ConfigError.unknown("INVALID_GATE", key, name, names, f"gates.{number}.{key}")
 
 
+def check_units(plan: ExperimentPlan) -> None:
+    """Raise ConfigError if experiments have different units: one shuffle by unit serves all of them."""
+    units = sorted({one.unit or USER for one in plan.experiments})
+    if len(units) > 1:
+        raise invalid(SECTION, f"experiments of one run have one unit; here {' and '.join(units)}")
+
+
 def check_retention(plan: ExperimentPlan) -> None:
     """Raise ConfigError if the window of an experiment ends before the day of a retention."""
     for metric in plan.metrics:
@@ -101,11 +116,10 @@ def check_retention(plan: ExperimentPlan) -> None:
                 raise invalid(SECTION, f"{metric.name}: day {metric.day} is beyond the window of {one.name}")
 
 
-def sequential_of(given: Mapping[str, float] | None) -> Sequential | None:
+def sequential_of(given: Mapping[str, float] | None, key: str) -> Sequential | None:
     """Return the validated sequential test."""
     if given is None:
         return None
-    key = f"{SECTION}.sequential"
     check_keys(given, [one.name for one in fields(Sequential)], key)
     if ("tau" in given) == ("tightest_at" in given):
         raise invalid(key, "either tau or tightest_at")
@@ -126,13 +140,17 @@ def bots_of(given: Mapping[str, Any]) -> Bots:
 def gate_of(key: str, given: Mapping[str, Any]) -> Gate:
     """Return the validated gate of a mapping; INVALID_GATE without a key that it needs."""
     check_keys(given, [one.name for one in fields(Gate)], key)
-    for name in ("experiment", "metric", "max_drop"):
+    for name in ("experiment", "metric"):
         if given.get(name) is None:
             raise ConfigError("INVALID_GATE", f"{key} has no {name}; it has no default")
+    limit = given.get("max_drop")
+    unused = [name for name in ("drop", "mode", "confidence") if given.get(name) is not None]
+    if limit is None and unused:
+        raise ConfigError("INVALID_GATE", f"{key} has no max_drop, which {', '.join(unused)} needs")
     gate = Gate(
         given["experiment"],
         given["metric"],
-        AT_LEAST_0(given["max_drop"], f"{key}.max_drop"),
+        None if limit is None else AT_LEAST_0(limit, f"{key}.max_drop"),
         parse_choice(Drop, given.get("drop", "absolute"), f"{key}.drop"),
         parse_choice(Mode, given.get("mode", "non_inferior"), f"{key}.mode"),
         INSIDE_0_AND_1(given.get("confidence", 0.95), f"{key}.confidence"),
@@ -157,7 +175,9 @@ def metric_of(key: str, given: Mapping[str, Any]) -> Metric:
     metric = Metric(
         name=required(given, "name", key),
         kind=kind,
-        numerator=term_of(f"{key}.{top}", required(given, top, key)),
+        numerator=term_of(
+            f"{key}.{top}", required(given, top, key), is_retention=kind is MetricKind.RETENTION
+        ),
         denominator=None if bottom is None else term_of(f"{key}.{bottom}", required(given, bottom, key)),
         role=parse_choice(Role, given.get("role", "goal"), f"{key}.role"),
         direction=parse_choice(Direction, given.get("direction", "higher"), f"{key}.direction"),
@@ -168,6 +188,7 @@ def metric_of(key: str, given: Mapping[str, Any]) -> Metric:
         test=parse_choice(Test, given.get("test", "welch"), f"{key}.test"),
         day=given.get("day"),
         effect=given.get("effect"),
+        cuped=given.get("cuped", True),
     )
     check_metric(key, metric)
     return metric
@@ -178,8 +199,6 @@ def check_metric(key: str, metric: Metric) -> None:
     is_retention = metric.kind is MetricKind.RETENTION
     if (metric.day is not None and metric.day >= 0) != is_retention:
         raise invalid(key, "a retention, and only a retention, needs a day, 0 or more")
-    if is_retention and metric.numerator.value is not TermValue.COUNT:
-        raise invalid(key, "a retention is of events of a kind; it has no value")
     is_share = metric.kind is MetricKind.MEAN and metric.numerator.value is TermValue.ANY
     if metric.test is Test.Z_POOLED and not (is_share or is_retention):
         raise invalid(key, "test: z_pooled is for shares of users: a mean of any, or a retention")
@@ -195,10 +214,13 @@ def check_metric(key: str, metric: Metric) -> None:
         raise invalid(key, f"margin: {metric.margin}; it is 0 or more")
 
 
-def term_of(key: str, given: Mapping[str, Any]) -> Term:
-    """Return the validated term of a mapping."""
+def term_of(key: str, given: Mapping[str, Any], *, is_retention: bool = False) -> Term:
+    """Return the validated term of a mapping; of a retention its events count."""
     check_keys(given, [one.name for one in fields(Term)], key)
-    value = parse_choice(TermValue, given.get("value", TermValue.COUNT.value), f"{key}.value")
+    if is_retention and "value" in given:
+        raise invalid(key, "a retention is of events of a kind; it has no value")
+    default = TermValue.COUNT if is_retention else TermValue.SUM
+    value = parse_choice(TermValue, given.get("value", default.value), f"{key}.value")
     cap = given.get("cap")
     if cap is not None and not 0 < cap < math.inf:
         raise invalid(key, f"cap: {cap}; it is above 0")
@@ -226,7 +248,7 @@ def condition_of(key: str, given: Mapping[str, Any]) -> Condition:
 def experiment_of(key: str, given: Mapping[str, Any], zone: ZoneInfo) -> Experiment:
     """Return the validated experiment of a mapping; ``key`` is its path in the config."""
     known = ["name", "control", "variants", "period", "window", "assignment", "weights"]
-    check_keys(given, known, key)
+    check_keys(given, [*known, "unit", "by", "sequential"], key)
     name, control, period = (required(given, one, key) for one in ("name", "control", "period"))
     variants = dict(required(given, "variants", key))
     if control not in variants or len(variants) < 2:
@@ -248,6 +270,9 @@ def experiment_of(key: str, given: Mapping[str, Any], zone: ZoneInfo) -> Experim
         None if window is None else window_of(window, f"{key}.window"),
         None if assignment is None else assignment_of(f"{key}.assignment", assignment, variants),
         strata_of(f"{key}.weights", given.get("weights") or (), Stratum(start, variants), zone),
+        None if given.get("unit") in (None, USER) else given["unit"],
+        tuple(dict.fromkeys([given["by"]] if isinstance(given["by"], str) else given["by"])),
+        sequential_of(given["sequential"], f"{key}.sequential"),
     )
 
 
@@ -281,6 +306,11 @@ def assignment_of(key: str, given: Mapping[str, Any], variants: Mapping[str, flo
             raise invalid(key, f"ranges: [start, end) within {n_buckets} buckets, not empty and disjoint")
         last = high
     return Assignment(str(required(given, "salt", key)), ranges, n_buckets)
+
+
+def without_nulls(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that have a value; all others take their default."""
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def required(given: Mapping[str, Any], name: str, key: str) -> Any:

@@ -17,9 +17,10 @@ RATIO_BITS: Final = 32
 
 # Microseconds of a day since exposure.
 DAY: Final = MICROSECONDS["d"]
-# Slices that follow from the timestamp of an event.
+# Names in `by` that follow from the timestamp of an event; others are columns of the exposures.
 HOUR: Final = "hour"
 DAY_SLICE: Final = "day"
+TIMES: Final = (HOUR, DAY_SLICE)
 
 
 class MetricKind(StrEnum):
@@ -94,17 +95,23 @@ class ExperimentOptions(TypedDict, total=False):
     lift: Annotated[
         str, "interval of the lift: fieller, delta as gbstats, or log as tea-tasting.", "fieller", LiftMethod
     ]
-    cuped: Annotated[bool, "rows adjusted by the pre-period, in addition to the raw ones.", True]
-    segments: Annotated[Sequence[str], "columns of the exposures: a row for each value.", ()]
-    slices: Annotated[
-        Sequence[str], "hour, day, or columns of the events: a row for each value, and tests over all.", ()
+    cuped: Annotated[
+        bool, "rows adjusted by the pre-period, in addition to the raw ones; a metric may have its own.", True
     ]
+    by: Annotated[
+        Sequence[str],
+        "hour, day, or columns of the exposures: a row for each value, and tests over all; an experiment may "
+        "have its own.",
+        (),
+    ]
+    slices: Annotated[Sequence[str], "columns of the events: a row for each value, and tests over all.", ()]
     srm: Annotated[
         str, "test of the numbers of units: fixed, or sequential for daily looks.", "fixed", SampleRatioTest
     ]
     sequential: Annotated[
         Mapping[str, float] | None,
-        "{tau} or {tightest_at}, and min_users: p-values and intervals that are valid at every look.",
+        "{tau} or {tightest_at}, and min_users: p-values and intervals that are valid at every look; an "
+        "experiment may have its own.",
     ]
     novelty_days: Annotated[
         int | None, "days since exposure, of users with all of them: late - early, and each day."
@@ -130,7 +137,7 @@ class Term:
     """A unit's value of the events of a kind that meet all conditions, at most ``cap``."""
 
     kind: str
-    value: TermValue = TermValue.COUNT
+    value: TermValue = TermValue.SUM
     where: tuple[Condition, ...] = ()
     cap: float | None = None
 
@@ -141,6 +148,7 @@ class Metric:
 
     Values of events are rounded to ``decimals``, half-even; negative ones are valid if ``signed``. ``day`` is
     that of a retention. ``effect`` is the difference to plan for: ``n_needed`` units detect it.
+    ``cuped`` adds the rows that are adjusted by the pre-period.
     """
 
     name: str
@@ -156,6 +164,7 @@ class Metric:
     test: Test = Test.WELCH
     day: int | None = None
     effect: float | None = None
+    cuped: bool = True
 
     @property
     def is_mean(self) -> bool:
@@ -207,11 +216,14 @@ class Stratum:
 
 @dataclass(frozen=True)
 class Gate:
-    """Limit on how far a treatment may fall behind the control in a metric; see the section ``gates``."""
+    """Gate of an experiment: its decision, and a limit on how far a treatment may fall behind in a metric.
+
+    Without ``max_drop`` only the decision counts.
+    """
 
     experiment: str
     metric: str
-    max_drop: float
+    max_drop: float | None = None
     drop: Drop = Drop.ABSOLUTE
     mode: Mode = Mode.NON_INFERIOR
     confidence: float = 0.95
@@ -238,7 +250,9 @@ class Bots:
 class Experiment:
     """An experiment; ``variants`` are planned weights, the control first. Times are in microseconds.
 
-    ``strata`` are the weights over time, oldest first; there is one unless they change.
+    ``strata`` are the weights over time, oldest first; there is one unless they change. ``by`` has the names
+    that all metrics are sliced by: hour, day, columns of the exposures. ``unit`` is None for users, otherwise
+    a column of both tables.
     """
 
     name: str
@@ -249,6 +263,19 @@ class Experiment:
     window: int | None = None
     assignment: Assignment | None = None
     strata: tuple[Stratum, ...] = ()
+    unit: str | None = None
+    by: tuple[str, ...] = ()
+    sequential: Sequential | None = None
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """Columns of the exposures in ``by``."""
+        return tuple(name for name in self.by if name not in TIMES)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """Hour and day in ``by``."""
+        return tuple(name for name in self.by if name in TIMES)
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -268,11 +295,8 @@ class ExperimentPlan:
     correction: Correction
     confidence: float
     lift: LiftMethod
-    cuped: bool
-    segments: tuple[str, ...]
     slices: tuple[str, ...]
     srm: SampleRatioTest
-    sequential: Sequential | None
     novelty_days: int | None
     power: float
     bots: Bots
@@ -285,15 +309,15 @@ class ExperimentPlan:
         return tuple(term for metric in self.metrics for term in metric.terms)
 
     @property
-    def event_slices(self) -> tuple[str, ...]:
-        """Columns of the events among the slices."""
-        return tuple(name for name in self.slices if name not in (HOUR, DAY_SLICE))
+    def segments(self) -> tuple[str, ...]:
+        """Columns of the exposures that some experiment is sliced by, each once."""
+        return tuple(dict.fromkeys(name for one in self.experiments for name in one.segments))
 
     @property
     def event_columns(self) -> tuple[str, ...]:
         """Columns of the events that conditions and slices read, each once."""
         conditions = [condition.column for term in self.terms for condition in term.where]
-        return tuple(dict.fromkeys([*conditions, *self.event_slices]))
+        return tuple(dict.fromkeys([*conditions, *self.slices]))
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -11,8 +11,10 @@ class ExperimentRow(NamedTuple):
 
     ``method`` is ``raw``, ``cuped`` (adjusted by the pre-period), ``sequential``, ``non_inferiority`` or
     ``gate`` (one-sided), ``novelty`` (late - early), or ``cochran_q`` or ``gail_simon`` over the values of a
-    segment. ``mde`` is the smallest detectable effect, ``n_needed`` the units of the control for the effect
-    of the metric. ``reason`` says why there is no p-value.
+    segment. ``theta`` is the coefficient of the pre-period value, ``variance_reduction`` the share of the
+    variance of the difference that the adjustment removes. ``mde`` is the smallest detectable effect,
+    ``n_needed`` the units of the control for the effect of the metric. ``reason`` says why there is no
+    p-value.
     """
 
     experiment: str
@@ -42,6 +44,8 @@ class ExperimentRow(NamedTuple):
     lift: float | None
     lift_low: float | None
     lift_high: float | None
+    theta: float | None
+    variance_reduction: float | None
     mde: float | None
     n_needed: int | None
     reason: str | None

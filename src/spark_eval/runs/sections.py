@@ -169,10 +169,13 @@ class GateSection(Section):
     """
 
     experiment: str | None = Field(
-        default=None, description="of online: metric, max_drop, drop, mode and confidence; null: of models"
+        default=None,
+        description="of online: metric, and with max_drop also drop, mode, confidence; null: of models",
     )
     metric: str = Field(description="a metric that both runs have, or of online")
-    max_drop: float = Field(description="how far the model may fall behind")
+    max_drop: float | None = Field(
+        default=None, description="how far the model may fall behind; of models required"
+    )
     against: Baseline = Field(default=Baseline(), description="run and model; null: the baseline of compare")
 
 
@@ -251,6 +254,9 @@ class MetricSection(Section):
     test: str = Field(default="welch", description="welch, or z_pooled for shares of users")
     day: int | None = Field(default=None, description="of a retention: day since exposure, from 0")
     effect: float | None = Field(default=None, description="difference to plan for, in n_needed")
+    cuped: bool | None = Field(
+        default=None, description="a row adjusted by the pre-period; null: as online.cuped"
+    )
 
 
 class AssignmentSection(Section):
@@ -278,6 +284,11 @@ class ExperimentSection(Section):
     window: str | None = Field(default=None, description="after exposure: 30m, 12h, 7d; null: to the end")
     assignment: AssignmentSection | None = Field(default=None, description="by hash; null: as logged")
     weights: list[WeightsSection] = Field(default=[], description="changes of the planned weights")
+    unit: str = Field(default="user", description="of the analysis: user, or a column of both tables")
+    by: list[str] | None = Field(
+        default=None, description="hour, day, columns of the exposures; null: as online.by"
+    )
+    sequential: dict[str, float] | None = Field(default=None, description="as online.sequential, of this one")
 
 
 @keyed(ExperimentOptions)

@@ -243,7 +243,7 @@ class Bucket:
         units.expose(when, keys, codes)
         if self.plan.by_unit and USER in rows.column_names:
             units.count_users(keys, to_numpy(rows[USER]))
-        for segment in self.plan.segments:
+        for segment in experiment.segments:
             values = rows[own_column(segment)].fill_null(MISSING).combine_chunks().dictionary_encode()
             units.label(segment, keys, when, to_numpy(values.indices), values.dictionary)
         return units, keys

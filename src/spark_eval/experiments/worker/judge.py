@@ -53,15 +53,15 @@ def judge_exposures(rows: pa.Table, plan: ExperimentPlan, unit: str | None = Non
 
 
 def judge_events(rows: pa.Table, plan: ExperimentPlan, unit: str | None = None) -> Judged:
-    """Validate events; timestamps become microseconds, values doubles (default 1)."""
+    """Validate events; timestamps become microseconds, values doubles (1 if there is none)."""
     rows = with_text(with_micros(rows, unit), [KIND, EVENT_ID])
     if VALUE not in rows.column_names:
         rows = rows.append_column(VALUE, pa.chunked_array([pa.repeat(1.0, len(rows))]))
-    values = rows[VALUE].cast(pa.float64(), safe=False)
+    values = rows[VALUE].cast(pa.float64(), safe=False).fill_null(1.0)
     rows = rows.set_column(rows.column_names.index(VALUE), VALUE, values)
     is_used = fill_null_with_false(pc.is_in(rows[KIND], pa.array(plan.kinds, pa.string())))
     is_signed = fill_null_with_false(pc.is_in(rows[KIND], pa.array(sorted(plan.signed_kinds), pa.string())))
-    numbers = values.fill_null(np.nan).to_numpy()
+    numbers = values.to_numpy()
     faults: dict[Fault | Reason, Booleans] = {
         Fault.NULL_ID: is_any_null(rows, USER, UNIT),
         Fault.NULL_TIMESTAMP: is_any_null(rows, TIMESTAMP),

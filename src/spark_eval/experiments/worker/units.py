@@ -164,9 +164,10 @@ class UnitSums:
             yield from self.grouped(variables, members, segment, codes, names)
         if metric.kind is MetricKind.RETENTION:
             return
-        if DAY_SLICE in self.plan.slices:
+        times = self.units.experiment.times
+        if DAY_SLICE in times:
             yield from self.by_day_of_exposure(variables, members)
-        for name in self.plan.slices:
+        for name in (*times, *self.plan.slices):
             yield from self.sliced(metric, name)
         if self.plan.novelty_days is not None and metric.is_mean:
             yield from self.novelty(metric, self.plan.novelty_days)

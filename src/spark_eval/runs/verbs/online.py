@@ -32,12 +32,13 @@ def read_tables(
 
     sources = {name: needed(getattr(config, name), name) for name in SOURCES}
     online = needed(config.online, ONLINE)
-    plan = with_unit(online.checked(config.gates), {name: one.columns for name, one in sources.items()})
+    columns = {name: one.columns for name, one in sources.items()}
+    plan, names = with_unit(online.checked(config.gates), columns)
     tables = {}
     for name, conform in zip(SOURCES, (conform_exposures, conform_events), strict=True):
         source, own = sources[name], own_columns(name, plan)
         frame = read_source(spark, job.sources[name], name, plan.timezone, own, job.before[name])
-        tables[name] = conform(frame, source.columns, source.timestamp_unit, plan)
+        tables[name] = conform(frame, names[name], source.timestamp_unit, plan)
     return plan, tables
 
 
@@ -74,8 +75,8 @@ def open_locally(work: Work) -> LocalInput:
 
     config, job = work.config, work.job
     sources = {name: needed(getattr(config, name), name) for name in SOURCES}
-    names = {name: source.columns for name, source in sources.items()}
-    plan = with_unit(needed(config.online, ONLINE).checked(config.gates), names)
+    columns = {name: source.columns for name, source in sources.items()}
+    plan, names = with_unit(needed(config.online, ONLINE).checked(config.gates), columns)
     opened = {
         name: partial(
             open_plain, job.sources[name], name, own_columns(name, plan), job.before[name], work.session
