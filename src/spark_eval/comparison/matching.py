@@ -9,7 +9,7 @@ from spark_eval.comparison.decisions import GatedPair, ModelPair, UserCounts
 from spark_eval.comparison.plan import COMPARE, OF_VALUES, OF_WEIGHTED_MEANS, OVER_FOLDS, ComparePlan
 from spark_eval.comparison.values import ComparedValue
 from spark_eval.conventions import POPULATION
-from spark_eval.conventions.presets import parse_stamp, request_rules
+from spark_eval.conventions.presets import CANDIDATES, parse_stamp, part_of, request_rules
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import WeightedMean
@@ -216,6 +216,10 @@ def check_per_user(text: str) -> None:
 
 def check_conventions(baseline: str, candidate: str, values: Sequence[ComparedValue]) -> None:
     """Raise DataError CONVENTIONS_DIFFER unless both stamps define the metrics and their population alike."""
+    kinds = [part_of(text, CANDIDATES).removeprefix(CANDIDATES) or "full" for text in (baseline, candidate)]
+    if "mixed" in kinds or (kinds[0] != kinds[1] and "" not in (baseline, candidate)):
+        message = f"candidates are {kinds[1]} of the candidate, {kinds[0]} of the baseline"
+        raise DataError("CONVENTIONS_DIFFER", f"{message}; rank the same candidates with both")
     if candidate == baseline:
         return
     of_baseline, of_candidate = request_rules(baseline), request_rules(candidate)

@@ -241,6 +241,8 @@ PRESETS: Final[dict[str, Preset]] = {
 
 # Start of the rules of lists by request in a stamp.
 REQUESTS: Final = "requests: "
+# Start of the part of a stamp about candidates.
+CANDIDATES: Final = "candidates: "
 
 
 def conventions_of(name: str) -> Conventions:
@@ -269,12 +271,15 @@ def changed_choices(conventions: Conventions, base: Conventions) -> dict[str, Ch
     }
 
 
-def stamp(conventions: Conventions, of_requests: Mapping[str, str] | None = None) -> str:
+def stamp(
+    conventions: Conventions, of_requests: Mapping[str, str] | None = None, candidates: str | None = None
+) -> str:
     """Return the conventions as text for every output row: preset, changed choices, population rules.
 
     ``default, gain=exp2; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>=4.0``
 
     ``of_requests`` are the rules of lists by request, if any: ``requests: weight=users, truth=users``.
+    ``candidates`` are those of lists that are no full rankings: ``candidates: sampled``.
     """
     own = changed_choices(conventions, conventions_of(conventions.preset))
     choices = [f"{name}={choice}" for name, choice in own.items() if name not in POPULATION]
@@ -282,6 +287,8 @@ def stamp(conventions: Conventions, of_requests: Mapping[str, str] | None = None
     relevance = "relevance>0" if conventions.threshold is None else f"relevance>={conventions.threshold}"
     if of_requests:
         rules.append(REQUESTS + ", ".join(f"{name}={choice}" for name, choice in of_requests.items()))
+    if candidates:
+        rules.append(CANDIDATES + candidates)
     return "; ".join([", ".join([conventions.preset, *choices]), *rules, relevance])
 
 
@@ -291,17 +298,25 @@ def request_rules(text: str) -> str:
     >>> request_rules("default; no_hits=zero; requests: weight=users, truth=users; relevance>0")
     'requests: weight=users, truth=users'
     """
-    return next((part for part in text.split("; ") if part.startswith(REQUESTS)), "")
+    return part_of(text, REQUESTS)
+
+
+def part_of(text: str, start: str) -> str:
+    """Return the part of a stamp with this start; empty if it has none."""
+    return next((part for part in text.split("; ") if part.startswith(start)), "")
 
 
 def parse_stamp(text: str) -> Conventions:
-    """Parse a stamp to conventions, without rules of requests; ConfigError or ValueError for an invalid text.
+    """Parse a stamp to conventions, without its parts about requests and candidates.
+
+    Raises ConfigError or ValueError for an invalid text.
 
     >>> own = parse_conventions({"preset": "spark", "gain": "exp2", "no_hits": "drop", "threshold": 4})
     >>> parse_stamp(stamp(own)) == own
     True
     """
-    [own, *rules, relevance] = (part for part in text.split("; ") if not part.startswith(REQUESTS))
+    parts = (part for part in text.split("; ") if not part.startswith((REQUESTS, CANDIDATES)))
+    [own, *rules, relevance] = parts
     preset, *choices = own.split(", ")
     threshold = None if relevance == "relevance>0" else float(relevance.removeprefix("relevance>="))
     chosen = dict(one.split("=", 1) for one in [*choices, *rules])

@@ -15,7 +15,15 @@ from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.tables import Tables
-from spark_eval.evaluation.wanted import DIVIDER, purposes_of_columns, wanted_columns
+from spark_eval.evaluation.wanted import (
+    DIVIDER,
+    MOST_ROWS,
+    purposes_of_columns,
+    wanted_columns,
+    warn_of_requests,
+)
+from spark_eval.names import quote_column
+from spark_eval.results.driver_tables import to_arrow
 from spark_eval.schema import (
     FAULT,
     FEATURES,
@@ -199,6 +207,9 @@ def tables_of(
         if name in frames
     }
     conformed = {name: frame for name, (_, frame) in frames.items()}
+    lists = frames["recommendations"][0]
+    head = lists.limit(MOST_ROWS)
+    warn_of_requests(described, lists.columns, lambda names: to_arrow(head.select(*map(quote_column, names))))
     model = described["recommendations"].model
     return Tables(plan, **conformed, model=model, files=files, most_quarantined=most_quarantined)
 

@@ -1,5 +1,6 @@
 """``evaluate``: from recommendations and truth to metrics and the accounting of every row."""
 
+import logging
 import pickle
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -38,6 +39,7 @@ from spark_eval.evaluation.tables import (
 from spark_eval.evaluation.wanted import Described, local_tables
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.metrics.stages import check_stage_models
+from spark_eval.names import summarize_names
 from spark_eval.options import documented
 from spark_eval.per_user.drawing import largest_of
 from spark_eval.per_user.population import CANDIDATE
@@ -211,6 +213,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
             rows = keep(rows, resources)
         summaries = Summaries(list(map(pickle.loads, collect_column(rows, SUMMARY))), plan)
         entries = checked_entries_of(tables, training, facts, summaries)
+        summaries = with_candidates(summaries)
         if in_place is None:
             per_user = table_of(rows_with(rows, USER, schema.names), folder)
         else:
@@ -221,7 +224,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
             per_user=per_user,
             entries=entries,
             models=summaries.models,
-            plan=plan,
+            plan=summaries.plan,
             resources=resources,
             sum_rows=summaries.sum_rows,
             keys=summaries.keys,
@@ -238,6 +241,19 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         )
     release_with(per_user, result.resources)
     return result
+
+
+def with_candidates(summaries: Summaries) -> Summaries:
+    """Return the summaries with a plan that names sampled candidates, and warn of them."""
+    candidates, models = summaries.candidates
+    if candidates is None:
+        return summaries
+    message = (
+        f"SAMPLED_CANDIDATES: all lists of {summarize_names(models)} have one length and all of their truth"
+    )
+    message += "; values of sampled candidates do not compare with those of full rankings"
+    events.say("sampled_candidates", message, logging.WARNING, models=models)
+    return replace(summaries, plan=replace(summaries.plan, candidates=candidates))
 
 
 def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:

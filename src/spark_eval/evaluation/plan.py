@@ -47,6 +47,13 @@ class ListWeight(Choice):
     USERS = "users", "each user counts once, with the mean of the user's lists"
 
 
+class Candidates(StrEnum):
+    """Candidates of a run's lists if they are no full rankings: those of all models, or of some."""
+
+    SAMPLED = "sampled"
+    MIXED = "mixed"
+
+
 class RequestTruth(StrEnum):
     """Owner of a relevant item, if users have a list per request."""
 
@@ -119,7 +126,8 @@ class EvaluateOptions(TypedDict, total=False):
 class Plan:
     """Validated options of ``evaluate``; ``asked`` are the requested metrics, in order.
 
-    ``request_truth`` is None if users have one list each; it follows from the tables.
+    ``request_truth`` is None if users have one list each; it follows from the tables. ``candidates`` is known
+    after measuring; None for full rankings.
     """
 
     asked: Sequence[MetricValue]
@@ -133,6 +141,7 @@ class Plan:
     weight: ListWeight
     base: str | None
     request_truth: RequestTruth | None = None
+    candidates: Candidates | None = None
 
     @cached_property
     def run_cuts(self) -> list[int | None]:
@@ -269,7 +278,7 @@ class Plan:
     def stamp(self) -> str:
         """Conventions and population rules, as in every output row."""
         rules = {} if self.request_truth is None else {"weight": self.weight, "truth": self.request_truth}
-        return stamp(self.conventions, rules)
+        return stamp(self.conventions, rules, self.candidates)
 
 
 def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:

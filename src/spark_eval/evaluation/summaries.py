@@ -8,9 +8,10 @@ from typing import Final
 import pyarrow as pa
 
 from spark_eval.accounting import ListCounts, TruthCounts
-from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.plan import Candidates, Plan
 from spark_eval.evaluation.stages.rows import StageSums
 from spark_eval.evaluation.summary import MetricRow, SumRow, request_sum_rows, sum_rows
+from spark_eval.evaluation.worker.candidates import candidates_of
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.items.counts import group_rows, run_rows
 from spark_eval.evaluation.worker.lists import ColumnSums, SegmentCell, SegmentTotals, merge_sums
@@ -90,6 +91,12 @@ class Summaries:
     def truth_digest(self) -> str:
         """A 64-bit number that is equal for equal relevant items."""
         return str(sum(one.truth_digest for one in self.buckets) % 2**64)
+
+    @cached_property
+    def candidates(self) -> tuple[Candidates | None, list[str]]:
+        """Candidates of the run's lists if they are not full rankings, and the models with sampled ones."""
+        named = set(self.models)
+        return candidates_of((one.model, one.candidates) for one in self.of_models if one.model in named)
 
     @property
     def keys(self) -> int:

@@ -1,5 +1,6 @@
 """Columns that an evaluation reads of each table, and tables of this process with them. No Spark here."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -7,11 +8,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.dataset import dataset
 
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.conventions.choice import Need
 from spark_eval.errors import DataError, collect_errors
 from spark_eval.evaluation.plan import Plan
+from spark_eval.runtime import events
 from spark_eval.schema import (
     FEATURES,
     FOLD,
@@ -41,6 +44,8 @@ from spark_eval.tables.local_tables import (
     local_table,
 )
 
+# The sign of users that are requests is looked for in these first rows.
+MOST_ROWS: Final = 100_000
 # Separator of groups in text columns, as in MovieLens.
 DIVIDER: Final = "|"
 
@@ -129,11 +134,58 @@ def local_tables(
         found = opened[name]()
         wanted = wanted_columns(name, described[name], found[2].names, plan)
         table = local_table(name, found, described[name].columns or {}, wanted)
+        if name == "recommendations":
+            warn_of_requests(described, found[2].names, partial(first_rows_of, found))
         if name == "users":
             return conformed_users(table)
         return conformed_items(table, plan) if name == "items" else table
 
     return collect_errors({name: partial(conformed, name) for name in opened})
+
+
+def first_rows_of(found: OpenedTable, columns: list[str]) -> pa.Table:
+    """Return some columns of the first rows of an opened table."""
+    rows, paths, _ = found
+    if rows is not None:
+        return rows.select(columns).slice(0, MOST_ROWS)
+    return dataset(paths).head(MOST_ROWS, columns=columns)
+
+
+def warn_of_requests(
+    described: Mapping[str, Any], columns: Sequence[str], read: Callable[[list[str]], pa.Table]
+) -> None:
+    """Warn LOOKS_LIKE_REQUESTS if users of recommendations belong to coarser ids, which are users by name.
+
+    ``described`` are a ``Described`` or a source by table. ``columns`` are those of the recommendations, and
+    ``read`` returns the first rows of some. Rows are read only if a column has the name of another table's
+    user, or of ours.
+    """
+    names = described["recommendations"].columns or {}
+    theirs = names.get(USER, USER)
+    if names.get(REQUEST, REQUEST) in columns or theirs not in columns:
+        return
+    for other, of_table in coarser_names(described, theirs).items():
+        if other in columns and is_finer(read([theirs, other])):
+            message = f"LOOKS_LIKE_REQUESTS: recommendations: several {theirs!r} belong to one {other!r}"
+            message += f", {of_table}; map user to {other!r} and request to {theirs!r}"
+            message += ", or standard errors are too small"
+            events.say("looks_like_requests", message, logging.WARNING, column=theirs, user=other)
+
+
+def coarser_names(described: Mapping[str, Any], theirs: str) -> dict[str, str]:
+    """Return names of columns that are users elsewhere, with where, other than ``theirs``."""
+    elsewhere = {USER: "our name of users"}
+    for name, one in described.items():
+        if name != "recommendations" and one.columns and USER in one.columns:
+            elsewhere[one.columns[USER]] = f"the user of {name}"
+    return {name: where for name, where in elsewhere.items() if name != theirs}
+
+
+def is_finer(rows: pa.Table) -> bool:
+    """Return True if each id of the first column has one of the second, and one of these has several."""
+    pairs = rows.rename_columns(["finer", "coarser"]).drop_null().group_by(["finer", "coarser"]).aggregate([])
+    n_finer, n_coarser = (pc.count_distinct(pairs[name]).as_py() for name in ("finer", "coarser"))
+    return bool(n_coarser < n_finer == len(pairs))
 
 
 def conformed_users(users: LocalTable) -> LocalTable:

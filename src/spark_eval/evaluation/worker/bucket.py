@@ -337,6 +337,11 @@ class Bucket:
             return self.user[kind]
         return self.user[kind] + len(self.people) * model_codes(self.named[kind][MODEL], self.models)
 
+    @cached_property
+    def n_listed_items(self) -> int:
+        """Number of distinct items in all lists."""
+        return count_unique(self.list_rows.item)
+
     def lists(self) -> BucketLists:
         """Rank the lists of all models at once, find their hits, count their rows."""
         task, n_lists = self.task, self.n_lists
@@ -358,7 +363,10 @@ class Bucket:
         else:
             ranked = use_given_ranks(rows.of_list, n_lists, rows.order)
         near = None if task.plan.depth is None else ranked.rank <= task.plan.depth
-        hits, again = self.hits(rows, ranked, near)
+        row, pair = self.truth.find(rows.user, rows.item)
+        of_found = rows.of_list[row]
+        is_below = ranked.rank[row] > self.truth.n_relevant[rows.user[row]]
+        hits, again = self.hits(rows, ranked, near, row, pair)
         cuts = task.length_cuts
         return BucketLists(
             self.truth,
@@ -376,6 +384,8 @@ class Bucket:
             if cuts is None
             else {k: count_by_code(rows.of_list[ranked.rank <= k], n_lists) for k in cuts},
             {k: count_by_code(rows.of_list[ranked.rank <= k], n_lists) for k in task.plan.stage_cuts},
+            count_by_code(of_found, n_lists),
+            count_by_code(of_found[is_below], n_lists),
             hits,
             self.listed(rows, ranked) if Need.ITEMS in task.plan.needs else None,
         )
@@ -402,9 +412,13 @@ class Bucket:
             return is_again, np.zeros_like(is_again)
         return is_again, is_duplicate_rank(rows.of_list, rows.item, rows.order, is_again)
 
-    def hits(self, rows: ListRows, ranked: Ranks, near: Booleans | None) -> tuple[Hits, Hits]:
-        """Return the hits of all lists, each item once at its best rank, and the duplicate hits."""
-        row, pair = self.truth.find(rows.user, rows.item)
+    def hits(
+        self, rows: ListRows, ranked: Ranks, near: Booleans | None, row: Ints, pair: Ints
+    ) -> tuple[Hits, Hits]:
+        """Return the hits of all lists, each item once at its best rank, and the duplicate hits.
+
+        ``row`` are the rows with a relevant item, ``pair`` its index in the truth.
+        """
         if near is not None:
             row, pair = row[near[row]], pair[near[row]]
         position = (

@@ -66,7 +66,8 @@ class BucketLists:
     ones. Of the valid rows, ``n_repeated`` repeat an item of the list, ``n_beyond`` have a rank beyond the
     largest cutoff, and ``n_cold`` of the rest have items without training interactions. ``length_within[k]``
     counts the items at ranks up to k (None if not requested), ``n_within[k]`` the same for the cutoffs of
-    pipeline stages. ``listed`` are the items that metrics need.
+    pipeline stages. ``n_found`` counts relevant rows at any rank, ``n_below`` those beyond the number of
+    relevant items. ``listed`` are the items that metrics need.
     """
 
     truth: Truth
@@ -80,6 +81,8 @@ class BucketLists:
     last_rank: Ints
     length_within: Mapping[int, Ints] | None
     n_within: Mapping[int, Ints]
+    n_found: Ints
+    n_below: Ints
     hits: Hits
     listed: Entries | None = None
 
@@ -99,6 +102,8 @@ class BucketLists:
             self.last_rank[part],
             self.length_within and {k: within[part] for k, within in self.length_within.items()},
             {k: within[part] for k, within in self.n_within.items()},
+            self.n_found[part],
+            self.n_below[part],
             replace(hits, of_list=hits.of_list - part.start),
             self.listed and entries_between(self.listed, part.start, part.stop),
         )

@@ -15,6 +15,7 @@ from spark_eval.arrow.codes import count_by_code, run_starts
 from spark_eval.arrow.messages import Content
 from spark_eval.evaluation.plan import filled_column
 from spark_eval.evaluation.worker.bucket import Bucket, segments_of
+from spark_eval.evaluation.worker.candidates import CandidateSign, candidate_signs
 from spark_eval.evaluation.worker.items.context import ItemContextBuilder, empty_and_unknown_lists
 from spark_eval.evaluation.worker.items.counts import ItemTally
 from spark_eval.evaluation.worker.lists import BucketLists, SegmentTotals, sums
@@ -33,13 +34,14 @@ class ModelSummary:
     """Per-model summary of a bucket: counts, folds, key checksum, output file.
 
     ``folds`` are those with a list of the model. ``keys`` is the sum of the keys of its rows of ``per_user``;
-    the rows are written to ``file``, if any.
+    the rows are written to ``file``, if any. ``candidates`` tells sampled candidates.
     """
 
     model: str | None
     counts: ListCounts
     folds: frozenset[int]
     keys: int
+    candidates: CandidateSign
     file: str | None = None
 
 
@@ -113,13 +115,15 @@ class BucketMeasurer:
             outcome: count_by_code(model[with_it], len(models))
             for outcome, with_it in empty_and_unknown_lists(inputs.context).items()
         }
+        signs = candidate_signs(lists, lambda: bucket.n_listed_items)
         for index, name in enumerate(models):
             extra = Counter[EntryKey]({(outcome, None): int(n[index]) for outcome, n in lacking.items()})
             more = ListCounts(users=extra, people=Counter() if people is None else people[index])
             of_rows = counts[index].plus(bucket.nameless(name)).plus(more)
             folds = () if bucket.people.folds is None else bucket.people.folds[is_list[index]].tolist()
             part = rows.slice(ends[index], ends[index + 1] - ends[index])
-            yield ModelSummary(name, of_rows, frozenset(folds), key_sum(name or "", part)), part
+            keys = key_sum(name or "", part)
+            yield ModelSummary(name, of_rows, frozenset(folds), keys, signs[index]), part
 
     def per_user(self, users: Ints, lists: Lists, columns: Mapping[str, Floats]) -> pa.Table:
         """Return the rows of ``per_user`` of these users."""
