@@ -9,6 +9,13 @@ from typing import Any, Final
 import click
 
 from spark_eval.cli.metric_tables import TextRows, document, markdown
+from spark_eval.config.experiments import (
+    AssignmentSection,
+    ExperimentSection,
+    MetricSection,
+    TermSection,
+    WeightsSection,
+)
 from spark_eval.config.inputs import Filter, Output, Recommendations, Source
 from spark_eval.config.keys import Section
 from spark_eval.conventions import CONVENTIONS
@@ -17,23 +24,19 @@ from spark_eval.metrics import RANKING
 from spark_eval.metrics.values import without_metric
 from spark_eval.runs.linkage_sections import LinkageSection, ReviewsSection, SampleSection
 from spark_eval.runs.sections import (
-    AssignmentSection,
     Baseline,
     CompareSection,
     Config,
     EvaluateSection,
-    ExperimentSection,
     GateSection,
-    MetricSection,
+    InterleavingSection,
     OnlineSection,
     PredictionsSection,
     ReportSection,
     SparkSection,
     SplitSection,
     StageSection,
-    TermSection,
     ThresholdRules,
-    WeightsSection,
 )
 from spark_eval.splits.rules.methods import options_in_words
 
@@ -63,6 +66,7 @@ SHOWN_SECTIONS: Final[Mapping[str, type[Section]]] = {
     "reviews": ReviewsSection,
     "linkage": LinkageSection,
     "sample": SampleSection,
+    "interleaving": InterleavingSection,
     "compare": CompareSection,
     "compare.baseline, gates.against": Baseline,
     "gates": GateSection,

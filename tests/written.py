@@ -15,6 +15,7 @@ from spark_eval.cli.metric_tables import markdown
 from spark_eval.comparison.rows import COMPARISONS, GATES
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
 from spark_eval.evaluation.summary import METRICS, SUMS
+from spark_eval.experiments.interleaving import INTERLEAVINGS
 from spark_eval.experiments.tables import CHECKS, DECISIONS, EXPERIMENTS
 from spark_eval.linkage.evaluate import LINKAGE_TABLE
 from spark_eval.linkage.reviews import SAMPLE_COLUMNS
@@ -39,6 +40,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     Table.CURVES: CURVES,
     Table.THRESHOLDS: THRESHOLDS,
     Table.EXPERIMENTS: EXPERIMENTS,
+    Table.INTERLEAVINGS: INTERLEAVINGS,
     Table.CHECKS: CHECKS,
     Table.DECISIONS: DECISIONS,
     Table.LINKAGE: LINKAGE_TABLE,

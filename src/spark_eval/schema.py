@@ -24,6 +24,14 @@ B: Final = "b"
 RECORD: Final = "record"
 CLUSTER: Final = "cluster"
 REVIEWER: Final = "reviewer"
+# Columns of interleaved lists: the list, the team that drafted an item, the team that began, the item's
+# position, 1 if it was clicked, and its rank in the list of each team.
+IMPRESSION: Final = "impression"
+TEAM: Final = "team"
+FIRST_PICK: Final = "first_pick"
+POSITION: Final = "position"
+CLICKED: Final = "clicked"
+ITEM_RANKS: Final = ("rank_a", "rank_b")
 SUBSET: Final = "subset"
 FOLD: Final = "fold"
 N_RELEVANT: Final = "n_relevant"
@@ -76,6 +84,10 @@ INPUT_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "true": LINK_COLUMNS,
     "candidates": LINK_COLUMNS,
     "reviews": (A, B, REVIEWER, LABEL),
+    "interleaving": (
+        *(IMPRESSION, USER, ITEM, POSITION, TEAM, FIRST_PICK, CLICKED),
+        *(EXPERIMENT, *ITEM_RANKS),
+    ),
     "users": (USER,),
     "items": (ITEM, GROUPS, FEATURES, VECTOR),
 }
@@ -136,6 +148,7 @@ class Table(StrEnum):
     DECISIONS = "decisions"
     LINKAGE = "linkage"
     SAMPLE = "sample"
+    INTERLEAVINGS = "interleavings"
 
 
 # Names of all known tables; a verb adds those of its own when its record is read.

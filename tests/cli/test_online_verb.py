@@ -233,11 +233,70 @@ def test_the_config_is_checked(desk: "Desk") -> None:
     assert (answer.code, "INVALID_EXPERIMENT" in answer.err) == (2, True)
 
 
+def drafts(n_users: int = 40) -> pd.DataFrame:
+    """A list of two items for each user, begun by a or b in turns; that of a is clicked; one row is bad."""
+    rows = [
+        {
+            "list": user,
+            "user": f"u{user}",
+            "item": team,
+            "position": position,
+            "team": team,
+            "first_pick": "ab"[user % 2],
+            "clicked": team == "a",
+            "rank_a": 1 if team == "a" else 2,
+            "rank_b": 1 if team == "b" else None,
+        }
+        for user in range(n_users)
+        for position, team in enumerate("ab" if user % 2 == 0 else "ba", start=1)
+    ]
+    return pd.DataFrame([*rows, {**rows[0], "list": None}])
+
+
+def with_drafts(desk: "Desk", shown: pd.DataFrame) -> "Desk":
+    path = str(desk.write("drafts", shown.astype({"list": "Int64"})))
+    desk.change("interleaving", path=path, columns={"impression": "list"})
+    return desk
+
+
+def test_interleaved_lists_need_no_experiments(desk: "Desk") -> None:
+    with_drafts(desk, drafts())
+    answer = desk.done("online", "--run-id", "i", "--set", "report=true")
+    assert "all, a: win (40 of 40 users prefer it)" in answer.out
+    rows = rows_of(desk, "interleavings")
+    assert [(row["analysis"], row["difference"], row["wins"]) for row in rows] == [
+        ("preference", 0.5, 40),
+        ("paired", 1.0, 40),
+    ]
+    found = {
+        (row["source"], row["outcome"], row["reason"]): row["rows"] for row in rows_of(desk, "accounting")
+    }
+    assert found == {
+        ("interleaving", "in", None): 81,
+        ("interleaving", "used", None): 80,
+        ("interleaving", "quarantined", "NULL_ID"): 1,
+    }
+    assert [row["code"] for row in rows_of(desk, "quarantine")] == ["NULL_ID"]
+    assert {row["check"] for row in rows_of(desk, "checks")} == {"first_pick", "position"}
+    assert not (desk.out / "experiments").exists()
+    page = (desk.out / "report" / "i.html").read_text()
+    assert "Preference for the first team" in page
+    assert "interleaving" in desk.done("validate", "--verb", "online").out
+    answer = desk.run("online", "--set", "interleaving.max_quarantined=0")
+    assert (answer.code, "QUARANTINE_SHARE" in answer.err) == (3, True)
+
+
+def test_an_unfair_draft_ends_with_exit_code_5(desk: "Desk") -> None:
+    answer = with_drafts(desk, drafts().assign(first_pick="a")).run("online")
+    assert (answer.code, "not trusted: first_pick" in answer.err) == (5, True)
+
+
 def test_both_engines_publish_the_same(desk: "Desk", tmp_path: Path) -> None:
     bad = pd.DataFrame([(1, "watch", -2.0), (2, None, 1.0)], columns=["user", "kind", "value"])
     happened = pd.concat([events(), bad.assign(timestamp=NOON)], ignore_index=True)
     with_experiment(desk, happened=happened.assign(surface="home"))
     desk.change("online", metrics=METRICS, experiments=HOME, by=["hour"], slices=["surface"])
+    with_drafts(desk, drafts())
     found: list[dict[str, Any]] = []
     for engine in ("local", "spark"):
         out = tmp_path / engine
@@ -246,7 +305,7 @@ def test_both_engines_publish_the_same(desk: "Desk", tmp_path: Path) -> None:
             engine == "local",
             engine == "spark",
         )
-        tables = ("experiments", "checks", "decisions", "accounting", "quarantine")
+        tables = ("experiments", "interleavings", "checks", "decisions", "accounting", "quarantine")
         found.append(
             {
                 name: sorted(map(str, pq.read_table(out / name).drop_columns("run_id").to_pylist()))
@@ -254,4 +313,4 @@ def test_both_engines_publish_the_same(desk: "Desk", tmp_path: Path) -> None:
             }
         )
     assert found[0] == found[1]
-    assert len(found[0]["quarantine"]) == 2
+    assert len(found[0]["quarantine"]) == 3

@@ -175,6 +175,34 @@ def test_an_unfair_draft_fails_its_checks() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("clicked", "first", "decision"),
+    [
+        ("a", "ab", "win"),
+        ("b", "ab", "loss"),
+        ("ab", "ab", "flat"),
+        ("", "ab", "undecided"),
+        ("a", "aa", "blocked"),
+    ],
+)
+def test_the_sign_test_of_users_decides_on_a_fair_draft(clicked: str, first: str, decision: str) -> None:
+    rows = [row for user in range(40) for row in two_items(user, user, clicked, first[user % 2])]
+    [row] = evaluate_interleaving(pd.DataFrame(rows)).decision_rows
+    assert (row.decision, row.treatment, row.trusted) == (decision, "a", decision != "blocked")
+
+
+def test_many_buckets_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        {**row, "item": f"item {row['item']}", "user": f"user {row['user']}"}
+        for number in range(60)
+        for row in two_items(number, number % 7, ["a", "b", "ab", ""][number % 4], "ab"[number % 3 == 0])
+    ]
+    shown = pd.DataFrame(rows).assign(rank_a=1, rank_b=2)
+    whole = evaluate_interleaving(shown)
+    monkeypatch.setattr("spark_eval.experiments.interleaving.ROWS_PER_BUCKET", 9)
+    assert evaluate_interleaving(shown.sample(frac=1, random_state=1)) == whole
+
+
 def test_experiments_stand_apart_and_teams_have_names(tmp_path: Path) -> None:
     rows = [
         {**row, "experiment": name, "team": {"a": "new", "b": "old"}[row["team"]], "first_pick": "new"}
@@ -187,6 +215,9 @@ def test_experiments_stand_apart_and_teams_have_names(tmp_path: Path) -> None:
     assert [(row.experiment, row.difference) for row in found.rows] == [("x", 0.5), ("y", -0.5)]
     assert outcomes(found) == {("in", None): 4, ("used", None): 4}
     assert found.table("interleavings").num_rows == 2
+    theirs = {"impression": "list", "user": "reader"}
+    named = pd.DataFrame(rows).rename(columns=theirs)
+    assert evaluate_interleaving(named, teams=("new", "old"), columns=theirs) == found
     with pytest.raises(ConfigError, match="interleavings"):
         found.table("interleaving")
 
@@ -196,15 +227,16 @@ def test_bad_input_is_refused() -> None:
     for table, code in (
         (shown.drop(columns="team"), "MISSING_COLUMN"),
         (shown.assign(rank_a=1), "MISSING_COLUMN"),
-        (shown.assign(position="first"), "UNSUPPORTED_TYPE"),
         (shown.assign(team=["a", "c"]), "UNKNOWN_VARIANT"),
         (shown.assign(clicked=2), "QUARANTINE_SHARE"),
         (shown[:0].astype({"clicked": bool}), "EMPTY_INPUT"),
     ):
         with pytest.raises(DataError) as caught:
-            evaluate_interleaving(table)
+            evaluate_interleaving(table, engine="local")
         assert caught.value.code == code
-    for options in ({"teams": ("a",)}, {"confidence": 1.0}, {"max_quarantined": 2.0}):
+    with pytest.raises(ConfigError, match="NEEDS_SPARK"):
+        evaluate_interleaving(shown.assign(position="first"), engine="local")
+    for options in ({"teams": ("a",)}, {"teams": "ab"}, {"confidence": 1.0}, {"max_quarantined": 2.0}):
         with pytest.raises(ConfigError) as refused:
             evaluate_interleaving(shown, **options)
         assert refused.value.code == "OUT_OF_RANGE"

@@ -6,10 +6,27 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.experiments.plan import ExperimentPlan
+from spark_eval.experiments.plan import INTERLEAVING, ExperimentPlan
+from spark_eval.experiments.wanted import has_ranks
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES
 from spark_eval.experiments.worker.judge import own_column
-from spark_eval.schema import EVENT_ID, EXPERIMENT, KIND, TIMESTAMP, UNIT, USER, VALUE, VARIANT
+from spark_eval.schema import (
+    CLICKED,
+    EVENT_ID,
+    EXPERIMENT,
+    FIRST_PICK,
+    IMPRESSION,
+    ITEM,
+    ITEM_RANKS,
+    KIND,
+    POSITION,
+    TEAM,
+    TIMESTAMP,
+    UNIT,
+    USER,
+    VALUE,
+    VARIANT,
+)
 from spark_eval.tables.inputs import Input, instant, open_input
 
 
@@ -44,6 +61,19 @@ def conform_events(
     if table.has(EVENT_ID):
         columns[EVENT_ID] = table.text(EVENT_ID)
     return table.conformed(columns | {own_column(name): scalar(table, name) for name in plan.event_columns})
+
+
+def conform_impressions(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
+    """Return user, experiment if there is one, impression, item, teams, position, click, and ranks if any."""
+    table = open_input(frame, INTERLEAVING, names)
+    columns = {USER: table.id(USER)}
+    if table.has(EXPERIMENT):
+        columns[EXPERIMENT] = table.text(EXPERIMENT)
+    columns |= {name: table.id(name) for name in (IMPRESSION, ITEM)}
+    columns |= {name: table.text(name) for name in (TEAM, FIRST_PICK)}
+    ranks = ITEM_RANKS if has_ranks(names or {}, frame.columns) else ()
+    columns |= {name: table.number(name, "UNSUPPORTED_TYPE") for name in (POSITION, CLICKED, *ranks)}
+    return table.conformed(columns)
 
 
 def keys_of(table: Input, unit: str | None, plan: ExperimentPlan) -> dict[str, Column]:

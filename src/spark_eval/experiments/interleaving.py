@@ -1,38 +1,52 @@
-"""Interleaving: two rankers draft one list by turns, and clicks say which one users prefer. No Spark here."""
+"""Interleaving: two rankers draft one list by turns, and clicks say which one users prefer."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, Unpack
 
-import numpy as np
-import pandas as pd
 import pyarrow as pa
 
-from spark_eval.accounting import ACCOUNTING, Entry, check_closed
+from spark_eval.accounting import ACCOUNTING, Entry, check_accounting
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.experiments.checks import TRUST_LEVEL
+from spark_eval.experiments.analysis import Decision
+from spark_eval.experiments.checks import passed
+from spark_eval.experiments.evaluate import MOST_QUARANTINED, ROWS_PER_BUCKET, as_on_spark, spread
 from spark_eval.experiments.inference import sample_ratio
-from spark_eval.experiments.tables import CHECKS, CheckRow
+from spark_eval.experiments.plan import (
+    INTERLEAVING,
+    InterleavingOptions,
+    InterleavingPlan,
+    make_interleaving_plan,
+)
+from spark_eval.experiments.tables import CHECKS, DECISIONS, CheckRow, DecisionRow, six_digits
+from spark_eval.experiments.wanted import local_impressions
+from spark_eval.experiments.worker.drafts import (
+    PAIRED,
+    PREFERENCE,
+    DraftSums,
+    by_impression,
+    judge_impressions,
+    reduce_impressions,
+    reduce_users,
+)
 from spark_eval.names import summarize_names
+from spark_eval.options import SHARE, documented
 from spark_eval.results.driver_tables import SmallRows, arrow_table
-from spark_eval.schema import EXPERIMENT, ITEM, USER, Fault, Outcome, Reason, ddl_of
+from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
+from spark_eval.runners.objects import collect_or_raise, group_by_key, map_batches, map_objects
+from spark_eval.runners.quarantine import share_faults, unusable_rows
+from spark_eval.runtime import events as run_events
+from spark_eval.schema import FIRST_PICK, ITEM_RANKS, POSITION, Outcome, Table, ddl_of
 from spark_eval.statistics.differences import UNMEASURED, Estimate
-from spark_eval.statistics.exact import Ints
 from spark_eval.statistics.significance import sign_test, t_test
-from spark_eval.tables.arrow_frames import Frame, read_arrow
-from spark_eval.tables.local_tables import is_id, is_number
+from spark_eval.tables.arrow_frames import Frame
+from spark_eval.tables.conformed import Rows
+from spark_eval.tables.local_tables import LocalTable, NotPlain, columns_of
 
+# Subject of the checks of drafts.
 IMPRESSIONS: Final = "impressions"
-IMPRESSION: Final = "impression"
-TEAM: Final = "team"
-FIRST_PICK: Final = "first_pick"
-POSITION: Final = "position"
-CLICKED: Final = "clicked"
-IDS: Final = (IMPRESSION, USER, ITEM)
-TEAMS: Final = (TEAM, FIRST_PICK)
-RANKS: Final = ("rank_a", "rank_b")
-MOST_QUARANTINED: Final = 0.01
 
 
 class InterleavingRow(NamedTuple):
@@ -56,11 +70,24 @@ class InterleavingRow(NamedTuple):
 
 
 INTERLEAVINGS: Final = ddl_of(InterleavingRow)
+SHOWN_INTERLEAVINGS: Final = ("experiment", "analysis", "difference", "interval", "p", "wins, ties, losses")
+
+
+def interleaving_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return a line of SHOWN_INTERLEAVINGS for each row of ``interleavings``."""
+    lines: list[tuple[str, ...]] = []
+    for row in rows:
+        bounds = [six_digits(row[name]) for name in ("ci_low", "ci_high")]
+        counts = ", ".join(f"{row[name]:,}" for name in ("wins", "ties", "losses"))
+        interval = " to ".join(bounds) if all(bounds) else ""
+        numbers = (six_digits(row["difference"]), interval, six_digits(row["p_value"]))
+        lines.append((row["experiment"], row["analysis"], *numbers, counts))
+    return lines
 
 
 @dataclass(frozen=True)
 class Interleaving:
-    """Result of ``evaluate_interleaving``: the rows of ``interleavings``, ``checks`` and ``accounting``.
+    """Result of ``evaluate_interleaving``: interleavings, checks, decisions and accounting.
 
     Examples:
         >>> import pandas as pd
@@ -73,22 +100,24 @@ class Interleaving:
 
     rows: Sequence[InterleavingRow]
     check_rows: Sequence[CheckRow]
+    decision_rows: Sequence[DecisionRow]
     entries: Sequence[Entry]
 
     @property
     def small_tables(self) -> dict[str, SmallRows]:
         """Rows of its tables, with their schemas."""
         return {
-            "interleavings": (self.rows, INTERLEAVINGS),
-            "checks": (self.check_rows, CHECKS),
-            "accounting": (self.entries, ACCOUNTING),
+            Table.INTERLEAVINGS: (self.rows, INTERLEAVINGS),
+            Table.CHECKS: (self.check_rows, CHECKS),
+            Table.DECISIONS: (self.decision_rows, DECISIONS),
+            Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
 
     def table(self, name: str) -> pa.Table:
         """Return one of its tables as an Arrow table.
 
         Args:
-            name: ``interleavings``, ``checks`` or ``accounting``.
+            name: ``interleavings``, ``checks``, ``decisions`` or ``accounting``.
 
         Returns:
             The table.
@@ -109,34 +138,39 @@ class Interleaving:
         return arrow_table(*self.small_tables[name])
 
 
+@run_events.timed_call("evaluate_interleaving")
+@documented(InterleavingOptions)
 def evaluate_interleaving(
     impressions: Frame,
     *,
-    teams: Sequence[str] = ("a", "b"),
-    confidence: float = 0.95,
+    columns: Mapping[str, str] | None = None,
     max_quarantined: float = MOST_QUARANTINED,
+    engine: str | None = None,
+    **options: Unpack[InterleavingOptions],
 ) -> Interleaving:
-    """Say which of two interleaved rankers users prefer, in this process.
+    """Say which of two interleaved rankers users prefer.
 
     ``preference`` counts the impressions that each team wins by clicks. ``paired`` compares the two items of
     each draft round where the rankers differ; it needs each item's rank in both lists.
+
+    The options under *Keyword args* are also keys of the config's section ``interleaving``.
 
     Args:
         impressions: One row per shown item: ``impression``, ``user``, ``item``, ``position`` (from 1),
             ``team`` (the one that drafted the item), ``first_pick`` (the team that began) and ``clicked``;
             ``experiment`` if there are several; ``rank_a`` and ``rank_b``, from 1, null if the team's list
-            lacks the item. A pandas or polars frame, an Arrow table, or the path of Parquet files.
-        teams: Names of the two teams; differences are those of the first from the second.
-        confidence: Confidence of the intervals, in (0, 1).
+            lacks the item. A Spark, pandas or polars frame, an Arrow table, or the path of Parquet files.
+        columns: Mapping of our names to the column names of ``impressions``.
         max_quarantined: Largest share of rows that may be quarantined, in [0, 1].
+        engine: ``local`` for this process, ``spark``, or ``auto``; see ``evaluate_experiments``.
 
     Returns:
-        An ``Interleaving``: ``table("interleavings")``, ``table("checks")``, ``table("accounting")``.
+        An ``Interleaving``: ``table("interleavings")``, ``table("checks")``, ``table("decisions")``,
+        ``table("accounting")``.
 
     Raises:
         ConfigError: NOT_A_FRAME, or OUT_OF_RANGE for an option.
-        DataError: MISSING_COLUMN, UNSUPPORTED_TYPE, UNKNOWN_VARIANT for another team, QUARANTINE_SHARE or
-            EMPTY_INPUT.
+        DataError: MISSING_COLUMN, UNKNOWN_VARIANT for another team, QUARANTINE_SHARE or EMPTY_INPUT.
 
     Examples:
         The item that team ``a`` drafted is clicked:
@@ -149,251 +183,189 @@ def evaluate_interleaving(
         >>> found.rows[0].wins, found.rows[0].difference
         (1, 0.5)
     """
-    if len(teams) != 2 or len(set(teams)) != 2 or not all(isinstance(team, str) for team in teams):
-        raise ConfigError("OUT_OF_RANGE", f"teams is {teams!r}; give two different names")
-    if not 0 < confidence < 1:
-        raise ConfigError("OUT_OF_RANGE", f"confidence: {confidence} is not in (0, 1)")
-    if not 0 <= max_quarantined <= 1:
-        raise ConfigError("OUT_OF_RANGE", f"max_quarantined: {max_quarantined} is not in [0, 1]")
-    table = read_arrow(IMPRESSIONS, impressions)
-    check_columns(table)
-    rows, names, entries = usable_rows(table, teams)
-    check_usable(entries, max_quarantined)
-    check_closed(entries)
-    has_ranks = RANKS[0] in table.column_names
-    found, checks = list[InterleavingRow](), list[CheckRow]()
-    for code in np.argsort(names, kind="stable").tolist():
-        own = rows[rows[EXPERIMENT] == code]
-        if len(own):
-            found.append(preference(names[code], own, confidence))
-            found += [paired(names[code], own, confidence)] if has_ranks else []
-            checks += draft_checks(names[code], own, confidence)
-    return Interleaving(found, checks, entries)
+    plan = make_interleaving_plan(**options)
+    most, names = SHARE(max_quarantined, "max_quarantined"), columns or {}
+    chosen = parse_engine(engine)
+    reason = reason_for_spark(chosen, [(IMPRESSIONS, impressions)])
+    if reason is None:
+        try:
+            table = local_impressions(columns_of(IMPRESSIONS, impressions), names)
+        except NotPlain as fault:
+            reason = refuse_or_explain(chosen, str(fault))
+        else:
+            say_local(table.n_rows)
+            return measure_interleaving(table, plan, most)
+    from spark_eval.experiments.conform import conform_impressions
+    from spark_eval.tables.frames import to_spark_frames
+
+    say_spark(reason)
+    frame = to_spark_frames({IMPRESSIONS: impressions})[IMPRESSIONS]
+    return measure_interleaving(conform_impressions(frame, names), plan, most)
 
 
-def check_columns(table: pa.Table) -> None:
-    """Raise one DataError for missing columns and wrong types."""
-    needed = [*IDS, *TEAMS, POSITION, CLICKED]
-    if set(RANKS) & set(table.column_names):
-        needed += RANKS
-    missing = [name for name in needed if name not in table.column_names]
-    if missing:
-        has = summarize_names(table.column_names)
-        raise DataError("MISSING_COLUMN", f"{IMPRESSIONS} lack {', '.join(missing)}; columns are {has}")
-    kinds = {**dict.fromkeys([*IDS, *TEAMS], is_id), **dict.fromkeys([POSITION, *RANKS], is_number)}
-    kinds |= {CLICKED: lambda kind: is_number(kind) or pa.types.is_boolean(kind), EXPERIMENT: is_id}
-    faults = []
-    for name, is_fit in kinds.items():
-        if name in table.column_names and not is_fit(kind := table.schema.field(name).type):
-            message = f"{IMPRESSIONS}: column {name!r} is {kind}; ids and teams are text or integers, "
-            faults.append(DataError("UNSUPPORTED_TYPE", f"{message}positions and ranks numbers"))
-    DataError.raise_all(faults)
+def measure_interleaving(table: Rows, plan: InterleavingPlan, most_quarantined: float = 1.0) -> Interleaving:
+    """Sum the conformed rows by impression, then by user, and account for every row.
 
-
-def usable_rows(table: pa.Table, teams: Sequence[str]) -> tuple[pd.DataFrame, Sequence[str], list[Entry]]:
-    """Return the used rows as codes and numbers, the experiments' names, and the accounting.
-
-    Each row has the first outcome that applies. Teams are 0 and 1. A missing rank is infinite. All rows of an
-    impression are left out if they contradict each other.
+    Two shuffles. Raises one DataError that lists everything found.
     """
-    columns: dict[str, Any] = {name: codes_of(table[name])[0] for name in IDS}
-    columns |= {name: team_codes(table[name], teams) for name in TEAMS}
-    columns |= {name: numbers_of(table[name]) for name in (POSITION, CLICKED)}
-    columns |= {name: numbers_of(table[name]) for name in RANKS if name in table.column_names}
-    names = ["all"]
-    columns[EXPERIMENT] = np.zeros(len(table), np.int64)
-    if EXPERIMENT in table.column_names:
-        columns[EXPERIMENT], names = codes_of(table[EXPERIMENT])
-    rows = pd.DataFrame(columns)
-    counted: dict[tuple[Outcome, str | None], int] = {(Outcome.IN, None): len(rows)}
-
-    def leave_out(outcome: Outcome, reason: str, is_out: "pd.Series[bool]") -> None:
-        nonlocal rows
-        counted[outcome, reason] = int(is_out.sum())
-        rows = rows[~is_out]
-
-    ranks = [name for name in RANKS if name in rows]
-    leave_out(Outcome.QUARANTINED, Fault.NULL_EXPERIMENT, rows[EXPERIMENT] < 0)
-    leave_out(Outcome.QUARANTINED, Fault.NULL_ID, (rows[list(IDS)] < 0).any(axis=1))
-    counts = rows[[POSITION, *ranks]]
-    is_odd = (counts.notna() & ((counts < 1) | (counts % 1 != 0))).any(axis=1)
-    leave_out(Outcome.QUARANTINED, Fault.VALUE_OUT_OF_RANGE, is_odd | ~rows[CLICKED].isin([0, 1]))
-    leave_out(Outcome.DROPPED, Reason.NOT_EXPOSED, rows[POSITION].isna())
-    leave_out(Outcome.QUARANTINED, Fault.NULL_VARIANT, (rows[list(TEAMS)] < 0).any(axis=1))
-    rows = rows.fillna(dict.fromkeys(ranks, np.inf))
-    # Two experiments may use one id for different impressions.
-    rows[IMPRESSION] = rows.groupby([EXPERIMENT, IMPRESSION]).ngroup()
-    leave_out(Outcome.DROPPED, Reason.INCONSISTENT, rows[IMPRESSION].isin(contradictory(rows, ranks)))
-    rows = rows.sort_values(CLICKED, ascending=False, kind="stable")
-    leave_out(Outcome.DEDUPLICATED, Reason.REPEATED_ITEM, rows.duplicated([IMPRESSION, ITEM]))
-    counted[Outcome.USED, None] = len(rows)
-    always = (Outcome.IN, Outcome.USED)
-    entries = [
-        Entry(IMPRESSIONS, None, outcome, reason, n, None)
-        for (outcome, reason), n in counted.items()
-        if n or outcome in always
-    ]
-    return rows, names, entries
-
-
-def codes_of(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
-    """Return the code (n,) of each value, -1 for null, and the values as text."""
-    coded = column.combine_chunks().dictionary_encode()
-    codes: Ints = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, coded.dictionary.cast(pa.string()).to_pylist()
-
-
-def team_codes(column: pa.ChunkedArray, teams: Sequence[str]) -> Ints:
-    """Return 0 or 1 for each row's team (n,), -1 for null; raise DataError UNKNOWN_VARIANT for others."""
-    codes, values = codes_of(column)
-    unknown = sorted(set(values) - set(teams))
-    if unknown:
-        message = f"{IMPRESSIONS}: unknown teams {summarize_names(unknown)}"
-        raise DataError("UNKNOWN_VARIANT", f"{message}; teams are {', '.join(teams)}")
-    return np.array([*(teams.index(value) for value in values), -1])[codes]
-
-
-def numbers_of(column: pa.ChunkedArray) -> Any:
-    """Return the numbers (n,) of a column as doubles; NaN for null."""
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.int8())
-    return column.cast(pa.float64()).to_numpy()
-
-
-def contradictory(rows: pd.DataFrame, ranks: Sequence[str]) -> Any:
-    """Return the impressions whose rows contradict each other, which cannot be one list of one draft.
-
-    They have several users or first picks, one position for several items, or rows of one item that differ in
-    more than ``clicked``.
-    """
-    whole = rows.drop_duplicates([IMPRESSION, USER, FIRST_PICK])
-    items = rows.drop_duplicates([IMPRESSION, ITEM, TEAM, POSITION, *ranks])
-    by = [(whole, [IMPRESSION]), (items, [IMPRESSION, ITEM]), (items, [IMPRESSION, POSITION])]
-    return np.concatenate([found.loc[found.duplicated(keys), IMPRESSION].to_numpy() for found, keys in by])
-
-
-def check_usable(entries: Sequence[Entry], most: float) -> None:
-    """Raise DataError for too many quarantined rows, or if none is used."""
-    n_rows = {(entry.outcome, entry.reason): entry.rows for entry in entries}
-    bad = {reason: n for (outcome, reason), n in n_rows.items() if outcome == Outcome.QUARANTINED}
-    n_in, n_bad = n_rows[Outcome.IN, None], sum(bad.values())
-    if n_bad > Fraction(str(most)) * n_in:
-        by_code = ", ".join(f"{n} {code}" for code, n in bad.items())
-        message = f"{IMPRESSIONS}: {n_bad} of {n_in} rows are quarantined ({by_code})"
-        raise DataError("QUARANTINE_SHARE", f"{message}; mend them, or raise max_quarantined")
-    if not n_rows[Outcome.USED, None]:
-        raise DataError("EMPTY_INPUT", f"{IMPRESSIONS}: none of {n_in} rows is used")
-
-
-def preference(name: str, rows: pd.DataFrame, confidence: float) -> InterleavingRow:
-    """Compare the teams by the impressions that each wins by clicks.
-
-    Of the impressions with a click, the difference is (wins + ties / 2) / all - 1/2, with the standard error
-    by user. The p-value is that of the sign test of users: each counts once, by wins - losses.
-
-    Source: Chapelle et al., Large-scale validation and analysis of interleaved search evaluation, 2012.
-    """
-    clicked = rows[rows[CLICKED] == 1]
-    votes = (1 - 2 * clicked[TEAM]).groupby([clicked[USER], clicked[IMPRESSION]]).sum()
-    signs = np.sign(votes).astype(np.int64)
-    users = signs.groupby(level=0).agg(["sum", "count"])
-    of_users: Ints = users["sum"].to_numpy()
-    estimate = ratio_by_user(of_users, users["count"].to_numpy(np.int64), Fraction(1, 2))
-    p_value = sign_test(int((of_users > 0).sum()), int((of_users < 0).sum())).p_value
-    return row_of(name, "preference", estimate, p_value if len(users) else None, signs, confidence)
-
-
-def paired(name: str, rows: pd.DataFrame, confidence: float) -> InterleavingRow:
-    """Compare the teams by the two items of each draft round where the rankers differ.
-
-    They differ if each ranks the item that it drafted above the other team's. The team whose item is clicked
-    gets the credit. The difference is the mean over users of credits of the first team - the second, with
-    Student's t test.
-    """
-    # Positions 1 and 2 are the first round, 3 and 4 the second.
-    rows = rows.assign(round=(rows[POSITION] - 1) // 2)
-    first, second = (rows[rows[TEAM] == team] for team in (0, 1))
-    pairs = first.merge(second, on=[IMPRESSION, USER, "round"], suffixes=("_0", "_1"))
-    is_competitive = (pairs["rank_a_0"] < pairs["rank_a_1"]) & (pairs["rank_b_1"] < pairs["rank_b_0"])
-    pairs = pairs[is_competitive]
-    credits_ = (pairs["clicked_0"] - pairs["clicked_1"]).astype(np.int64)
-    by_impression = credits_.groupby([pairs[USER], pairs[IMPRESSION]]).sum()
-    of_users = by_impression.groupby(level=0).sum().to_numpy().astype(np.int64)
-    estimate = ratio_by_user(of_users, np.ones(len(of_users), np.int64))
-    p_value = t_test(estimate, confidence).p_value
-    return row_of(name, "paired", estimate, p_value, by_impression, confidence)
-
-
-def row_of(
-    name: str,
-    analysis: str,
-    estimate: Estimate,
-    p_value: float | None,
-    by_impression: "pd.Series[int]",
-    confidence: float,
-) -> InterleavingRow:
-    """Return a row of ``interleavings``; ``by_impression`` is indexed by user and impression."""
-    signs = by_impression.to_numpy()
-    test = t_test(estimate, confidence)
-    return InterleavingRow(
-        experiment=name,
-        analysis=analysis,
-        difference=None if estimate.value is None else float(estimate.value),
-        std_error=estimate.std_error,
-        ci_low=test.ci_low,
-        ci_high=test.ci_high,
-        p_value=p_value,
-        wins=int((signs > 0).sum()),
-        ties=int((signs == 0).sum()),
-        losses=int((signs < 0).sum()),
-        n_users=by_impression.index.get_level_values(0).nunique(),
-        n_impressions=len(signs),
+    n_rows = table.n_rows if isinstance(table, LocalTable) else table.count()
+    n_buckets = 1 + n_rows // ROWS_PER_BUCKET
+    rows = map_batches(spread(table), partial(by_impression, teams=plan.teams, n_buckets=n_buckets))
+    impressions = group_by_key(rows, n_buckets, lambda _, found: reduce_impressions(found, n_buckets))
+    users = map_objects(impressions, iter)
+    sums = DraftSums()
+    for one in collect_or_raise(group_by_key(users, n_buckets, lambda _, found: reduce_users(found))):
+        sums.merge(one)
+    entries = entries_of(sums)
+    bad = quarantined_impressions(table, entries)
+    check_accounting(
+        entries,
+        [*share_faults(entries, bad, {INTERLEAVING: most_quarantined}), *sum_faults(plan, sums)],
     )
+    has_ranks = ITEM_RANKS[0] in table.columns
+    found, checks, decisions = list[InterleavingRow](), list[CheckRow](), list[DecisionRow]()
+    for name in sorted({name for name, *_ in sums.numbers}):
+        own = OfExperiment(name, plan, sums)
+        found.append(own.preference)
+        found += [own.paired] if has_ranks else []
+        checks += own.checks
+        decisions.append(own.decision)
+    return Interleaving(found, checks, decisions, entries)
 
 
-def ratio_by_user(above: Ints, below: Ints, scale: Fraction = Fraction(1)) -> Estimate:
-    """Return scale * sum(above) / sum(below) of n users, both (n,), with its variance by the delta method.
+def entries_of(sums: DraftSums) -> list[Entry]:
+    """Return the accounting: ``in``, the used rows, then all others."""
+    keys = sorted(sums.rows, key=lambda key: (key[0] != Outcome.IN, key[0] != Outcome.USED, *map(str, key)))
+    return [
+        Entry(INTERLEAVING, None, outcome, reason, sums.rows[outcome, reason], None)
+        for outcome, reason in keys
+        if sums.rows[outcome, reason] or outcome == Outcome.IN
+    ]
 
-    >>> estimate = ratio_by_user(np.array([1, 2, 3]), np.array([1, 1, 1]))
+
+def quarantined_impressions(table: Rows, entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return the invalid rows with their code in ``fault``, by table; empty if there are none."""
+    if not any(entry.outcome == Outcome.QUARANTINED for entry in entries):
+        return {}
+    return {INTERLEAVING: unusable_rows(as_on_spark(table, judge_impressions), judge_impressions)}
+
+
+def sum_faults(plan: InterleavingPlan, sums: DraftSums) -> list[DataError]:
+    """Return errors for unknown teams, or for a table without a usable row."""
+    if sums.unknown:
+        message = f"{INTERLEAVING}: unknown teams {summarize_names(sorted(sums.unknown))}"
+        return [DataError("UNKNOWN_VARIANT", f"{message}; teams are {', '.join(plan.teams)}")]
+    if not sums.rows[Outcome.USED, None]:
+        n_rows = sums.rows[Outcome.IN, None]
+        return [DataError("EMPTY_INPUT", f"{INTERLEAVING}: none of {n_rows} rows is used")]
+    return []
+
+
+@dataclass(frozen=True)
+class OfExperiment:
+    """Results of one experiment, from the sums over its users and impressions."""
+
+    name: str
+    plan: InterleavingPlan
+    sums: DraftSums
+
+    def number(self, analysis: str, name: str) -> int:
+        """Return a sum of an analysis."""
+        return self.sums.numbers[self.name, analysis, name]
+
+    def per_user(self, analysis: str) -> Estimate:
+        """Return the mean over users of their totals."""
+        n, x, xx = (self.number(analysis, name) for name in ("users", "x", "xx"))
+        return ratio_by_user(n, x, xx, weight=n, squares=n, products=x)
+
+    @property
+    def preference(self) -> InterleavingRow:
+        """The teams compared by the impressions that each wins by clicks.
+
+        Of the impressions with a click, the difference is (wins + ties / 2) / all - 1/2, with the standard
+        error by user. The p-value is that of the sign test of users: each counts once, by wins - losses.
+
+        Source: Chapelle et al., Large-scale validation and analysis of interleaved search evaluation, 2012.
+        """
+        n_users, x, xx, n, nn, xn = (
+            self.number(PREFERENCE, name) for name in ("users", "x", "xx", "n", "nn", "xn")
+        )
+        estimate = ratio_by_user(n_users, x, xx, n, nn, xn, Fraction(1, 2))
+        above, below = (self.number(PREFERENCE, name) for name in ("above", "below"))
+        return self.row(PREFERENCE, estimate, sign_test(above, below).p_value if n_users else None)
+
+    @property
+    def paired(self) -> InterleavingRow:
+        """The teams compared by the two items of each draft round where the rankers differ.
+
+        The difference is the mean over users of credits of the first team - the second, with Student's t
+        test.
+        """
+        estimate = self.per_user(PAIRED)
+        return self.row(PAIRED, estimate, t_test(estimate, self.plan.confidence).p_value)
+
+    def row(self, analysis: str, estimate: Estimate, p_value: float | None) -> InterleavingRow:
+        """Return the row of an analysis."""
+        test = t_test(estimate, self.plan.confidence)
+        wins, ties, losses, n_users, n_impressions = (
+            self.number(analysis, name) for name in ("wins", "ties", "losses", "users", "n")
+        )
+        value = None if estimate.value is None else float(estimate.value)
+        numbers = (value, estimate.std_error, test.ci_low, test.ci_high, p_value)
+        counts = (wins, ties, losses, n_users, n_impressions)
+        return InterleavingRow(self.name, analysis, *numbers, *counts)
+
+    @property
+    def checks(self) -> list[CheckRow]:
+        """Checks of a fair draft: the coin of the first pick, and equal positions of the teams."""
+        coin = sample_ratio([([self.number(FIRST_PICK, team) for team in ("0", "1")], (0.5, 0.5))])
+        estimate = self.per_user(POSITION)
+        test = t_test(estimate, self.plan.confidence)
+        found = {
+            FIRST_PICK: (coin.statistic, float(coin.freedom), coin.p_value),
+            POSITION: (test.statistic, float(estimate.freedom), test.p_value),
+        }
+        return [
+            CheckRow(self.name, check, IMPRESSIONS, *numbers, passed(numbers[-1]))
+            for check, numbers in found.items()
+        ]
+
+    @property
+    def decision(self) -> DecisionRow:
+        """The decision on the first team, by the sign test of users; blocked if the draft is unfair."""
+        failed = [row.check for row in self.checks if row.passed is False]
+        p_value, level = self.preference.p_value, 1 - self.plan.confidence
+        above, below = (self.number(PREFERENCE, name) for name in ("above", "below"))
+        if failed:
+            decision, reason = Decision.BLOCKED, f"not trusted: {', '.join(failed)}"
+        elif p_value is None:
+            decision, reason = Decision.UNDECIDED, "no clicks"
+        elif p_value >= level:
+            decision, reason = Decision.FLAT, "users do not prefer a team significantly"
+        else:
+            decision = Decision.WIN if above > below else Decision.LOSS
+            reason = f"{max(above, below)} of {above + below} users prefer it"
+            reason = reason if above > below else f"{reason.removesuffix(' it')} {self.plan.teams[1]}"
+        return DecisionRow(self.name, self.plan.teams[0], decision.value, reason, not failed, False)
+
+
+def ratio_by_user(
+    n: int, total: int, squared: int, weight: int, squares: int, products: int, scale: Fraction = Fraction(1)
+) -> Estimate:
+    """Return scale * sum(x) / sum(w) of n users, with its variance by the delta method.
+
+    The sums over users are those of x, x^2, w, w^2 and x w.
+
+    >>> estimate = ratio_by_user(3, total=6, squared=14, weight=3, squares=3, products=6)
     >>> estimate.value, estimate.variance
     (Fraction(2, 1), Fraction(1, 3))
 
     Source: Deng et al., Applying the delta method in metric analytics, 2018.
     """
-    n, total, weight = len(above), int(above.sum()), int(below.sum())
     if not n:
         return UNMEASURED
     ratio = Fraction(total, weight)
     if n < 2:
         return Estimate(scale * ratio, None, 0)
-    squares = int((above * above).sum()) - 2 * ratio * int((above * below).sum())
-    spread = squares + ratio**2 * int((below * below).sum())
-    return Estimate(scale * ratio, scale**2 * spread * n / ((n - 1) * Fraction(weight) ** 2), n - 1)
-
-
-def draft_checks(name: str, rows: pd.DataFrame, confidence: float) -> Iterator[CheckRow]:
-    """Yield the checks of a fair draft: the coin of the first pick, and equal positions of the teams."""
-    firsts = rows.drop_duplicates(IMPRESSION)[FIRST_PICK]
-    counts = [int((firsts == team).sum()) for team in (0, 1)]
-    coin = sample_ratio([(counts, (0.5, 0.5))])
-    yield check_row(name, FIRST_PICK, coin.statistic, coin.freedom, coin.p_value)
-    by: Mapping[str, Any] = {
-        f"{what}_{team}": values.where(rows[TEAM] == team, 0)
-        for what, values in (("n", pd.Series(1, rows.index)), ("sum", rows[POSITION].astype(np.int64)))
-        for team in (0, 1)
-    }
-    sums = pd.DataFrame(by).groupby([rows[USER], rows[IMPRESSION]]).sum()
-    # Difference of mean positions, multiplied by the numbers of items of both teams: whole numbers.
-    gaps = sums["sum_0"] * sums["n_1"] - sums["sum_1"] * sums["n_0"]
-    of_users = gaps.groupby(level=0).sum().to_numpy()
-    estimate = ratio_by_user(of_users, np.ones(len(of_users), np.int64))
-    test = t_test(estimate, confidence)
-    yield check_row(name, POSITION, test.statistic, estimate.freedom, test.p_value)
-
-
-def check_row(
-    name: str, check: str, statistic: float | None, freedom: float, p_value: float | None
-) -> CheckRow:
-    """Return a row of ``checks``; it fails if p is below the level of trust."""
-    passed = None if p_value is None else p_value >= TRUST_LEVEL
-    return CheckRow(name, check, IMPRESSIONS, statistic, float(freedom), p_value, passed)
+    spread_of_users = squared - 2 * ratio * products + ratio**2 * squares
+    return Estimate(scale * ratio, scale**2 * spread_of_users * n / ((n - 1) * Fraction(weight) ** 2), n - 1)

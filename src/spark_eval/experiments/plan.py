@@ -1,15 +1,17 @@
-"""Metrics, experiments and options of the section ``online``: records."""
+"""Metrics, experiments and options of the sections ``online`` and ``interleaving``: records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.conventions.comparison import Drop, Mode
-from spark_eval.options import AT_LEAST_1, INSIDE_0_AND_1, SHARE
+from spark_eval.errors import ConfigError
+from spark_eval.options import AT_LEAST_1, INSIDE_0_AND_1, SHARE, checked
 from spark_eval.schema import LARGEST_EXACT, Direction
 
 SECTION: Final = "online"
+INTERLEAVING: Final = "interleaving"
 MICROSECONDS: Final = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 # Ratios of users are rounded to this number of binary digits after the point.
 RATIO_BITS: Final = 32
@@ -351,3 +353,44 @@ class ExperimentPlan:
 def names_of(given: Sequence[Metric] | Sequence[Experiment]) -> str:
     """Return the names of metrics or experiments, for display."""
     return ", ".join(one.name for one in given)
+
+
+def two_teams(given: Any, where: str) -> tuple[str, str]:
+    """Return two different names; raise ConfigError OUT_OF_RANGE for anything else."""
+    if isinstance(given, str) or len(given) != 2 or len(set(given)) != 2:
+        raise ConfigError("OUT_OF_RANGE", f"{where} is {given!r}; give two different names")
+    first, second = given
+    if not isinstance(first, str) or not isinstance(second, str):
+        raise ConfigError("OUT_OF_RANGE", f"{where} is {given!r}; give two different names")
+    return first, second
+
+
+class InterleavingOptions(TypedDict, total=False):
+    """Options of interleaving: keys of the config's section ``interleaving``."""
+
+    teams: Annotated[
+        Sequence[str],
+        "names of the two teams; differences are those of the first from the second.",
+        ("a", "b"),
+        two_teams,
+    ]
+    confidence: Annotated[
+        float, "of intervals; 1 - confidence is the level of the decision.", 0.95, INSIDE_0_AND_1
+    ]
+
+
+@dataclass(frozen=True)
+class InterleavingPlan:
+    """Validated options; see InterleavingOptions."""
+
+    teams: tuple[str, str]
+    confidence: float
+
+
+def make_interleaving_plan(**options: Unpack[InterleavingOptions]) -> InterleavingPlan:
+    """Return the validated plan; raise ConfigError OUT_OF_RANGE.
+
+    >>> make_interleaving_plan(teams=["new", "old"]).teams
+    ('new', 'old')
+    """
+    return InterleavingPlan(**checked(InterleavingOptions, options, INTERLEAVING))

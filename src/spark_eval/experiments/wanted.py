@@ -7,10 +7,26 @@ from typing import Any
 import pyarrow as pa
 
 from spark_eval.errors import collect_errors
-from spark_eval.experiments.plan import ExperimentPlan
+from spark_eval.experiments.plan import INTERLEAVING, ExperimentPlan
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES
 from spark_eval.experiments.worker.judge import own_column
-from spark_eval.schema import EVENT_ID, EXPERIMENT, KIND, TIMESTAMP, UNIT, USER, VALUE, VARIANT
+from spark_eval.schema import (
+    CLICKED,
+    EVENT_ID,
+    EXPERIMENT,
+    FIRST_PICK,
+    IMPRESSION,
+    ITEM,
+    ITEM_RANKS,
+    KIND,
+    POSITION,
+    TEAM,
+    TIMESTAMP,
+    UNIT,
+    USER,
+    VALUE,
+    VARIANT,
+)
 from spark_eval.tables.columns import check_mapping, missing_column
 from spark_eval.tables.local_tables import (
     LocalTable,
@@ -82,6 +98,30 @@ def wanted_columns(
     return Wanted({**needed, **variant}, experiment, missing)
 
 
+def local_impressions(opened: OpenedTable, names: Mapping[str, str]) -> LocalTable:
+    """Return interleaved lists as a conformed table of this process; raises what ``local_tables`` raises."""
+    check_mapping(INTERLEAVING, names)
+
+    def missing(ours: str, theirs: Sequence[str]) -> Any:
+        return missing_column(INTERLEAVING, ours, names, theirs)
+
+    needed: dict[str, Any] = dict.fromkeys((USER, IMPRESSION, ITEM, TEAM, FIRST_PICK), is_id)
+    needed |= {POSITION: is_number, CLICKED: is_number_or_boolean}
+    if has_ranks(names, opened[2].names):
+        needed |= dict.fromkeys(ITEM_RANKS, is_number)
+    return local_table(INTERLEAVING, opened, names, Wanted(needed, {EXPERIMENT: is_id}, missing))
+
+
+def has_ranks(names: Mapping[str, str], theirs: Sequence[str]) -> bool:
+    """Return True if a table of interleaved lists has the ranks of a list: it then needs those of both."""
+    return any(rank in names or rank in theirs for rank in ITEM_RANKS)
+
+
+def is_number_or_boolean(kind: pa.DataType) -> bool:
+    """Return True for types of clicks."""
+    return is_number(kind) or pa.types.is_boolean(kind)
+
+
 def is_scalar(kind: pa.DataType) -> bool:
     """Return True for types of columns of segments, slices and conditions."""
-    return is_id(kind) or is_number(kind) or pa.types.is_boolean(kind)
+    return is_id(kind) or is_number_or_boolean(kind)

@@ -53,7 +53,7 @@ def run_verb(verb: Verb, session: OpenSession, config: Config, run_id: str | Non
         DataError: The inputs break the contract, or changed during the run.
         BusyError: RUN_BUSY if another attempt is at work.
     """
-    needed(getattr(config, verb.sections[0]), verb.sections[0])
+    verb.check_sections(config)
     job, tables = verb.job(verb, config, run_id, session), verb.tables_of(config)
     with job.attempt(session) as attempt, ExitStack() as held:
         if attempt.is_published(job.fingerprint, tables, replace):
@@ -110,7 +110,7 @@ def check_inputs(session: OpenSession, config: Config, verb: Verb | None = None)
     Sources of columns that only their own verb knows are read without a check of columns.
     """
     if verb is not None:
-        needed(getattr(config, verb.sections[0]), verb.sections[0])
+        verb.check_sections(config)
     plan, job = config.plan, Job.of(verb or VERBS["evaluate"], config, None, session)
     verbs = [one for one in VERBS.values() if one.check is check_sources] if verb is None else [verb]
     names = chain.from_iterable(one.sections for one in verbs)

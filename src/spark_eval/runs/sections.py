@@ -21,8 +21,9 @@ from pydantic import (
 
 from spark_eval.comparison.gates import GateOptions, with_baseline
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
+from spark_eval.config.experiments import ExperimentSection, MetricSection
 from spark_eval.config.input_policy import check_secrets
-from spark_eval.config.inputs import Filter, Output, Recommendations, RunId, Scalar, Source
+from spark_eval.config.inputs import Output, Recommendations, RunId, Scalar, Source
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed, setting_keys
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.days.plan import (
@@ -40,7 +41,13 @@ from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import EvaluateOptions, Plan, make_plan
 from spark_eval.evaluation.segments import check_given
 from spark_eval.experiments.parse import make_experiment_plan
-from spark_eval.experiments.plan import ExperimentOptions, ExperimentPlan
+from spark_eval.experiments.plan import (
+    ExperimentOptions,
+    ExperimentPlan,
+    InterleavingOptions,
+    InterleavingPlan,
+    make_interleaving_plan,
+)
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.metrics.values import parse_metric
 from spark_eval.options import check_keys, declared
@@ -228,69 +235,6 @@ class WatchSection(Section):
         return make_watch_plan(**options)
 
 
-class TermSection(Section):
-    """Events of a kind, and the value of a user's events."""
-
-    kind: str = Field(description="of the events")
-    value: str = Field(default="count", description="sum of values, count of events, or any: 1 or 0")
-    where: list[Filter] = Field(default=[], description="conditions on columns of the events, all of them")
-    cap: float | int | None = Field(default=None, description="a user's value is at most this")
-
-
-class MetricSection(Section):
-    """A metric of experiments: the sums of each user, and their role in the decision."""
-
-    name: str = Field(description="in the tables")
-    kind: str = Field(description="mean, ratio (of sums), mean_of_ratios (of users) or retention")
-    of: TermSection | None = Field(default=None, description="of a mean or a retention: what is counted")
-    numerator: TermSection | None = Field(default=None, description="of a ratio")
-    denominator: TermSection | None = Field(default=None, description="of a ratio")
-    role: str = Field(default="goal", description="goal, guardrail or info")
-    direction: str = Field(default="higher", description="higher or lower is better")
-    decimals: int = Field(default=0, description="that values of events are rounded to, half-even")
-    signed: bool = Field(default=False, description="true: values may be negative")
-    margin: float | None = Field(default=None, description="of a guardrail: how much worse it may be")
-    margin_kind: str = Field(default="absolute", description="absolute, or relative to the control's value")
-    test: str = Field(default="welch", description="welch, or z_pooled for shares of users")
-    day: int | None = Field(default=None, description="of a retention: day since exposure, from 0")
-    effect: float | None = Field(default=None, description="difference to plan for, in n_needed")
-    cuped: bool | None = Field(
-        default=None, description="a row adjusted by the pre-period; null: as online.cuped"
-    )
-
-
-class AssignmentSection(Section):
-    """Assignment by the hash of a salt and the user."""
-
-    salt: str = Field(description="of the hash; a layer is a salt")
-    buckets: int = Field(default=10_000, ge=1, description="number of buckets of the hash")
-    ranges: dict[str, list[int]] = Field(description="buckets of each variant: [start, end)")
-
-
-class WeightsSection(Section):
-    """Planned weights of users who are first exposed from a time on."""
-
-    since: str = Field(description="day of the time zone, or instant")
-    variants: dict[str, float | int] = Field(description="planned weight of each variant")
-
-
-class ExperimentSection(Section):
-    """An experiment: variants, period, and who is assigned."""
-
-    name: str = Field(description="in the tables")
-    control: str = Field(description="the variant that the others are compared with")
-    variants: dict[str, float | int] = Field(description="planned weight of each variant")
-    period: list[str] = Field(description="[start, end): days of the time zone, or instants")
-    window: str | None = Field(default=None, description="after exposure: 30m, 12h, 7d; null: to the end")
-    assignment: AssignmentSection | None = Field(default=None, description="by hash; null: as logged")
-    weights: list[WeightsSection] = Field(default=[], description="changes of the planned weights")
-    unit: str = Field(default="user", description="of the analysis: user, or a column of both tables")
-    by: list[str] | None = Field(
-        default=None, description="hour, day, columns of the exposures; null: as online.by"
-    )
-    sequential: dict[str, float] | None = Field(default=None, description="as online.sequential, of this one")
-
-
 @keyed(ExperimentOptions)
 class OnlineSection(Section):
     """Experiments, their metrics, and options of the analysis."""
@@ -309,6 +253,16 @@ class OnlineSection(Section):
             gate.model_dump(exclude_unset=True) for gate in gates if gate.experiment is not None
         ]
         return make_experiment_plan(metrics, experiments, of_experiments, **options)
+
+
+@keyed(InterleavingOptions)
+class InterleavingSection(Source):
+    """Interleaved lists, a row per shown item, and the two teams that drafted them."""
+
+    def checked(self) -> InterleavingPlan:
+        """Return the validated plan; raise ConfigError for an invalid option."""
+        options: Any = {name: getattr(self, name) for name in declared(InterleavingOptions)}
+        return make_interleaving_plan(**options)
 
 
 class ReportSection(Section):
@@ -381,6 +335,9 @@ class Config(Section):
     exposures: Source | None = Field(default=None, description="users and the variants that they were shown")
     events: Source | None = Field(default=None, description="what users did: kind and value")
     online: OnlineSection | None = Field(default=None, description="experiments, and what is compared")
+    interleaving: InterleavingSection | None = Field(
+        default=None, description="interleaved lists of two rankers, which online compares by clicks"
+    )
     compare: CompareSection = Field(
         default=CompareSection(), description="models of published runs, user by user"
     )
@@ -419,6 +376,8 @@ class Config(Section):
             raise ConfigError(
                 "INVALID_GATE", "a gate has an experiment, but the config has no section online"
             )
+        if self.interleaving is not None:
+            self.interleaving.checked()
         self.compare.checked(self.gates)
         self.window.checked()
         self.history.checked()

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from spark_eval.errors import ConfigError
 from spark_eval.schema import MODEL, TABLE_NAMES, Table
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ class Verb:
         about: What its help says; the first sentence is for the list of commands.
         sections: The sections of the config that it reads. The first one is required, and all of them decide
             the run id.
+        instead: Sections that may stand without the first one.
         tables: The tables that it publishes.
         phases: The phases of its work, which the log names.
         compute: From inputs to tables; the runner stages, checks and publishes them.
@@ -190,6 +192,14 @@ class Verb:
     open_locally: Callable[[Work], LocalInput] | None = None
     opens_spark: bool = True
     has_verdict: bool = False
+    instead: tuple[str, ...] = ()
+
+    def check_sections(self, config: "Config") -> None:
+        """Raise ConfigError MISSING_SECTION if the config lacks the section of the verb."""
+        names = (self.sections[0], *self.instead)
+        if all(getattr(config, name) is None for name in names):
+            message = f"the config has no section {' or '.join(map(repr, names))}, which this verb reads"
+            raise ConfigError("MISSING_SECTION", message)
 
     def tables_of(self, config: "Config") -> tuple[str, ...]:
         """Return the names of the tables that a run of this config publishes."""

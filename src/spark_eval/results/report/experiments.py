@@ -1,4 +1,4 @@
-"""Chapter on online experiments: trust, decisions, differences, hours and days, guardrails, power."""
+"""Chapters on online experiments (trust, decisions, differences, guardrails, power) and on interleaving."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -23,6 +23,10 @@ DIFFERENCES: Final = (
     *("treatment", "method", "control_value", "treatment_value", "difference", "ci_low", "ci_high"),
     *("lift", "p_value", "p_adjusted", "reason"),
 )
+ANALYSES: Final = (
+    *("experiment", "analysis", "difference", "std_error", "ci_low", "ci_high", "p_value"),
+    *("wins", "ties", "losses", "n_users", "n_impressions"),
+)
 HEADINGS: Final = {"ci_low": "from", "ci_high": "to", "mde": "smallest detectable effect"}
 # Methods whose rows have an interval of a difference.
 TWO_SIDED: Final = ("raw", "cuped", "sequential", "novelty")
@@ -37,7 +41,11 @@ def experiments(facts: RunFacts) -> Chapter | None:
     rows = [{**row, "part": f"{row['treatment']} · {row['method']}"} for row in facts.rows(Table.EXPERIMENTS)]
     if not rows:
         return None
-    checks, decisions = facts.rows(Table.CHECKS), facts.rows(Table.DECISIONS)
+    names = {row["experiment"] for row in rows}
+    checks, decisions = (
+        [row for row in facts.rows(table) if row["experiment"] in names]
+        for table in (Table.CHECKS, Table.DECISIONS)
+    )
     statements = [*decided(decisions), *doubts(checks), *interactions(rows)]
     dataset = Dataset.of("experiments", rows, COLUMNS, HEADINGS)
     views = [
@@ -131,3 +139,34 @@ def charts(dataset: Dataset, rows: Sequence[Row]) -> Iterator[View]:
     for title, (shown, where) in tables.items():
         if methods & {*where["method"]}:
             yield View(Form.TABLE, title, dataset, shown=shown, where=where)
+
+
+def interleaving(facts: RunFacts) -> Chapter | None:
+    """Return the chapter on interleaved lists; readers choose the experiment."""
+    rows = facts.rows(Table.INTERLEAVINGS)
+    if not rows:
+        return None
+    names = {row["experiment"] for row in rows}
+    decisions, checks = (
+        [row for row in facts.rows(table) if row["experiment"] in names]
+        for table in (Table.DECISIONS, Table.CHECKS)
+    )
+    dataset = Dataset.of("interleavings", rows, ANALYSES, HEADINGS)
+    views = [
+        chart(
+            Form.INTERVALS,
+            "Preference for the first team",
+            dataset,
+            "Difference of the first team from the second with its interval; a line at 0",
+            shown=ANALYSES[1:],
+            label="analysis",
+            value="difference",
+            zero=True,
+        ),
+        View(
+            Form.TABLE,
+            "Checks of the draft",
+            Dataset.of("draft_checks", checks, list(checks[0]) if checks else ()),
+        ),
+    ]
+    return Chapter("Interleaving", [*decided(decisions), *doubts(checks)], views, picks=("experiment",))

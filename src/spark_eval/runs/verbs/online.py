@@ -1,112 +1,151 @@
-"""The verb ``online``: compare the variants of experiments, check trust, and decide."""
+"""The verb ``online``: compare the variants of experiments, or interleaved rankers; check trust, decide."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.schema import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
+    from spark_eval.accounting import Entry
+    from spark_eval.config.inputs import Source
     from spark_eval.experiments.plan import ExperimentPlan
+    from spark_eval.results.driver_tables import SmallRows
     from spark_eval.runs.job import Job, Run
     from spark_eval.runs.sections import Config
     from spark_eval.runtime.any_session import OpenSession
+    from spark_eval.tables.conformed import Rows
+    from spark_eval.tables.local_tables import LocalTable
 
 ONLINE = "online"
 SOURCES = ("exposures", "events")
+INTERLEAVING = "interleaving"
 
 
-def read_tables(
-    config: "Config", job: "Job", spark: "SparkSession"
-) -> tuple["ExperimentPlan", dict[str, "DataFrame"]]:
-    """Return the plan, and the conformed exposures and events.
+class Inputs(NamedTuple):
+    """Plan of the experiments, None without; conformed tables; units of timestamps that are numbers."""
 
-    Raises ConfigError MISSING_SECTION if there is none.
+    plan: "ExperimentPlan | None"
+    tables: "Mapping[str, Rows]"
+    units: Mapping[str, str | None]
+
+
+def plan_and_sources(
+    config: "Config",
+) -> "tuple[ExperimentPlan | None, dict[str, Source], Mapping[str, Mapping[str, str]]]":
+    """Return the plan of the experiments, and the sources of their tables with the names of columns.
+
+    The plan is None without experiments. Raises ConfigError MISSING_SECTION if they lack a table.
     """
-    from spark_eval.experiments.conform import conform_events, conform_exposures
     from spark_eval.experiments.evaluate import with_unit
-    from spark_eval.experiments.wanted import own_columns
     from spark_eval.runs.run import needed
+
+    if config.online is None:
+        return None, {}, {}
+    sources = {name: needed(getattr(config, name), name) for name in SOURCES}
+    columns = {name: one.columns for name, one in sources.items()}
+    plan, names = with_unit(config.online.checked(config.gates), columns)
+    return plan, sources, names
+
+
+def read_tables(config: "Config", job: "Job", session: "OpenSession") -> Inputs:
+    """Return the plan, and the conformed tables on Spark."""
+    from spark_eval.experiments.conform import conform_events, conform_exposures, conform_impressions
+    from spark_eval.experiments.wanted import own_columns
     from spark_eval.sources.read import read_source
 
-    sources = {name: needed(getattr(config, name), name) for name in SOURCES}
-    online = needed(config.online, ONLINE)
-    columns = {name: one.columns for name, one in sources.items()}
-    plan, names = with_unit(online.checked(config.gates), columns)
-    tables = {}
-    for name, conform in zip(SOURCES, (conform_exposures, conform_events), strict=True):
-        source, own = sources[name], own_columns(name, plan)
-        frame = read_source(spark, job.sources[name], name, plan.timezone, own, job.before[name])
-        tables[name] = conform(frame, names[name], source.timestamp_unit, plan)
-    return plan, tables
-
-
-def compute(work: Work) -> Computed:
-    """Sum all units in one shuffle by user, and decide."""
-    from spark_eval.experiments.evaluate import judged, measure_experiments
-    from spark_eval.runs.run import needed
-
-    config, job = work.config, work.job
-    if work.local is None:
-        plan, tables = read_tables(config, job, work.spark)
-        units = {}  # Spark's timestamps are instants
-    else:
-        plan, tables = work.local
-        units = {name: needed(getattr(config, name), name).timestamp_unit for name in SOURCES}
-    measured = measure_experiments(tables, plan, job.most_quarantined, units)
-    return Computed(
-        rows=measured.small_tables,
-        entries=measured.entries,
-        judged=judged(tables, plan, measured.entries, units),
-        facts={"conventions": plan.stamp},
-        n_rows=len(measured.experiment_rows),
-    )
+    plan, sources, names = plan_and_sources(config)
+    tables: dict[str, Rows] = {}
+    if plan is not None:
+        for name, conform in zip(SOURCES, (conform_exposures, conform_events), strict=True):
+            source, own = sources[name], own_columns(name, plan)
+            frame = read_source(session(), job.sources[name], name, plan.timezone, own, job.before[name])
+            tables[name] = conform(frame, names[name], source.timestamp_unit, plan)
+    if config.interleaving is not None:
+        frame = job.read(session(), INTERLEAVING)
+        tables[INTERLEAVING] = conform_impressions(frame, config.interleaving.columns)
+    return Inputs(plan, tables, {})  # Spark's timestamps are instants
 
 
 def open_locally(work: Work) -> LocalInput:
-    """Return the plan, and the exposures and events as tables of this process."""
+    """Return the plan, and the tables of this process."""
     from functools import partial
 
-    from spark_eval.experiments.evaluate import with_unit
-    from spark_eval.experiments.wanted import local_tables, own_columns
-    from spark_eval.runs.run import needed
+    from spark_eval.experiments.wanted import local_impressions, local_tables, own_columns
     from spark_eval.sources.plain import open_plain
 
     config, job = work.config, work.job
-    sources = {name: needed(getattr(config, name), name) for name in SOURCES}
-    columns = {name: source.columns for name, source in sources.items()}
-    plan, names = with_unit(needed(config.online, ONLINE).checked(config.gates), columns)
-    opened = {
-        name: partial(
-            open_plain, job.sources[name], name, own_columns(name, plan), job.before[name], work.session
-        )
-        for name in SOURCES
-    }
+    plan, sources, names = plan_and_sources(config)
+
+    def opened(name: str, own: Any = ()) -> Any:
+        return open_plain(job.sources[name], name, own, job.before[name], work.session)
+
     units = {name: source.timestamp_unit for name, source in sources.items()}
-    tables = local_tables(opened, names, units, plan)
-    return LocalInput((plan, tables), sum(table.n_rows for table in tables.values()))
+    tables: dict[str, LocalTable] = {}
+    if plan is not None:
+        opening = {name: partial(opened, name, own_columns(name, plan)) for name in SOURCES}
+        tables |= local_tables(opening, names, units, plan)
+    if config.interleaving is not None:
+        tables[INTERLEAVING] = local_impressions(opened(INTERLEAVING), config.interleaving.columns)
+    n_rows = sum(table.n_rows for table in tables.values())
+    return LocalInput(Inputs(plan, tables, units), n_rows)
+
+
+def compute(work: Work) -> Computed:
+    """Sum all units in one shuffle by user, and the impressions of interleaving; then decide."""
+    from spark_eval.experiments.evaluate import judged, measure_experiments
+    from spark_eval.experiments.interleaving import measure_interleaving, quarantined_impressions
+
+    config, most = work.config, work.job.most_quarantined
+    inputs: Inputs = read_tables(config, work.job, work.session) if work.local is None else work.local
+    plan, bad, facts = inputs.plan, dict[str, Any](), dict[str, Any]()
+    found: list[Mapping[str, SmallRows]] = []
+    entries: list[Entry] = []
+    if plan is not None:
+        tables = {name: inputs.tables[name] for name in SOURCES}
+        measured = measure_experiments(tables, plan, most, inputs.units)
+        found.append(measured.small_tables)
+        entries += measured.entries
+        bad |= judged(tables, plan, measured.entries, inputs.units)
+        facts["conventions"] = plan.stamp
+    if config.interleaving is not None:
+        table = inputs.tables[INTERLEAVING]
+        drafts = measure_interleaving(table, config.interleaving.checked(), most[INTERLEAVING])
+        found.append(drafts.small_tables)
+        entries += drafts.entries
+        bad |= quarantined_impressions(table, drafts.entries)
+    rows: dict[str, SmallRows] = {}
+    for small in found:
+        for name, (more, columns) in small.items():
+            rows[name] = ([*rows[name][0], *more] if name in rows else more), columns
+    n_rows = sum(len(rows[name][0]) for name in (Table.EXPERIMENTS, Table.INTERLEAVINGS) if name in rows)
+    return Computed(rows=rows, entries=entries, judged=bad, facts=facts, n_rows=n_rows)
 
 
 def show(run: "Run", screen: Screen) -> None:
-    """Print a line per experiment, metric and treatment; then the decisions."""
+    """Print a line per experiment, metric and treatment, or per analysis; then the decisions."""
+    from spark_eval.experiments.interleaving import SHOWN_INTERLEAVINGS, interleaving_lines
     from spark_eval.experiments.tables import SHOWN, decision_lines, shown_lines
 
-    lines = shown_lines(run.rows(Table.EXPERIMENTS))
-    screen.grid(SHOWN, lines, f"experiments of run {run.run_id}", of=Table.EXPERIMENTS)
+    if Table.EXPERIMENTS in run.tables:
+        lines = shown_lines(run.rows(Table.EXPERIMENTS))
+        screen.grid(SHOWN, lines, f"experiments of run {run.run_id}", of=Table.EXPERIMENTS)
+    if Table.INTERLEAVINGS in run.tables:
+        lines = interleaving_lines(run.rows(Table.INTERLEAVINGS))
+        title = f"interleavings of run {run.run_id}"
+        screen.grid(SHOWN_INTERLEAVINGS, lines, title, of=Table.INTERLEAVINGS)
     for text in decision_lines(run.rows(Table.DECISIONS)):
         screen.say(text)
 
 
 def check(verb: Verb, config: "Config", session: "OpenSession") -> list[str]:
-    """Check columns and types of both tables; return their names."""
+    """Check columns and types of the tables; return their names."""
     from spark_eval.runs.job import Job
     from spark_eval.tables.conformed import check_id_types
 
-    if config.online is not None:
-        _, tables = read_tables(config, Job.of(verb, config, None, session), session())
-        check_id_types(tables)
-    return list(SOURCES)
+    tables = read_tables(config, Job.of(verb, config, None, session), session).tables
+    check_id_types({name: table for name, table in tables.items() if name in SOURCES})
+    return list(tables)
 
 
 def judge(run: "Run") -> None:
@@ -120,16 +159,28 @@ def judge(run: "Run") -> None:
         raise failure
 
 
+def has_experiments(config: "Config") -> bool:
+    """Return True if the config has experiments."""
+    return config.online is not None
+
+
+def has_interleaving(config: "Config") -> bool:
+    """Return True if the config has interleaved lists."""
+    return config.interleaving is not None
+
+
 VERB = Verb(
     name=ONLINE,
     order=6,
-    about="""Compare the variants of online experiments; publish estimates, checks, decisions and accounting.
+    about="""Compare the variants of online experiments, or interleaved rankers; publish what is decided.
 
     Exit code 5 if an experiment cannot be trusted, or if one with a gate is lost or blocked.
     """,
-    sections=(ONLINE, *SOURCES, "gates"),
+    sections=(ONLINE, *SOURCES, INTERLEAVING, "gates"),
+    instead=(INTERLEAVING,),
     tables=(
-        Published(Table.EXPERIMENTS),
+        Published(Table.EXPERIMENTS, is_asked=has_experiments),
+        Published(Table.INTERLEAVINGS, is_asked=has_interleaving),
         Published(Table.CHECKS),
         Published(Table.DECISIONS),
         ACCOUNTING,
