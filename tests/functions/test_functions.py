@@ -18,7 +18,8 @@ from spark_eval import evaluate
 from spark_eval import functions as F2
 from spark_eval.errors import ConfigError, DataError, EnvironmentFault
 from spark_eval.functions import arrays
-from spark_eval.functions.columns import measured_functions, plan_of
+from spark_eval.functions.columns import arrow_udf, measured_functions, plan_of
+from spark_eval.functions.json_arrays import array_of
 
 N_ROWS, N_ITEMS, LONGEST = 250, 30, 12
 SCHEMA = (
@@ -193,6 +194,7 @@ def test_every_function_gives_the_field_of_its_name(spark: SparkSession) -> None
     assert any(row["map"] != row["ap_denominator_relevant_at_3"] for row in found)
 
 
+@pytest.mark.skipif(arrow_udf() is None, reason="Spark 4.0 has no Arrow functions")
 def test_sql_gives_the_same(spark: SparkSession) -> None:
     names = F2.register(spark, {"gain": "exp2"})
     assert set(names) == {f"{name}_at" for name in measured_functions()}
@@ -318,11 +320,47 @@ def test_signatures_for_editors_are_those_that_are() -> None:
     assert "denominator: min_relevant_k or relevant or" in str(F2.map.__doc__)
 
 
-def test_older_sparks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("pyspark.sql.pandas.functions.arrow_udf")
+def test_without_arrow_functions_values_are_the_same(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark 4.0 has none; ids beyond doubles, nulls and numbers of every kind keep their bits as text."""
+    rows = frame_of(spark, CASES[1], draw(CASES[1], seed=11)).limit(40)
+    rows = rows.withColumn("relevances", F.transform("relevances", lambda x: x.cast("decimal(6,2)")))
+    given = {"relevances": "relevances", "scores": F.col("scores")}
+    both = ("recommended", "relevant")
+
+    def measured() -> pd.DataFrame:
+        struct = F2.ranking_metrics(*both, ["ndcg", "map", "gauc"], [3], **given)  # type: ignore[arg-type]
+        return (
+            rows.select("user", struct.alias("m"), F2.ndcg(*both, 2))
+            .select("user", "m.*", "ndcg_at_2")
+            .toPandas()
+        )
+
+    expected = in_hex(measured())
+    monkeypatch.delattr("pyspark.sql.pandas.functions.arrow_udf", raising=False)
+    assert in_hex(measured()) == expected
+    assert sum(map(len, expected.values())) > 40
     with pytest.raises(EnvironmentFault) as error:
-        F2.ndcg("recommended", "relevant", 5)
+        F2.register(spark)
     assert error.value.code == "SPARK_TOO_OLD"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "code"),
+    [
+        ("int", '{"of":1}', "NOT_AN_ARRAY"),
+        ("array<double>", '{"of":[1.0]}', "ID_IS_FLOAT"),
+        ("array<struct<item:int>>", '{"of":[{"item":1}]}', "ID_TYPE_UNSUPPORTED"),
+        ("array<timestamp>", '{"of":["2024"]}', "ID_TYPE_UNSUPPORTED"),
+        ("array<string>", '{"of":["1"]}', "ID_TYPE_MISMATCH"),
+    ],
+)
+def test_wrong_arrays_of_text_are_named_errors(kind: str, text: str, code: str) -> None:
+    given = {"recommended": array_of(kind, [text]), "relevant": array_of("array<int>", ['{"of":[1]}'])}
+    with pytest.raises(DataError) as error:
+        arrays.measured_values(plan_of("ndcg", 5, "default"), given)
+    assert error.value.code == code
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from the mean, or if the metric is undefined:
   (``no_recommendations``).
 
 Invalid arguments raise ConfigError before any job starts; invalid arrays end the query with a DataError.
-Spark 4.1 or newer is needed.
+On Spark 4.0 arrays are passed as text, which costs more; ``register`` needs Spark 4.1 or newer.
 """
 
 from spark_eval.functions.columns import function_of, measured_functions, ranking_metrics, register

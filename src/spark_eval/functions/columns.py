@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark
+import pyspark.sql.pandas.functions
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import types as T
 
@@ -17,6 +18,7 @@ from spark_eval.conventions.presets import parse_conventions
 from spark_eval.errors import ConfigError, SetupError
 from spark_eval.evaluation.plan import DEFAULT_METRICS, Plan, make_plan
 from spark_eval.functions.arrays import RECOMMENDED, RELEVANCE_ARRAY, RELEVANT, SCORE_ARRAY, measured_values
+from spark_eval.functions.json_arrays import pandas_function
 from spark_eval.metrics.registry import RANKING, RankingMetric
 from spark_eval.metrics.values import without_metric
 
@@ -157,6 +159,7 @@ def register(spark: SparkSession, conventions: Rules = "default") -> list[str]:
 
     Raises:
         ConfigError: The conventions are invalid.
+        SetupError: SPARK_TOO_OLD, on Spark 4.0.
 
     Examples:
         >>> from spark_eval import functions as F2
@@ -164,6 +167,9 @@ def register(spark: SparkSession, conventions: Rules = "default") -> list[str]:
         >>> spark.sql("SELECT precision_at(array(3, 1, 2), array(1, 4), 2) AS value").first()
         Row(value=0.5)
     """
+    if arrow_udf() is None:
+        message = f"functions for SQL need Spark 4.1 or newer; this is {pyspark.__version__}"
+        raise SetupError("SPARK_TOO_OLD", f"{message}; functions of columns work with all versions")
     names = []
     for name, metric in measured_functions().items():
         plan_of(metric.name, "all", conventions)
@@ -223,16 +229,12 @@ def values_by_k(metric: RankingMetric, conventions: Rules) -> Callable[..., pa.A
 
 
 def arrow_function(values: Callable[..., pa.Array], name: str, kind: T.DataType) -> Any:
-    """Return a Spark function that passes Arrow batches to ``values``, without pandas.
-
-    Raises SetupError SPARK_TOO_OLD.
-    """
-    try:
-        from pyspark.sql.pandas.functions import arrow_udf
-    except ImportError:
-        message = f"spark_eval.functions needs Spark 4.1 or newer; this is {pyspark.__version__}"
-        hint = "evaluate with layout='array' works with all versions"
-        raise SetupError("SPARK_TOO_OLD", f"{message}; {hint}") from None
+    """Return a Spark function that passes Arrow batches to ``values``: without pandas, but on Spark 4.0."""
     values.__name__ = name
-    make: Any = arrow_udf  # its type hints do not cover functions of several columns
-    return make(values, kind)
+    make: Any = arrow_udf()  # its type hints do not cover functions of several columns
+    return pandas_function(values, kind) if make is None else make(values, kind)
+
+
+def arrow_udf() -> Any:
+    """Return PySpark's ``arrow_udf``; None on Spark 4.0."""
+    return getattr(pyspark.sql.pandas.functions, "arrow_udf", None)
