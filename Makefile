@@ -9,6 +9,7 @@
 #   make test-browser reports and the site in a Chromium of this machine, which apt-get installs where it may
 #   make test-airflow the DAG of dags/ in a real Airflow
 #   make test-stores  runs on servers of stores that it starts, HDFS and S3; Maven fetches their jars once
+#   make test-stores-brief  of these one whole run and one kill on each, in three minutes
 #   make docs    the site of the pages in site/, whole from a disk; a broken link or an undocumented name fails
 #   make test-versions  part of the tests under each Spark, Python and library of requirements/versions.txt
 #   make benchmarks  us and our peers side by side; ARGS="--size M"
@@ -20,7 +21,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-versions benchmarks check docs environments package archive lock clean
+.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-stores-brief test-versions benchmarks check docs environments package archive lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
 dist := dist
@@ -61,7 +62,14 @@ test-airflow: .venv/.classes.jsa .venv-airflow/.installed
 
 test-stores: .venv/.classes.jsa .venv-stores/.installed
 	@$(in_venv) tests.stores.jars
-	@$(in_venv) pytest -m "stores and not exhaustive" tests/stores $(ARGS)
+	@$(in_venv) pytest -m "stores and not exhaustive" tests/stores --ignore tests/stores/test_lakehouse.py $(ARGS)
+	@.venv/bin/python tests/versions/matrix.py --tests tests/stores/test_lakehouse.py spark4.1 pandas2.2.2
+
+# Tests are skipped, each with its reason, where there is no mvn, or where a registry is away.
+test-stores-brief: .venv/.classes.jsa
+	@$(in_venv) tests.stores.jars --if-reachable hdfs yarn s3
+	@$(MAKE) --no-print-directory .venv-stores/.installed || echo "Skipped: no S3 server could be installed." >&2
+	@$(in_venv) pytest -m brief tests/stores $(ARGS)
 
 test-versions: .venv/.python
 	@.venv/bin/python tests/versions/matrix.py $(ARGS)

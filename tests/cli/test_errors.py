@@ -343,6 +343,9 @@ Parquet format. If not, please convert it to a valid format. If the file is in t
 if it is corrupt. If it is, you can choose to either ignore it or fix the corruption. SQLSTATE: KD001
 \tat org.apache.spark.sql.errors.QueryExecutionErrors$.of(QueryExecutionErrors.scala:1)
 Caused by: java.lang.RuntimeException: file:/data/a.parquet is not a Parquet file"""
+DROPPED = f"""{FOOTER}
+\tat x
+Caused by: org.apache.http.ConnectionClosedException: Premature end of Content-Length"""
 MERGED = """org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error. SQLSTATE: KD001
 \tat x
 Caused by: org.apache.spark.SparkException: [CANNOT_MERGE_SCHEMAS] Failed merging schemas:
@@ -368,6 +371,11 @@ DISK = "java.io.IOException: lost\n\tat x\nCaused by: java.io.IOException: No sp
             "file:///data/a.parquet. Could not read footer; write the file again, and remove",
         ),
         (
+            DROPPED,
+            "STORE_DOWN",
+            "/data/a.parquet: ConnectionClosedException: Premature end of Content-Length; try again once",
+        ),
+        (
             MERGED,
             "SCHEMA_DRIFT",
             'CANNOT_MERGE_SCHEMAS: Failed merging schemas: Initial schema: "a"; write all files',
@@ -376,7 +384,14 @@ DISK = "java.io.IOException: lost\n\tat x\nCaused by: java.io.IOException: No sp
         (f"a.b.AnError: {'x' * 600}", "SPARK_FAILED", f"AnError: {'x' * 491}; try again"),
         (DISK, "DISK_FULL", "No space left on device; free disk space"),
     ],
-    ids=["advice", "the first that is known", "the last cause", "length", "the system's words"],
+    ids=[
+        "advice",
+        "a dropped connection",
+        "the first that is known",
+        "the last cause",
+        "length",
+        "the system's words",
+    ],
 )
 def test_of_what_spark_says_facts_are_left(text: str, code: str, says: str) -> None:
     line = str(named_spark_error(Py4JError(text), "truth", " (see the log)"))

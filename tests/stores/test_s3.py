@@ -36,6 +36,7 @@ def test_the_server_keeps_the_promise_that_records_rest_on(on_s3: str, spark: "S
         assert files.names(f"{on_s3}/{number}") == ["name"]
 
 
+@pytest.mark.brief
 def test_the_whole_chain_gives_the_values_of_a_local_disk(
     s3: S3, on_s3: str, spark: "SparkSession", tmp_path: Path
 ) -> None:
@@ -50,6 +51,7 @@ def test_the_whole_chain_gives_the_values_of_a_local_disk(
     assert hash_of(spark, f"{on_s3}/out") == hash_of(spark, str(tmp_path / "out"))
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     "is_killed", [True, pytest.param(False, marks=pytest.mark.exhaustive)], ids=["killed", "refused"]
 )
@@ -103,3 +105,26 @@ def test_errors_have_names_and_say_whether_to_retry(
     s3.heal()
     assert HadoopFiles(spark, f"{on_s3}/out").names(f"{on_s3}/out/_commits") == [RUN] * (dropped.code == 0)
     assert call("split", "--config", config, "--run-id", RUN).code == 0
+
+
+def test_a_dropped_connection_is_no_damaged_file(
+    s3: S3, on_s3: str, spark: "SparkSession", tmp_path: Path
+) -> None:
+    """A retry mends it, so it is STORE_DOWN, exit 1; a file that is damaged stays CORRUPT_FILE, exit 3."""
+    write_inputs(tmp_path / "in")
+    put(spark, tmp_path / "in", f"{on_s3}/in")
+    config = write_config(tmp_path / "there.yaml", tree_of(f"{on_s3}/in", f"{on_s3}/out", manifest=True))
+
+    def ends() -> tuple[int, str]:
+        answer = call("split", "--config", config, "--run-id", RUN)
+        print(answer.err)
+        return answer.code, answer.error
+
+    s3.fail("GET", "/in/log/", 30, 0)
+    assert ends() == (1, "STORE_DOWN")
+    s3.heal()
+    assert HadoopFiles(spark, f"{on_s3}/out").names(f"{on_s3}/out/_commits") == []
+    damaged = tmp_path / "in" / "log" / "3.parquet"
+    damaged.write_bytes((tmp_path / "in" / "log" / "0.parquet").read_bytes()[:-9] + b"no footer")
+    put(spark, damaged, f"{on_s3}/in/log/3.parquet")
+    assert ends() == (3, "CORRUPT_FILE")

@@ -66,7 +66,7 @@ class Submitted:
 
     def end(self) -> tuple[int, str]:
         """Wait for spark-submit; return its exit code and all that it said."""
-        out, err = self.process.communicate(timeout=400)
+        out, err = self.process.communicate(timeout=550)
         return self.process.returncode, out + err
 
 
@@ -77,6 +77,7 @@ def ready(on_hdfs: str, spark: "SparkSession", tmp_path: Path, **sections: objec
     return write_config(tmp_path / "there.yaml", tree_of(f"{on_hdfs}/in", f"{on_hdfs}/out") | sections)
 
 
+@pytest.mark.brief
 def test_cluster_mode_says_what_yarn_says(
     yarn: Yarn, on_hdfs: str, spark: "SparkSession", tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ def test_cluster_mode_says_what_yarn_says(
     assert read_published(spark, f"{on_hdfs}/out", "gates", [RUN]).count() == 1
 
 
+@pytest.mark.brief
 def test_a_second_attempt_finishes_what_the_first_began(
     yarn: Yarn, on_hdfs: str, spark: "SparkSession", tmp_path: Path
 ) -> None:

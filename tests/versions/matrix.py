@@ -40,6 +40,7 @@ TESTS = (
     "tests/evaluation/test_items.py",
     "tests/comparison/test_compare.py",
     "tests/predictions/test_predictions.py",
+    "tests/functions/test_functions.py",
     "tests/splits/test_split.py",
     "tests/splits/test_split_plain.py",
     "tests/cli/test_tables.py",
@@ -139,6 +140,16 @@ def attempt(line: Line) -> bool:
     return not done.returncode
 
 
+def run_tests(line: Line, tests: str) -> int:
+    """Run tests in an environment, if this machine can have it; return the exit code."""
+    try:
+        python = install(line)
+    except Skipped as reason:
+        print(f"{tests}: skipped: {reason}")
+        return 0
+    return subprocess.run([python, "-m", "pytest", *OPTIONS, tests], cwd=REPOSITORY, check=False).returncode
+
+
 def table() -> str:
     """What was seen of every line."""
     rows = [HEADER, tuple("---" for _ in HEADER)]
@@ -161,9 +172,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="make test-versions", description=__doc__)
     parser.add_argument("words", nargs="*", help="parts of names, such as spark4.0 or py3.13; all without")
     parser.add_argument("--write", action="store_true", help="write the table into docs/versions.md")
+    parser.add_argument("--tests", help="run these tests instead, show what they say, and note nothing")
     given = parser.parse_args(arguments)
     chosen = [line for line in lines() if all(word in line.name for word in given.words)]
     is_well = bool(chosen)
+    if given.tests:
+        return max(run_tests(line, given.tests) for line in chosen)
     for line in chosen:
         try:
             is_well &= attempt(line)
