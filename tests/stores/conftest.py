@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 from tests.cluster.conftest import REPOSITORY, asked, free_port, spark_home, until
@@ -242,12 +243,31 @@ class Yarn(Daemons):
         return [pid for _, pid in found if (Path("/proc") / str(pid) / "exe").resolve().name == "java"]
 
 
+# Delta and Iceberg are of one Spark each; Delta is the session's own catalog, Iceberg the catalog `lake`.
+SPARK_OF_LAKE: Final = "4.1."
+LAKE: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.lake.type": "hadoop",
+    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+    # A table of Delta has some commits here: more tasks than these cost seconds for each look at one.
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+
 @pytest.fixture(scope="session", autouse=True)
-def classpath() -> Iterator[None]:
-    """Give the client of S3 to every JVM that the ring starts, where its jars are there."""
-    jars = ":".join(str(jar.path) for jar in pinned("s3") if jar.is_there)
+def classpath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give the jars of the ring, as far as they are there, to every JVM that it starts."""
+    has_lake = pyspark.__version__.startswith(SPARK_OF_LAKE) and not missing("lake")
+    found = [*pinned("s3"), *(pinned("lake") if has_lake else [])]
+    jars = ":".join(str(jar.path) for jar in found if jar.is_there)
+    home = tmp_path_factory.mktemp("lake")
+    conf = {**LAKE, "spark.sql.catalog.lake.warehouse": home.as_uri()} if has_lake else {}
+    words = " ".join(f"--conf {name}={value}" for name, value in conf.items())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_SUBMIT_ARGS", f"--driver-class-path '{jars}' pyspark-shell")
+        patch.setenv("PYSPARK_SUBMIT_ARGS", f"--driver-class-path '{jars}' {words} pyspark-shell")
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patch.setenv(name, "testing")
         yield

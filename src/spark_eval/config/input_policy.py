@@ -14,6 +14,8 @@ FORMAT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 LOADS_CLASS: Final = re.compile(r"(?i)[._](class|classes|impl|factory)$")
 # Host in the URI of a file.
 HOST: Final = re.compile(r"(?i)file://(?P<host>[^/]+)/?")
+# Options of older releases of Iceberg that name a snapshot.
+OLD_TRAVEL: Final = ("snapshot-id", "as-of-timestamp", "branch", "tag")
 TABLE: Final = re.compile(r"(\w[\w-]*|`[^`/:]+`)(\.(\w[\w-]*|`[^`/:]+`)){0,3}")
 
 
@@ -40,6 +42,11 @@ def check_reading(path: str | None, kind: str, options: Iterable[str]) -> None:
         if LOADS_CLASS.search(name):
             message = f"option {name!r} names a class to load"
             raise ConfigError("UNSUPPORTED_INPUT", f"{message}; leave it to the conf of spark-submit")
+        if name.lower() in OLD_TRAVEL:
+            message = (
+                f"option {name!r} is not read; versionAsOf takes the id of a snapshot, a tag or a branch"
+            )
+            raise ConfigError("UNSUPPORTED_INPUT", f"{message}, timestampAsOf a time")
 
 
 def check_secrets(tree: Any) -> None:

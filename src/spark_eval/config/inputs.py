@@ -1,6 +1,6 @@
 """Config sections of input tables."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
@@ -13,6 +13,17 @@ from spark_eval.schema import SUBSETS
 Scalar = bool | int | float | str
 RunId = Annotated[str, AfterValidator(check_run_id)]
 InputPath = Annotated[str, Field(min_length=1), AfterValidator(local_uri)]
+# Options that name a snapshot of a Delta or Iceberg table, and the one that names it by its number.
+VERSION: Final = "versionAsOf"
+TRAVEL: Final = (VERSION.lower(), "timestampasof")
+
+
+class Snapshot(NamedTuple):
+    """State of a Delta or Iceberg table: format, id of the table, and version, None of an empty table."""
+
+    format: str
+    table_id: str
+    version: int | None
 
 
 class Filter(Section):
@@ -67,6 +78,7 @@ class Source(Section):
         default=1.0, ge=0, le=1, description="a larger share of rows that cannot be used is a failure"
     )
     _is_of_run: bool = PrivateAttr(default=False)
+    _snapshot: Snapshot | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def check_place(self) -> Self:
@@ -104,6 +116,23 @@ class Source(Section):
         placed = self.model_copy(update={"path": splits})
         placed._is_of_run = True
         return placed
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """Snapshot of a Delta or Iceberg table that is read; None of other sources."""
+        return self._snapshot
+
+    @property
+    def untravelled(self) -> dict[str, Scalar]:
+        """Options but those that name a snapshot."""
+        return {name: value for name, value in self.options.items() if name.lower() not in TRAVEL}
+
+    def pinned(self, snapshot: Snapshot) -> Self:
+        """Return the source, which from now on reads this snapshot."""
+        assert snapshot.version is not None
+        fixed = self.model_copy(update={"options": {**self.untravelled, VERSION: snapshot.version}})
+        fixed._snapshot = snapshot
+        return fixed
 
 
 class Recommendations(Source):

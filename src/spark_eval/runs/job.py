@@ -25,6 +25,7 @@ from spark_eval.runtime.spark_errors import may_be_of_inputs, named_spark_error
 from spark_eval.runtime.versions import code_version, versions
 from spark_eval.schema import Table
 from spark_eval.sources.listing import fingerprint
+from spark_eval.sources.snapshots import pinned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,6 +91,7 @@ class Job:
         sources = given | {
             name: one for name, one in verb.sources(config, splits).items() if name not in given
         }
+        sources = {name: pinned(source, session) for name, source in sources.items()}
         inputs = {name: fingerprint(source, session) for name, source in sources.items()}
         if splits and record is not None and splits in [source.path for source in sources.values()]:
             open_table(store.files, record, Table.SPLITS)
@@ -98,6 +100,10 @@ class Job:
             for name, section in settings.items()
             if isinstance(section, Mapping)
         }
+        for name, source in sources.items():
+            # The snapshot decides, however it is named.
+            if name in deciding and source.snapshot is not None:
+                deciding[name]["options"] = source.untravelled
         digest = digest_of(config=settings | deciding, inputs=list(inputs.values()))
         run_id = run_id or usual_id(verb, digest)
         timezone = config.split.rule().timezone
@@ -156,6 +162,12 @@ class Job:
         """The largest share of each source's rows that may be quarantined."""
         return {name: source.max_quarantined for name, source in self.sources.items()}
 
+    @property
+    def snapshots(self) -> dict[str, dict[str, Any]]:
+        """The snapshot of each source that is a Delta or Iceberg table, for the commit record."""
+        found = {name: source.snapshot for name, source in self.sources.items()}
+        return {name: snapshot._asdict() for name, snapshot in found.items() if snapshot is not None}
+
     def publish(
         self,
         attempt: Attempt,
@@ -167,6 +179,8 @@ class Job:
         """Publish the staged tables, given their numbers of rows, with a commit record that has ``facts``."""
         summary = headline_counts(entries)
         record = {"config": without_secrets(self.config), "fingerprint": self.fingerprint, **facts}
+        if self.snapshots:
+            record["snapshots"] = self.snapshots
         record |= {"versions": versions(), "summary": {**summary, "seconds": events.seconds()}}
         attempt.publish(tables, record, expected)
         events.stage("publish")

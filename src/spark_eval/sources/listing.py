@@ -16,6 +16,7 @@ from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
 from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
 from spark_eval.runtime.spark_errors import is_of_spark
+from spark_eval.sources.snapshots import snapshots_in
 from spark_eval.tables.listed import check_all_read, check_regular
 
 if TYPE_CHECKING:
@@ -204,11 +205,14 @@ def state_of(name: str, path: Path) -> Iterator[tuple[Any, ...]]:
 
 
 def fingerprint(source: Source, session: OpenSession) -> list[tuple[Any, ...]]:
-    """Return names, sizes and times of a source's files, which identify its content.
+    """Return the snapshot of a source, or names, sizes and times of its files, which identify its content.
 
     Empty if the source cannot be listed; reading it raises the reason.
     """
+    if source.snapshot is not None:
+        return [source.snapshot]
     table: list[tuple[Any, ...]] = [] if source.table is None else [(source.table,)]
+    table += snapshots_in(source, session)
     try:
         return table + file_states(source, files_of(source, session), session)
     except Exception as error:

@@ -20,6 +20,7 @@ from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.sources.listing import FILE_FORMATS, data_files, depth_of, partitions_of
 from spark_eval.sources.schemas import PARQUET, check_files
+from spark_eval.sources.snapshots import load_table
 from spark_eval.sources.typed import in_microseconds, read_typed
 from spark_eval.splits.conform import conform_interactions
 from spark_eval.tables.listed import named_type
@@ -59,8 +60,8 @@ def read_source(
     """
     check_lossless(spark, source, name)
     try:
-        if source.table is not None:
-            frame = spark.read.options(**source.options).table(source.table)
+        if source.table is not None or source.snapshot is not None:
+            frame = load_table(spark, source)
         else:
             frame = read_path(spark, source, name, timezone, segments, before)
     except (PySparkException, Py4JError) as error:

@@ -177,6 +177,9 @@ def record_lines(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"version of {name}", str(version)
     if (seconds := record.get("summary", {}).get("seconds")) is not None:
         yield "seconds", str(seconds)
+    snapshots: Mapping[str, Mapping[str, Any]] = record.get("snapshots", {})
+    for name, snapshot in snapshots.items():
+        yield f"snapshot of {name}", f"{snapshot['format']}, versionAsOf: {snapshot['version']}"
     runs: Mapping[str, str | None] = record.get("runs", {})
     for run, digest in runs.items():
         yield f"read run {run}", str(digest)
