@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Desk
 from tests.cli.damaging import TABLES, place_of
@@ -70,6 +71,16 @@ def table(desk: Desk, name: str, run: str) -> list[dict[str, Any]]:
         for row in rows
     ]
     return named
+
+
+def test_rows_that_this_process_cannot_read_are_compared_on_spark(desk: Desk) -> None:
+    for path in (desk.out / "per_user" / "run_id=b").rglob("*.parquet"):
+        pq.write_table(pq.ParquetFile(path).read(), path, compression="lz4")
+    run = ("compare", "--run-id", "a", "--set", "compare.baseline.run=b")
+    assert desk.refused(*run, "--engine", "local")[:2] == (2, "NEEDS_SPARK")
+    out = desk.done(*run, "--engine", "auto").out
+    assert "engine: spark (per_user is not plain Parquet)" in out
+    assert {row["baseline_run"] for row in table(desk, "comparisons", "a")} == {"b"}
 
 
 def test_all_pairs_of_a_run_are_compared_and_told(desk: Desk) -> None:

@@ -1,6 +1,7 @@
 """Published runs of ``evaluate`` and ``predictions`` as baseline and candidate of a comparison."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from statistics import mean
@@ -22,7 +23,7 @@ from spark_eval.runs.job import EVALUATE, MEASURING, PREDICTIONS
 from spark_eval.runs.sections import EvaluateSection
 from spark_eval.runtime.versions import release
 from spark_eval.schema import FOLD, FOLDS, VERSION, Subset, Table
-from spark_eval.tables.local_tables import LocalTable, NotPlain, table_by_model
+from spark_eval.tables.local_tables import LocalTable, table_by_model
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -193,7 +194,7 @@ class MeasuredRun:
     def users(self, spark: "SparkSession | None") -> UserTable:
         """Return the per-user table; without a session in this process."""
         table = self.open(Table.PER_USER)
-        frame = users_in_process(table.path) if spark is None else table.frame(spark)
+        frame = table_by_model(Table.PER_USER, table.path) if spark is None else table.frame(spark)
         segments = [name for name in dict.fromkeys((FOLD, *self.plan.segments)) if name in frame.columns]
         return UserTable(
             frame=frame,
@@ -212,14 +213,6 @@ def n_rows_of(record: Record) -> int:
     return int(record.job["tables"].get(Table.PER_USER, {"rows": 0})["rows"])
 
 
-def users_in_process(path: str) -> LocalTable:
-    """Return a per-user table of this machine; raise ConfigError NEEDS_SPARK if only Spark can read it."""
-    try:
-        return table_by_model(Table.PER_USER, path)
-    except NotPlain as fault:
-        raise ConfigError("NEEDS_SPARK", f"{fault}; choose engine: spark") from fault
-
-
 def sides_of_runs(
     spark: "SparkSession | None", store: Store, runs: Sequence[str], plan: ComparePlan
 ) -> Sides:
@@ -228,6 +221,7 @@ def sides_of_runs(
     Without a session they are tables of this process.
 
     Raises:
+        NotPlain: Without a session, for a per-user table that only Spark can read.
         DataError: UNKNOWN_RUN if the candidate's run is missing; MISSING_BASELINE if another one is missing
             and no gate names it.
     """
@@ -238,12 +232,16 @@ def sides_of_runs(
         if run not in published_runs and (run == run_id or run not in gated):
             code = "UNKNOWN_RUN" if run == run_id else "MISSING_BASELINE"
             raise DataError(code, f"no run {run!r} of evaluate; {known_runs(store, run)}")
-    return Sides(
+    sides = Sides(
         spark=spark,
         baselines={run: published_runs[run].side(spark) for run in others if run in published_runs},
         candidate=published_runs[run_id].side(spark),
         hint=lambda run: f"that run is not there; {known_runs(store, run, but=run_id)}",
     )
+    for side in (sides.candidate, *sides.baselines.values()) if spark is None else ():
+        with suppress(DataError):  # of a table that the comparison may not need
+            _ = side.users
+    return sides
 
 
 def train_of(part: str) -> str | None:
