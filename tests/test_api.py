@@ -69,7 +69,14 @@ def test_who_types_is_told_what_is_going_on(
     split(log, method="holdout", timestamp_unit="s")
     evaluate(log, log, model="m", metrics="map")
     lines = [line.partition("] ")[2] or line.strip() for line in capsys.readouterr().out.splitlines()]
-    told = ["split ...", "split", "evaluate ...", "engine: spark (as asked)", "evaluate"]
+    told = [
+        "split ...",
+        "engine: spark (as asked)",
+        "split",
+        "evaluate ...",
+        "engine: spark (as asked)",
+        "evaluate",
+    ]
     assert lines == (told if is_typed else [])
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.cli.conftest import Desk
+from tests.cli.conftest import LOG, Desk
 from tests.freeze.published import bits_of, columns_of, commits_of
 
 ENGINES = ("local", "spark")
@@ -115,10 +115,23 @@ def clicks(desk: Desk) -> None:
     desk.tree["gates"] = [{"metric": "log_loss", "max_drop": 9.0, "min_users": 1, "mode": "observed"}]
 
 
-@pytest.mark.parametrize("change", [plain, odd_inputs, float_ranks, by_request, gated, clicks])
+def log_alone(desk: Desk) -> None:
+    """A log with rows that cannot be used, and columns of its own, some with the time of day."""
+    rows = pd.concat([LOG, LOG.iloc[:3].assign(user=None), LOG.iloc[:2].assign(when=None)], ignore_index=True)
+    rows = rows.astype({"user": "Int64", "when": "Int64"})
+    rows["at"] = pd.to_datetime(rows["when"].astype(float) + 0.5, unit="s", utc=True).astype(
+        "datetime64[us, UTC]"
+    )
+    rows["shop"] = 'b"'
+    desk.write("log", rows, files=2)
+    desk.tree.pop("recommendations")
+
+
+@pytest.mark.parametrize("change", [plain, odd_inputs, float_ranks, by_request, gated, clicks, log_alone])
 def test_engines_publish_the_same(desk: Desk, tmp_path: Path, change: Callable[[Desk], None]) -> None:
     change(desk)
-    verb = "predictions" if "predictions" in desk.tree else "evaluate"
+    of_sections = {"predictions": "predictions", "recommendations": "evaluate", "interactions": "split"}
+    verb = next(verb for section, verb in of_sections.items() if section in desk.tree)
     found, told = [], []
     for engine in ENGINES:
         other = desk.twin(tmp_path / engine)
@@ -230,6 +243,14 @@ def test_gates_load_no_pyspark(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     gated(desk)
     assert "gates of run" in without_pyspark("evaluate", "--config", desk.config(), "--engine", "auto")
+
+
+def test_a_log_is_split_without_pyspark(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    told = without_pyspark("split", "--config", desk.config(), "--engine", "local")
+    assert "engine: local (plain Parquet, 40 rows)" in told
+    assert "leaked rows: 0" in told
+    assert {path.name for path in next((desk.out / "splits").iterdir()).iterdir()} >= {"subset=global_test"}
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,12 @@ def as_json(values: Any) -> Any:
         return pc.if_else(values.is_valid(), lists, None)
     if pa.types.is_floating(values.type):
         return floats_as_json(values)
+    if pa.types.is_timestamp(values.type):
+        texts = pc.floor_temporal(values, unit="millisecond").cast(pa.timestamp("ms", values.type.tz))
+        return quoted(pc.replace_substring(texts.cast(pa.string()), " ", "T"))
     texts = values.cast(pa.string())
-    return quoted(texts) if pa.types.is_string(values.type) else texts
+    is_text = pa.types.is_string(values.type) or pa.types.is_date(values.type)
+    return quoted(texts) if is_text else texts
 
 
 def quoted(texts: pa.Array) -> pa.Array:

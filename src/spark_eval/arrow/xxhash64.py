@@ -39,6 +39,16 @@ def id_hashes(ids: pa.Array, seed: np.int32 | np.int64) -> Hashes:
     return hashes
 
 
+def chained_hashes(ids: pa.Array, moments: pa.Array, seeds: Hashes) -> Hashes:
+    """Return the hashes of n rows, whose ``seeds`` are the hashes of their first columns; shape (n,).
+
+    Ids have no nulls; a null moment leaves the hash as it is.
+    """
+    hashes = text_hashes(ids.cast(pa.string()), seeds)
+    is_known = to_numpy(moments.is_valid())
+    return np.where(is_known, word_hashes(to_numpy(moments.fill_null(0)), hashes), hashes)
+
+
 def text_hashes(texts: pa.Array, seed: np.uint64 | Hashes) -> Hashes:
     """Return XXH64 of the UTF-8 bytes of n texts; ``seed`` is one for all or one for each; shape (n,)."""
     hashes, seeds = np.empty(len(texts), dtype=np.uint64), np.broadcast_to(seed, len(texts))

@@ -203,6 +203,13 @@ class Displayable(ABC):
         return to_arrow(self.table(table or self.tables[0]))
 
 
+def small_frame(spark: Any, rows: SmallRows) -> Any:
+    """Return rows as a Spark frame; without a session as a pandas frame."""
+    if spark is None:
+        return arrow_table(*rows).to_pandas(types_mapper=WHOLE_NUMBERS.get)
+    return small_table(spark, *rows)
+
+
 class SmallFrame(cached_property[Any]):
     """Attribute of results: a table in the driver, converted at first access.
 
@@ -211,10 +218,7 @@ class SmallFrame(cached_property[Any]):
 
     def __init__(self, table: Table, meaning: str) -> None:
         def frame(result: Any) -> Any:
-            rows = result.small_tables[table]
-            if result.spark is None:
-                return arrow_table(*rows).to_pandas(types_mapper=WHOLE_NUMBERS.get)
-            return small_table(result.spark, *rows)
+            return small_frame(result.spark, result.small_tables[table])
 
         frame.__doc__ = f"The table ``{table}``: {meaning}"
         super().__init__(frame)

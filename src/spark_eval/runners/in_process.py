@@ -62,12 +62,13 @@ class LocalBatches:
 
         return self.map(chosen, pa.schema([self.schema.field(name) for name in names]))
 
-    def with_value(self, column: str, value: str) -> "LocalBatches":
-        """Return the rows with this text in a column."""
+    def with_value(self, column: str, values: Sequence[Any]) -> "LocalBatches":
+        """Return the rows with one of these texts, or numbers, in a column."""
+        wanted = pa.array(values)
 
         def chosen(batches: Batches) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                yield batch.filter(pc.fill_null(pc.equal(batch[column].cast(pa.string()), value), False))
+                yield batch.filter(pc.is_in(batch[column].cast(wanted.type), value_set=wanted))
 
         return self.map(chosen, self.schema)
 

@@ -11,6 +11,7 @@ from functools import partial, reduce
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -78,12 +79,12 @@ def collect_column(rows: Any, column: str) -> list[Any]:
     return [row[0] for row in values.collect()]
 
 
-def with_value(rows: Spread, column: str, value: str) -> Spread:
-    """Return the rows with this text in a column."""
+def with_value(rows: Spread, column: str, *values: Any) -> Spread:
+    """Return the rows with one of these texts, or numbers, in a column."""
     if isinstance(rows, LocalBatches):
-        return cast(Spread, rows.with_value(column, value))
+        return cast(Spread, rows.with_value(column, values))
     frame: Any = rows
-    return cast(Spread, frame.where(frame[column] == value))
+    return cast(Spread, frame.where(frame[column].isin(list(values))))
 
 
 def first_rows(rows: Any, most: int) -> list[dict[str, Any]]:
@@ -162,6 +163,8 @@ def map_table(
     By default there are as many tasks as are computed at once. See ``read_parts`` for ``coded``.
     """
     n_tasks = n_tasks or parallelism(table)
+    if isinstance(table, LocalBatches):
+        table = LocalTable(table.schema, files=files)
     if isinstance(table, LocalTable):
         return LocalBatches(table.parts(n_tasks, coded=coded), table.schema).map(make, schema)
     if files is None:
@@ -208,6 +211,19 @@ def read_written(like: Rows, schema: pa.Schema, folder: str) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return read_folder(like.sparkSession, from_arrow_schema(schema), folder)
+
+
+def read_again(rows: Any, folder: str, column: str) -> Any:
+    """Return rows that workers have written to a folder, by a column of text, from its files."""
+    if isinstance(rows, LocalBatches):
+        values = {
+            str(path): unquote(path.parent.name.partition("=")[2])
+            for path in sorted(Path(folder).glob(f"{column}=*/*.parquet"))
+        }
+        names = {name: name for name in rows.schema.names if name != column}
+        table = LocalTable(rows.schema, files=PlainFiles.of(values, names), folders={column: values})
+        return LocalBatches(table.parts(cores(), coded=False), rows.schema)
+    return read_folder(rows.sparkSession, rows.schema, folder)
 
 
 def read_folder(spark: "SparkSession", schema: "StructType", folder: str) -> "DataFrame":

@@ -9,7 +9,8 @@ from pyspark.sql import types as T
 
 from spark_eval.arrow.row_faults import inexact_relevance
 from spark_eval.names import quote_column
-from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, TIMESTAMP, USER, Fault
+from spark_eval.schema import FAULT, ITEM, RELEVANCE, TIMESTAMP, USER, Fault
+from spark_eval.splits.local_log import OURS, RESERVED
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.inputs import Input, first_fault_column, instant, is_any_null, open_input
 from spark_eval.tables.plain_files import PLAIN_TYPES, plain_files, source_columns
@@ -40,16 +41,15 @@ def conform_interactions(
         refused = F.raise_error(F.lit(str(inexact_relevance())))
         number = table.number(RELEVANCE, "RELEVANCE_NOT_NUMERIC")
         relevance = F.when(table.is_inexact(RELEVANCE), refused).otherwise(number)
-    ours = (USER, ITEM, TIMESTAMP, RELEVANCE)
-    mapped = {table.names.get(name, name) for name in ours}
+    mapped = {table.names.get(name, name) for name in OURS}
     others = [name for name in frame.columns if name not in mapped]
     for name in others:
-        if name.lower() in {*ours, FOLD, SUBSET, FAULT, "run_id", *added}:
+        if name.lower() in {*RESERVED, *added}:
             table.fault("RESERVED_COLUMN", f"column {name!r} would clash with ours; rename it or map it")
     faults = {Fault.NULL_ID: is_any_null(user, item)}
     if timed:
         faults[Fault.NULL_TIMESTAMP] = when.isNull()
-    columns = dict(zip(ours, (user, item, when, relevance), strict=True))
+    columns = dict(zip(OURS, (user, item, when, relevance), strict=True))
     columns |= {name: other_column(table, name) for name in others}
     return table.conformed(columns | {FAULT: first_fault_column(faults)})
 
@@ -62,10 +62,12 @@ def other_column(table: Input, name: str) -> Column:
 
 def plain_log(frame: DataFrame, names: Mapping[str, str], timezone: str) -> PlainFiles | None:
     """Return the files of a log with all its columns if they are plain and have instants, otherwise None."""
-    ours = source_columns(frame, names, [], [USER, ITEM, TIMESTAMP, RELEVANCE])
+    ours = source_columns(frame, names, [], OURS)
     others = {name: name for name in frame.columns if name not in ours.values()}
     files = plain_files(frame, ours | others, LOG_TYPES)
-    kind = frame.schema[ours[TIMESTAMP]].dataType if files is not None else None
+    if files is None or TIMESTAMP not in ours:
+        return files
+    kind = frame.schema[ours[TIMESTAMP]].dataType
     tells_instants = isinstance(kind, T.TimestampType | T.IntegralType) or (
         isinstance(kind, T.TimestampNTZType) and timezone == "UTC"
     )

@@ -9,10 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import or_
-from typing import Final
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Final
 
 from spark_eval.errors import DataError
 from spark_eval.runners.objects import collect_objects, map_table
@@ -29,7 +26,11 @@ from spark_eval.splits.rules.moments import (
     zone,
 )
 from spark_eval.splits.worker.labels import SHORT_TIME, count_times, merged_times
+from spark_eval.tables.conformed import Rows, session_of
 from spark_eval.tables.file_parts import PlainFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # A pass divides a bucket into at most 2 ** FANOUT_BITS + 1 smaller ones.
 FANOUT_BITS: Final = 12
@@ -64,7 +65,7 @@ class Times:
     ``files`` contain the same rows, if the executors can read them as plain Parquet.
     """
 
-    log: DataFrame
+    log: Rows
     unit: str | None = None
     files: PlainFiles | None = None
 
@@ -106,7 +107,8 @@ class Times:
 
     def n_rows(self) -> int:
         """Return the number of valid rows."""
-        return self.log.where(F.col(FAULT).isNull()).count()
+        n_rows: int = self.log.where(self.log[FAULT].isNull()).count()
+        return n_rows
 
     def stretches(self, spans: Sequence[tuple[int, int]], bits: int) -> list[TimeBucket]:
         """Return the time buckets of these spans, oldest first; this takes one Spark action.
@@ -114,7 +116,7 @@ class Times:
         Timestamps that differ only in their low ``bits`` share a bucket.
         """
         rows: Iterable[Sequence[int]]
-        if self.files is None:
+        if self.files is None and session_of(self.log) is not None:
             rows = times_counted(self.log, spans, bits).collect()
         else:
             rows = times_in_files(self.log, self.files, spans, bits, self.unit)
@@ -152,8 +154,10 @@ def bucket_containing(parent: TimeBucket, buckets: Iterable[TimeBucket], index: 
     raise DataError("INPUT_CHANGED_DURING_RUN", message)
 
 
-def times_counted(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> DataFrame:
+def times_counted(log: "DataFrame", spans: Sequence[tuple[int, int]], bits: int) -> "DataFrame":
     """Return (oldest, newest, n_rows) of each time bucket within the spans; without spans, of all rows."""
+    from pyspark.sql import functions as F
+
     times = log.where(F.col(FAULT).isNull() & F.col(TIMESTAMP).isNotNull()).select(TIMESTAMP)
     if spans:
         edges = [[F.timestamp_micros(F.lit(edge)) for edge in span] for span in spans]
@@ -164,12 +168,17 @@ def times_counted(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -
 
 
 def times_in_files(
-    log: DataFrame, files: PlainFiles, spans: Sequence[tuple[int, int]], bits: int, unit: str | None
+    log: Rows, files: PlainFiles | None, spans: Sequence[tuple[int, int]], bits: int, unit: str | None
 ) -> Iterator[tuple[int, int, int]]:
-    """Return the same as ``times_counted``, from plain files; ids are read only if they may be null."""
-    needed = (TIMESTAMP,) if files.are_filled((USER, ITEM)) else (USER, ITEM, TIMESTAMP)
+    """Return the same as ``times_counted``, by workers; ids are read only if they may be null.
+
+    Without ``files``, ``log`` is a table of this process.
+    """
+    is_filled = (log if files is None else files).are_filled((USER, ITEM))
+    needed = (TIMESTAMP,) if is_filled else (USER, ITEM, TIMESTAMP)
+    table = log.select(*needed) if files is None else log
     tasks = map_table(
-        log, lambda batches: [(None, count_times(batches, spans, bits, unit))], files.only(needed)
+        table, lambda batches: [(None, count_times(batches, spans, bits, unit))], files and files.only(needed)
     )
     counted = merged_times(collect_objects(tasks)).drop_columns(SHORT_TIME)
     return zip(*counted.to_pydict().values(), strict=True)

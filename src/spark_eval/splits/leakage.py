@@ -1,20 +1,20 @@
 """Counts of a written split: the leakage report, and the rows, users and items of its subsets."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from spark_eval.arrow.files import Batches
 from spark_eval.errors import DataError
-from spark_eval.names import literal_path, summarize_names
+from spark_eval.names import summarize_names
 from spark_eval.results.subsets import SubsetRow
+from spark_eval.runners.combinations import combinations
 from spark_eval.runners.objects import collect_objects, group_by_key, map_batches, map_table
+from spark_eval.runners.spread import Spread, concat, read_again, rows_with, with_value
 from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset, ddl_of
 from spark_eval.splits.facts import FoldCounts, SplitCounts
 from spark_eval.splits.rules.fold_rule import NEVER, FoldRule
@@ -25,9 +25,6 @@ from spark_eval.statistics.exact import Ints
 from spark_eval.tables.file_parts import PlainFiles, takes_files
 
 PART_ROWS_PER_BUCKET: Final = 500_000
-ROWS: Final = "rows"
-# One bit per subset that contains the row, user or item.
-IN_SUBSETS: Final = "spark_eval_in_subsets"
 PartSender = Callable[[Batches], Iterator[tuple[int, Any]]]
 
 
@@ -44,7 +41,7 @@ class LeakageRow(NamedTuple):
 LEAKAGE: Final = ddl_of(LeakageRow)
 
 
-def compare_times(rows: DataFrame, facts: SplitCounts, n_folds: int, folder: str | None = None) -> FoldCounts:
+def compare_times(rows: Spread, facts: SplitCounts, n_folds: int, folder: str | None = None) -> FoldCounts:
     """Count the rows and users of each subset and each leakage check of a split, fold by fold.
 
     ``rows`` has user, item, timestamp, fold and subset; only timestamps may be null. With ``folder``, the
@@ -56,7 +53,7 @@ def compare_times(rows: DataFrame, facts: SplitCounts, n_folds: int, folder: str
     Return a list per subset and check, by name, with (number of rows, number of users) for each fold.
     """
     if folder is not None:
-        rows = rows.sparkSession.read.schema(rows.schema).parquet(literal_path(folder))
+        rows = read_again(rows, folder, SUBSET)
     files = folder if folder is not None and takes_files(folder) else None
     rule = facts.rule
     parts = rule.subsets if rule.reports_folds else rule.subsets[1:]
@@ -70,7 +67,7 @@ def compare_times(rows: DataFrame, facts: SplitCounts, n_folds: int, folder: str
         slices = group_by_key(of_parts(parts, comparing.pairs), n_buckets, partial(slice_for, slice_bits))
         pairs = BloomFilter.of(dict(collect_objects(slices)), n_buckets, slice_bits)
         train = of_parts(rule.subsets[:1], lambda batches: comparing.messages(batches, pairs))
-        sent = sent.unionAll(train)
+        sent = concat([sent, train])
     buckets = collect_objects(group_by_key(sent, n_buckets, lambda _, messages: comparing.counts(messages)))
     totals = sum(buckets, start=np.zeros((len(comparing.names), 2, n_folds), dtype=np.int64))
     return {
@@ -79,7 +76,7 @@ def compare_times(rows: DataFrame, facts: SplitCounts, n_folds: int, folder: str
     }
 
 
-def ends_of(rows: DataFrame, facts: SplitCounts, n_folds: int) -> dict[str, list[int]]:
+def ends_of(rows: Any, facts: SplitCounts, n_folds: int) -> dict[str, list[int]]:
     """Return the last timestamp of each subset per fold, for checks that compare with a whole subset.
 
     Timestamps are in microseconds since the epoch; NEVER if the subset is empty in the fold.
@@ -87,7 +84,9 @@ def ends_of(rows: DataFrame, facts: SplitCounts, n_folds: int) -> dict[str, list
     whole = [check for check in facts.rule.checks.values() if check.early and not check.keys]
     others = {other.value for check in whole for several in check.others.values() for other in several}
     end_of = facts.ends
-    if others and not end_of:
+    if others and not end_of and facts.n_used:
+        from pyspark.sql import functions as F
+
         parts = rows.where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)
         ends = parts.agg(F.unix_micros(F.max(TIMESTAMP)).alias("end")).collect()
         end_of = {(part[SUBSET], part[FOLD]): part["end"] for part in ends}
@@ -100,19 +99,19 @@ def slice_for(slice_bits: int, bucket: int, hashes: Sequence[Ints]) -> tuple[int
 
 
 def messages_of_subsets(
-    rows: DataFrame, folder: str | None, columns: Sequence[str], parts: Sequence[Subset], sender: PartSender
-) -> DataFrame:
+    rows: Any, folder: str | None, columns: Sequence[str], parts: Sequence[Subset], sender: PartSender
+) -> Any:
     """Return the messages that ``sender`` makes of these subsets' batches of ``columns`` and subset."""
-    names = [part.value for part in parts]
-    if folder is None:
-        return map_batches(rows.where(F.col(SUBSET).isin(names)).select(*columns, SUBSET), sender)
-    sent = [map_batches(rows.select(*columns, SUBSET).limit(0), sender)]
-    for part in names:
-        paths = sorted(map(str, Path(folder, f"{SUBSET}={part}").glob("*.parquet")))
+    sent = []
+    for part in [] if folder is None else parts:
+        paths = sorted(map(str, Path(str(folder), f"{SUBSET}={part.value}").glob("*.parquet")))
         if paths:
             files = PlainFiles.of(paths, {name: name for name in columns})
-            sent.append(map_table(rows, partial(messages_of_subset, sender, part), files))
-    return reduce(DataFrame.unionAll, sent[1:] or sent)
+            sent.append(map_table(rows, partial(messages_of_subset, sender, part.value), files))
+    if sent:
+        return concat(sent)
+    of_parts: Any = with_value(rows, SUBSET, *(part.value for part in parts))
+    return map_batches(rows_with(of_parts, SUBSET, [*columns, SUBSET]), sender)
 
 
 def messages_of_subset(
@@ -143,9 +142,7 @@ def check_parts(counts: FoldCounts, rule: FoldRule) -> None:
         raise DataError("SPLIT_OUT_OF_RANGE", f"{message}; {hint}")
 
 
-def count_subsets(
-    rows: DataFrame, rule: FoldRule, n_folds: int, folder: str | None = None
-) -> list[SubsetRow]:
+def count_subsets(rows: Spread, rule: FoldRule, n_folds: int, folder: str | None = None) -> list[SubsetRow]:
     """Count the rows, users and items of each subset, and its cold users and items.
 
     Args:
@@ -158,18 +155,10 @@ def count_subsets(
         The rows of the table ``subsets``.
     """
     if folder is not None:
-        rows = rows.sparkSession.read.schema(rows.schema).parquet(literal_path(folder))
-    bits = [F.when(F.col(SUBSET) == part.value, 1 << index) for index, part in enumerate(rule.subsets)]
-    rows = rows.select(USER, ITEM, FOLD, F.coalesce(*bits, F.lit(0)).alias(IN_SUBSETS))
-    tables = {ROWS: rows}
-    for key in (USER, ITEM):
-        tables[key] = rows.groupBy(FOLD, key).agg(F.bit_or(IN_SUBSETS).alias(IN_SUBSETS))
-    grouped = [
-        table.groupBy(F.lit(kind).alias("kind"), FOLD, IN_SUBSETS).agg(F.count("*").alias("n"))
-        for kind, table in tables.items()
-    ]
-    counts: dict[str, dict[int, list[tuple[frozenset[Subset], int]]]] = {kind: {} for kind in tables}
-    for kind, fold, in_subsets, n in reduce(DataFrame.unionAll, grouped).collect():
-        subsets = frozenset(part for index, part in enumerate(rule.subsets) if in_subsets >> index & 1)
-        counts[kind].setdefault(fold, []).append((subsets, n))
-    return subset_rows(rule, n_folds, *(counts[kind] for kind in (ROWS, USER, ITEM)))
+        rows = read_again(rows, folder, SUBSET)
+    labels = [part.value for part in rule.subsets]
+    counts: dict[str | None, dict[int, list[tuple[frozenset[Subset], int]]]] = {None: {}, USER: {}, ITEM: {}}
+    for key, fold, bits, n in combinations(rows, [USER, ITEM], FOLD, SUBSET, labels):
+        subsets = frozenset(part for index, part in enumerate(rule.subsets) if bits >> index & 1)
+        counts[key].setdefault(fold, []).append((subsets, n))
+    return subset_rows(rule, n_folds, *counts.values())

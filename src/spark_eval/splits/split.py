@@ -4,20 +4,25 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar
-
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.arrow.files import remove_other_files
-from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.errors import ConfigError, nearest
 from spark_eval.names import quote_column
-from spark_eval.results.driver_tables import small_table
 from spark_eval.results.report.data import RunFacts
-from spark_eval.results.shown import Displayable, TextTable, as_if_published
+from spark_eval.results.shown import Displayable, TextTable, as_if_published, small_frame
 from spark_eval.results.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
+from spark_eval.runners import spread
+from spark_eval.runners.engine import (
+    parse_engine,
+    reason_for_spark,
+    refuse_or_explain,
+    say_local,
+    say_spark,
+)
 from spark_eval.runners.objects import collect_objects, map_table
+from spark_eval.runners.spread import with_value
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.schema import (
@@ -33,10 +38,8 @@ from spark_eval.schema import (
     Subset,
     Table,
 )
-from spark_eval.splits.conform import conform_interactions, plain_log
 from spark_eval.splits.cuts import Times
 from spark_eval.splits.facts import SplitCounts
-from spark_eval.splits.label import ASSIGNMENT, explode_folds, label, row_counts
 from spark_eval.splits.leakage import (
     LEAKAGE,
     LeakageRow,
@@ -45,13 +48,18 @@ from spark_eval.splits.leakage import (
     count_subsets,
     leakage_rows,
 )
-from spark_eval.splits.rules.fold_rule import FoldRule, Found, Layout, Numbering
+from spark_eval.splits.local_log import check_strata, local_log
+from spark_eval.splits.rules.fold_rule import FoldRule, Found, Layout
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of, with_options
 from spark_eval.splits.worker.labels import RowLabeller
-from spark_eval.tables.arrow_frames import Frame
+from spark_eval.tables.arrow_frames import Frame, like_given
+from spark_eval.tables.conformed import Rows, session_of
 from spark_eval.tables.file_parts import PlainFiles, takes_files
-from spark_eval.tables.frames import to_spark_frames
 from spark_eval.tables.listed import NOTHING_LISTED, ListedFiles
+from spark_eval.tables.local_tables import LocalTable, NotPlain, columns_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # The leakage report, and the accounting per fold.
 Compared = tuple[list[LeakageRow], list[Entry]]
@@ -61,7 +69,9 @@ Compared = tuple[list[LeakageRow], list[Entry]]
 class Split(Displayable):
     """Result of ``split``: a labelled log.
 
-    ``assigned`` has each row of the log once, with its assignments in all folds. ``timeline`` are the
+    ``assigned`` has each row of the log once: a Spark frame with its assignments in all folds, or the table
+    of this process, whose rows are labelled when they are read; ``given`` is that log as it was given.
+    ``timeline`` are the
     properties of the log that the rule needed, such as the instants of its cuts. ``plain`` are the log's
     files if the executors can label and write them without creating Spark rows; ``unit`` is the unit of their
     timestamps.
@@ -75,13 +85,14 @@ class Split(Displayable):
         'time'
     """
 
-    assigned: DataFrame
+    assigned: Rows
     rule: FoldRule
     timeline: Found | None
     layout: Layout
     plain: PlainFiles | None = None
     unit: str | None = None
     listed: ListedFiles = NOTHING_LISTED
+    given: Any = None
     tables: ClassVar[tuple[str, ...]] = ("accounting", "leakage", "subsets", "rows")
 
     @property
@@ -119,26 +130,60 @@ class Split(Displayable):
         return as_if_published("split", {"timeline": self.timeline and asdict(self.timeline)}, tables)
 
     @property
-    def labelled(self) -> DataFrame:
+    def spark(self) -> Any:
+        """The Spark session of the log; None if this process splits it."""
+        return session_of(self.assigned)
+
+    @property
+    def labelled(self) -> Any:
         """Every row of the log, once for each fold.
 
         Columns are user, item, timestamp, relevance, the log's other columns, fault, fold and subset. If no
         fold uses a row, ``fault`` has the reason; a row without a position in any fold occurs once. Raises
         DataError INPUT_CHANGED_DURING_RUN if the log's files have changed since the split.
         """
+        return self.as_given(self.labelled_rows)
+
+    @property
+    def rows(self) -> Any:
+        """The rows that have a subset, once for each fold that uses them, as in the table ``splits``."""
+        return self.as_given(self.used_rows)
+
+    @property
+    def labelled_rows(self) -> Any:
+        """``labelled`` over the tasks of the engine that runs."""
+        if self.spark is None:
+            schema = self.labeller.labelled_schema(self.assigned.schema)
+            return spread.map_table(self.assigned, self.labeller.labelled, schema)
+        from spark_eval.splits.label import ASSIGNMENT
+
         return self.in_folds().drop(ASSIGNMENT)
 
-    def in_folds(self) -> DataFrame:
-        """Return ``labelled`` with the position of each row in its fold."""
+    @property
+    def used_rows(self) -> Any:
+        """``rows`` over the tasks of the engine that runs."""
+        if self.spark is None:
+            schema = self.labeller.used_schema(self.assigned.schema)
+            return spread.map_table(self.assigned, self.labeller.used, schema)
+        return used_rows(self.labelled_rows)
+
+    def as_given(self, rows: Any) -> Any:
+        """Return rows as a frame: on Spark a Spark frame, in this process of the kind that was given."""
+        return rows if self.spark is not None else like_given(rows.table(), self.given)
+
+    @property
+    def labeller(self) -> RowLabeller:
+        """The labeller of rows in workers."""
+        return RowLabeller(self.rule, self.layout, self.unit)
+
+    def in_folds(self) -> Any:
+        """Return ``labelled`` on Spark, with the position of each row in its fold."""
+        from spark_eval.splits.label import explode_folds
+
         self.listed.check(self.assigned, "interactions")
         return explode_folds(self.assigned, self.rule)
 
-    @property
-    def rows(self) -> DataFrame:
-        """The rows that have a subset, once for each fold that uses them, as in the table ``splits``."""
-        return used_rows(self.labelled)
-
-    def subset(self, name: str, fold: int | None = None) -> DataFrame:
+    def subset(self, name: str, fold: int | None = None) -> Any:
         """Return the rows of one subset, or of several subsets under one name.
 
         Args:
@@ -154,17 +199,17 @@ class Split(Displayable):
         Examples:
             With the ``parts`` of the example of ``split``:
 
-            >>> [row.item for row in parts.subset("test").collect()]
-            [7]
+            >>> "item" in parts.subset("test").columns
+            True
         """
         if name not in self.rule.subset_names:
             what = f"unknown subset {name!r} in {self.method}; {nearest(name, self.rule.subset_names)}"
             raise ConfigError("UNKNOWN_SUBSET", "; ".join([what, *ways_to_train(self.rule.trained_on)]))
-        rows = self.rows.where(F.col(SUBSET).isin([subset.value for subset in SUBSETS[name]]))
-        return rows if fold is None else rows.where(F.col(FOLD) == fold)
+        rows = with_value(self.used_rows, SUBSET, *(subset.value for subset in SUBSETS[name]))
+        return self.as_given(rows if fold is None else with_value(rows, FOLD, fold))
 
     @property
-    def train(self) -> DataFrame:
+    def train(self) -> Any:
         """The rows to train on for ``test``: ``train``, or ``global_train`` of ``global_local_ranker``.
 
         Raises ConfigError UNKNOWN_SUBSET if there are several folds; use ``subset(name, fold)`` then.
@@ -172,7 +217,7 @@ class Split(Displayable):
         return self.only_fold(self.rule.trained_on[self.rule.final_test])
 
     @property
-    def validation(self) -> DataFrame:
+    def validation(self) -> Any:
         """The rows for model selection.
 
         Raises ConfigError UNKNOWN_SUBSET if the split has none, or has several folds.
@@ -180,14 +225,14 @@ class Split(Displayable):
         return self.only_fold(Subset.VALIDATION.value)
 
     @property
-    def test(self) -> DataFrame:
+    def test(self) -> Any:
         """The rows to evaluate against: ``test`` or ``global_test``.
 
         Raises ConfigError UNKNOWN_SUBSET if there are several folds.
         """
         return self.only_fold(self.rule.final_test)
 
-    def only_fold(self, name: str) -> DataFrame:
+    def only_fold(self, name: str) -> Any:
         """Return a subset of a split with one fold; raise ConfigError UNKNOWN_SUBSET if there are several."""
         if self.layout.n_folds > 1:
             message = f"{name} of {self.layout.n_folds} folds; ask for one: subset({name!r}, fold=0)"
@@ -195,7 +240,7 @@ class Split(Displayable):
         return self.subset(name)
 
     @cached_property
-    def accounting(self) -> DataFrame:
+    def accounting(self) -> Any:
         """The accounting of the log (columns ``ACCOUNTING``), counted by a scan at first access.
 
         ``users`` is null except in rows of folds, because counting distinct users would require a shuffle of
@@ -205,24 +250,29 @@ class Split(Displayable):
         rows = facts.accounting()
         if self.rule.reports_folds:
             rows += self.compared(facts)[1]
-        return small_table(self.assigned.sparkSession, rows, ACCOUNTING)
+        return small_frame(self.spark, (rows, ACCOUNTING))
 
     @cached_property
-    def leakage(self) -> DataFrame:
+    def leakage(self) -> Any:
         """The leakage report, one row per fold and check of the rule, counted at first access."""
-        return small_table(self.assigned.sparkSession, self.compared(self.facts())[0], LEAKAGE)
+        return small_frame(self.spark, (self.compared(self.facts())[0], LEAKAGE))
 
     @cached_property
-    def subsets(self) -> DataFrame:
+    def subsets(self) -> Any:
         """Rows, users and items of each subset, and its cold users and items, counted at first access."""
-        return small_table(self.assigned.sparkSession, self.counted_subsets(), SUBSET_TABLE)
+        return small_frame(self.spark, (self.counted_subsets(), SUBSET_TABLE))
 
     def counted_subsets(self, folder: str | None = None) -> list[SubsetRow]:
         """Return the rows of the table ``subsets``; with ``folder``, the written split is read from there."""
-        return count_subsets(self.rows, self.rule, self.layout.n_folds, folder)
+        return count_subsets(self.used_rows, self.rule, self.layout.n_folds, folder)
 
     def facts(self) -> SplitCounts:
         """Return the row counts of the split; this takes a scan."""
+        if self.spark is None:
+            count = self.labeller.count
+            return self.added(map_table(self.assigned, lambda batches: [(None, (count(batches), ()))]))[0]
+        from spark_eval.splits.label import row_counts
+
         rows = self.in_folds().agg(*row_counts(self.rule))
         return self.counted(rows.collect()[0].asDict())
 
@@ -255,24 +305,33 @@ class Split(Displayable):
             >>> parts.write(f"{folder}/parts").n_rows
             4
         """
-        if self.plain is not None and takes_files(folder):
-            return self.write_plain(self.plain, folder)
+        if self.spark is None or (self.plain is not None and takes_files(folder)):
+            return self.write_plain(folder)
+        from pyspark.sql import Observation
+
+        from spark_eval.splits.label import ASSIGNMENT, row_counts
+
         observed = Observation("split")
         rows = used_rows(self.in_folds().observe(observed, *row_counts(self.rule)))
-        with setting(self.assigned.sparkSession, TIMESTAMP_TYPE, MICROSECONDS):
+        with setting(self.spark, TIMESTAMP_TYPE, MICROSECONDS):
             rows.drop(ASSIGNMENT).write.mode("error").partitionBy(SUBSET).parquet(folder)
         return self.counted(observed.get)
 
-    def write_plain(self, plain: PlainFiles, folder: str) -> SplitCounts:
-        """Write the rows of plain files on the executors; see ``write``."""
+    def write_plain(self, folder: str) -> SplitCounts:
+        """Write the rows of plain files, or of a table of this process, by workers; see ``write``."""
+        write = self.labeller.write
+        tasks = map_table(self.assigned, lambda batches: [(None, write(batches, folder))], self.plain)
+        facts, files = self.added(tasks)
+        remove_other_files(folder, files)
+        return facts
+
+    def added(self, tasks: Any) -> tuple[SplitCounts, set[str]]:
+        """Return the sum of the counts of all tasks, and the files that they have written."""
         facts, files = SplitCounts(self.rule), set[str]()
-        labelling = RowLabeller(self.rule, self.layout, self.unit)
-        tasks = map_table(self.assigned, lambda batches: [(None, labelling.write(batches, folder))], plain)
         for of_task, written in collect_objects(tasks):
             facts.add(of_task)
             files.update(written)
-        remove_other_files(folder, files)
-        return facts
+        return facts, files
 
     def compared(self, facts: SplitCounts, folder: str | None = None) -> Compared:
         """Return the leakage report and, if the rule reports folds, the accounting per fold.
@@ -280,15 +339,17 @@ class Split(Displayable):
         With ``folder``, the written rows are read from there. Raises DataError SPLIT_OUT_OF_RANGE if a subset
         of a fold is empty and the rule reports folds.
         """
-        counts = compare_times(self.rows, facts, self.layout.n_folds, folder)
+        counts = compare_times(self.used_rows, facts, self.layout.n_folds, folder)
         if not self.rule.reports_folds:
             return leakage_rows(counts, self.rule), []
         check_parts(counts, self.rule)
         return leakage_rows(counts, self.rule), facts.accounting_of_folds(counts)
 
 
-def used_rows(labelled: DataFrame) -> DataFrame:
+def used_rows(labelled: "DataFrame") -> "DataFrame":
     """Return the labelled rows that have a subset, with the columns of ``splits`` in order."""
+    from pyspark.sql import functions as F
+
     first, last = (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD), (SUBSET,)
     others = [name for name in labelled.columns if name not in (*first, FAULT, *last)]
     rows = labelled.where(F.col(SUBSET).isNotNull())
@@ -304,13 +365,14 @@ def split(
     method: str | None = None,
     columns: Mapping[str, str] | None = None,
     timestamp_unit: str | None = None,
+    engine: str | None = None,
     **options: object,
 ) -> Split:
     """Split a log of interactions into subsets by a rule.
 
     ``split(log, method="time", test_cut=0.8)`` trains on the first 80 % of the log and tests on the rest. The
-    default method is ``global_local_ranker``; its subsets also serve a second-level ranker. A few small Spark
-    actions run here to find the cuts; nothing is cached.
+    default method is ``global_local_ranker``; its subsets also serve a second-level ranker. A few scans of
+    the timestamps find the cuts here; nothing is cached.
 
     Args:
         interactions: The log: one row per event, with user, item and, for rules by time, timestamp. A Spark,
@@ -319,14 +381,19 @@ def split(
         method: The name of the rule: ``time``, ``k_fold``, ``leave_one_out``, ...
         columns: Mapping of user, item, timestamp and relevance to the log's column names.
         timestamp_unit: The unit of integer timestamps: s, ms or us.
+        engine: ``local`` for this process, ``spark``, or ``auto``: this process for pandas, polars and Arrow
+            frames and for plain Parquet files of this machine, if the subset of a row does not depend on
+            other rows; otherwise Spark. By default that of the environment variable ``SPARK_EVAL_ENGINE``,
+            otherwise ``auto``.
         **options: The options of the method, listed below; cuts in any form that a config accepts.
 
     Returns:
         A ``Split``: ``train``, ``validation``, ``test``, ``subset(name, fold)``; ``subsets``, ``leakage`` and
-        ``accounting`` count its rows.
+        ``accounting`` count its rows. In this process rows are of the kind of ``interactions``, of a path a
+        pandas frame, and tables are pandas frames; on Spark all are Spark frames.
 
     Raises:
-        ConfigError: An option is unknown or invalid.
+        ConfigError: An option is unknown or invalid; NEEDS_SPARK for what ``engine="local"`` cannot take.
         DataError: The log cannot be split by this rule, for example because a column is missing.
 
     Examples:
@@ -337,31 +404,49 @@ def split(
         >>> days = pd.date_range("2024-05-01", periods=4, tz="UTC")
         >>> log = pd.DataFrame({"user": [1, 1, 2, 2], "item": [7, 8, 9, 7], "timestamp": days})
         >>> parts = split(log, method="time", test_cut="2024-05-04")
-        >>> parts.train.count(), parts.test.count()
-        (3, 1)
+        >>> parts.to_pandas("subsets")[["subset", "rows"]]
+          subset  rows
+        0  train     3
+        1   test     1
     """
     if rule is not None and (options or method):
         given = ", ".join([*(["method"] if method else []), *options])
         raise ConfigError("INVALID_SPLIT", f"give a rule or its options, not both: {given}")
     rule = rule or rule_of(method or GLOBAL_LOCAL_RANKER, options)
+    chosen = parse_engine(engine)
+    reason = reason_for_spark(chosen, [("interactions", interactions)])
+    if reason is None:
+        try:
+            log = local_log(columns_of("interactions", interactions), columns or {}, timestamp_unit, rule)
+        except NotPlain as fault:
+            reason = refuse_or_explain(chosen, str(fault))
+        else:
+            say_local(log.n_rows)
+            return split_here(log, rule, timestamp_unit, interactions)
+    say_spark(reason)
+    return split_on_spark(interactions, rule, columns, timestamp_unit)
+
+
+def split_here(log: LocalTable, rule: FoldRule, unit: str | None, given: Any = None) -> Split:
+    """Split a log of this process; its rows are of the kind of ``given``."""
+    timeline = rule.find(Times(log, unit))
+    return Split(log, rule, timeline, rule.layout(timeline), unit=unit, given=given)
+
+
+def split_on_spark(
+    interactions: Any, rule: FoldRule, columns: Mapping[str, str] | None, unit: str | None
+) -> Split:
+    """Split a log on Spark."""
+    from spark_eval.splits.conform import conform_interactions, plain_log
+    from spark_eval.splits.label import label
+    from spark_eval.tables.frames import to_spark_frames
+
     frame = to_spark_frames({"interactions": interactions})["interactions"]
     listed = ListedFiles.of(frame)
     added = [REQUEST] if rule.has_requests else []
-    log = conform_interactions(frame, columns, timestamp_unit, rule.timezone, rule.timed, added)
-    for name in rule.strata:
-        if name not in log.columns or name == FAULT:
-            hint = nearest(name, [column for column in log.columns if column != FAULT])
-            raise DataError("MISSING_COLUMN", f"interactions: no column {name!r} to stratify by; {hint}")
-    plain = plain_log(frame, columns or {}, rule.timezone) if rule.timed else None
-    timeline = rule.find(Times(log, timestamp_unit, plain))
+    log = conform_interactions(frame, columns, unit, rule.timezone, rule.timed, added)
+    check_strata(rule, log.columns)
+    plain = None if rule.needs_other_rows else plain_log(frame, columns or {}, rule.timezone)
+    timeline = rule.find(Times(log, unit, plain if rule.timed else None))
     layout = rule.layout(timeline)
-    is_written_by_workers = not rule.drops and isinstance(layout.numbering, Numbering)
-    return Split(
-        label(log, rule, layout),
-        rule,
-        timeline,
-        layout,
-        plain if is_written_by_workers else None,
-        timestamp_unit,
-        listed,
-    )
+    return Split(label(log, rule, layout), rule, timeline, layout, plain, unit, listed)

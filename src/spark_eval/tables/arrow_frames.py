@@ -38,6 +38,15 @@ WIDER = {
 }
 
 
+# Types of pandas for integers with missing values.
+NULLABLE = {
+    pa.int8(): pd.Int8Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+}
+
+
 def not_a_frame(name: str, given: Any) -> ConfigError:
     """Return the error for an object that is not a frame."""
     kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
@@ -129,4 +138,8 @@ def like_given(table: pa.Table, given: Any) -> Any:
         from polars import from_arrow
 
         return from_arrow(table)
-    return table.to_pandas()
+    frame = table.to_pandas()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_integer(column.type) and column.null_count:  # pandas would make them floats
+            frame[name] = column.to_pandas(types_mapper=NULLABLE.get)
+    return frame

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.errors import DataError
-from spark_eval.schema import ITEM, MODEL, REQUEST, USER
+from spark_eval.schema import ITEM, REQUEST, USER
 from spark_eval.tables.local_tables import LocalTable
 
 # A Spark frame or a ``LocalTable``, where only functions below tell them apart.
@@ -102,8 +102,8 @@ def rows_equal(table: Rows, name: str, values: Sequence[str]) -> Rows:
     """Return the rows whose text in a column is one of these values."""
     if not isinstance(table, LocalTable):
         return table.where(table[name].isin(list(values)))
-    if table.models is not None and name == MODEL:
-        return table.of_models(values)
+    if name in table.folders:
+        return table.in_folders(name, values)
     rows = table.table()
     is_chosen = pc.is_in(rows[name].cast(pa.string()), value_set=pa.array(values, pa.string()))
     has_all = pc.all(is_chosen, min_count=0).as_py()  # most often: then nothing is copied

@@ -4,8 +4,8 @@ A table is taken if the workers would read it themselves: Spark judges every oth
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_eval.arrow.files import BATCH_ROWS, Batches, FilePart, check_text, read_parts
+from spark_eval.arrow.files import BATCH_ROWS, INSTANT, Batches, FilePart, check_text, read_parts
 from spark_eval.arrow.footers import EncryptedFile, flat_column_indices, is_plain, read_footer, readable_type
 from spark_eval.errors import DataError
 from spark_eval.names import folder_name
@@ -33,6 +33,8 @@ PART_ROWS: Final = 1 << 20
 WHOLE: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 IDS: Final = (*WHOLE, pa.string())
 NUMBERS: Final = (*WHOLE, pa.float32(), pa.float64())
+# Instants, and times of a clock without a zone.
+MOMENTS: Final = (INSTANT, pa.timestamp("us"))
 
 
 def is_id(kind: pa.DataType) -> bool:
@@ -48,6 +50,11 @@ def is_whole(kind: pa.DataType) -> bool:
 def is_number(kind: pa.DataType) -> bool:
     """Return True for types of numbers that workers read."""
     return kind in NUMBERS
+
+
+def is_value(kind: pa.DataType) -> bool:
+    """Return True for types of any column that workers read."""
+    return kind in IDS or kind in NUMBERS or kind in MOMENTS or kind in (pa.bool_(), pa.date32())
 
 
 def is_set(kind: pa.DataType) -> bool:
@@ -84,13 +91,13 @@ class NotPlain(Exception):
 class LocalTable:
     """Conformed table: some of our columns, of ``rows`` or of ``files``, in these types.
 
-    ``models`` has the model of each file, if the folders name it and the files do not.
+    ``folders`` has, for each column that is named by folders and not in the files, the value of each file.
     """
 
     schema: pa.Schema
     rows: Any = None  # pa.Table
     files: PlainFiles | None = None
-    models: Mapping[str, str] | None = None
+    folders: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: pa.Table) -> "LocalTable":
@@ -107,20 +114,20 @@ class LocalTable:
         """Return the table with these columns only."""
         schema = pa.schema([self.schema.field(name) for name in names])
         rows = None if self.rows is None else self.rows.select(list(names))
-        of_files = [name for name in names if name != MODEL or self.models is None]
-        return replace(self, schema=schema, rows=rows, files=self.files and self.files.only(of_files))
+        files = self.files and self.files.only(name for name in names if name not in self.folders)
+        folders = {name: values for name, values in self.folders.items() if name in names}
+        return replace(self, schema=schema, rows=rows, files=files, folders=folders)
 
     def with_models(self, models: Mapping[str, str], model: str) -> "LocalTable":
         """Return the table with a column of models: that of each file, or of all rows in memory."""
         schema = self.schema.append(pa.field(MODEL, pa.string()))
         if self.rows is None:
-            return replace(self, schema=schema, models=models)
+            return replace(self, schema=schema, folders={MODEL: models})
         return LocalTable(schema, self.rows.append_column(MODEL, pa.repeat(model, len(self.rows))))
 
-    def of_models(self, models: Sequence[str]) -> "LocalTable":
-        """Return the rows of some models, if folders name the models."""
-        of_files = self.models or {}
-        chosen = {path for path, model in of_files.items() if model in models}
+    def in_folders(self, name: str, values: Collection[str]) -> "LocalTable":
+        """Return the rows with one of these values in a column that folders name."""
+        chosen = {path for path, value in self.folders[name].items() if value in values}
         return replace(self, files=self.files and self.files.at(chosen))
 
     def drop(self, name: str) -> "LocalTable":
@@ -132,6 +139,12 @@ class LocalTable:
         place = self.schema.get_field_index(name)
         schema = self.schema.set(place, pa.field(name, kind))
         return replace(self, schema=schema, rows=self.rows and self.rows.cast(schema))
+
+    def are_filled(self, names: Sequence[str]) -> bool:
+        """Return True if these columns certainly have no nulls."""
+        if self.files is not None:
+            return self.files.are_filled(names)
+        return not any(self.rows[name].null_count for name in names)
 
     @property
     def n_rows(self) -> int:
@@ -146,15 +159,16 @@ class LocalTable:
         return [partial(self.rows.slice(start, PART_ROWS).to_batches, BATCH_ROWS) for start in starts]
 
     def read_part(self, part: Sequence[FilePart], *, coded: bool) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a part of the files, with the model of each file if folders name it."""
+        """Yield the batches of a part of the files, with the columns that folders name."""
         columns = {} if self.files is None else self.files.columns
-        if self.models is None:
+        if not self.folders:
             yield from read_parts(part, columns, coded=coded)
             return
         for one in part:
             for batch in read_parts([one], columns, coded=coded):
-                named = batch.append_column(MODEL, pa.repeat(self.models[one.path], batch.num_rows))
-                yield named.select(self.columns)
+                for name, values in self.folders.items():
+                    batch = batch.append_column(name, pa.repeat(values[one.path], batch.num_rows))
+                yield batch.select(self.columns)
 
     def read(self) -> "LocalTable":
         """Return the table with its rows in memory."""
@@ -237,7 +251,9 @@ def theirs_of(name: str, names: Sequence[str], columns: Mapping[str, str], wante
 
 
 def normal(kind: pa.DataType) -> pa.DataType:
-    """Return a type with plain strings and lists."""
+    """Return a type with plain strings and lists, and instants in UTC."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return INSTANT
     if pa.types.is_large_string(kind) or str(kind) == "string_view":
         return pa.string()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

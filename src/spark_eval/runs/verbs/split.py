@@ -2,9 +2,9 @@
 
 from collections import Counter
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from spark_eval.runs.verb import ACCOUNTING, Computed, Published, Screen, Verb, Work
+from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.schema import FOLDS, SUBSET, Outcome, Table
 from spark_eval.splits.rules.fold_rule import Leak
 
@@ -32,19 +32,21 @@ def compute(work: Work) -> Computed:
     from spark_eval.runners.quarantine import share_faults
     from spark_eval.runtime import events
     from spark_eval.splits.leakage import LEAKAGE
-    from spark_eval.splits.split import split
+    from spark_eval.splits.split import split_here, split_on_spark
 
-    source, name = work.job.sources["interactions"], "interactions"
-    log = work.job.read(work.spark, name)
+    source, name, rule = work.job.sources["interactions"], "interactions", work.config.split.rule()
+    log: Any = work.job.read(work.spark, name) if work.local is None else work.local
     events.stage("read", then="cuts")
-    rule = work.config.split.rule()
-    parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
+    if work.local is None:
+        parts = split_on_spark(log, rule, source.columns, source.timestamp_unit)
+    else:
+        parts = split_here(log, rule, source.timestamp_unit)
     events.stage("cuts", then="splits")
     folder = work.attempt.staged(Table.SPLITS)
     facts = parts.write(folder)
     entries = facts.accounting()
     events.stage("splits", facts.n_rows, then="leakage")
-    DataError.raise_all(share_faults(entries, {name: parts.labelled}, work.job.most_quarantined))
+    DataError.raise_all(share_faults(entries, {name: parts.labelled_rows}, work.job.most_quarantined))
     leaks, of_folds = parts.compared(facts, folder)
     entries += of_folds
     return Computed(
@@ -55,9 +57,20 @@ def compute(work: Work) -> Computed:
         },
         entries=entries,
         written={Table.SPLITS: facts.n_written},
-        judged={name: parts.labelled},
+        judged={name: parts.labelled_rows},
         facts={"timeline": parts.timeline and asdict(parts.timeline)},
     )
+
+
+def open_locally(work: Work) -> LocalInput:
+    """Return the log as a table of this process."""
+    from spark_eval.sources.plain import open_plain
+    from spark_eval.splits.local_log import local_log
+
+    source, name = work.job.sources["interactions"], "interactions"
+    found = open_plain(source, name, (), work.job.before[name], work.session)
+    log = local_log(found, source.columns, source.timestamp_unit, work.config.split.rule())
+    return LocalInput(log, log.n_rows)
 
 
 def show(run: "Run", screen: Screen) -> None:
@@ -137,6 +150,7 @@ VERB = Verb(
     ),
     phases=("read", "cuts", "splits", "leakage"),
     compute=compute,
+    open_locally=open_locally,
     show=show,
     options=options,
 )

@@ -317,6 +317,11 @@ class FoldRule(ABC):
         )
 
     @property
+    def needs_other_rows(self) -> bool:
+        """True if the subset of a row does not follow from the row and ``find``; Spark sorts then."""
+        return bool(self.drops)
+
+    @property
     def checks(self) -> Mapping[str, Check]:
         """Checks of the leakage report, by name."""
         return {Leak.PAIRS_IN_BOTH: Check(LATER_PARTS, (USER, ITEM))}

@@ -113,6 +113,11 @@ class KFold(RandomRule):
     k: FoldNumber = 5
     exact: Exact = False
 
+    @property
+    def needs_other_rows(self) -> bool:
+        """True if rows are dealt out in order."""
+        return self.exact or super().needs_other_rows
+
     def layout(self, _found: Any = None) -> Layout:
         """Return fold f as the test fold of rows numbered f."""
         if self.exact:
@@ -148,6 +153,11 @@ class StratifiedKFold(FoldRule):
     def strata(self) -> tuple[str, ...]:
         """Columns to stratify by."""
         return self.by
+
+    @property
+    def needs_other_rows(self) -> bool:
+        """True if rows are dealt out in order."""
+        return self.exact or super().needs_other_rows
 
     def layout(self, _found: Any = None) -> Layout:
         """Return fold f as the test fold of rows numbered f; the numbering is per stratum."""

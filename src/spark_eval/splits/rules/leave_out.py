@@ -69,6 +69,11 @@ class HoldOutRule(FoldRule):
         return self.choose is Choose.LAST
 
     @property
+    def needs_other_rows(self) -> bool:
+        """True: rows of a user are put in order."""
+        return True
+
+    @property
     def checks(self) -> Mapping[str, Check]:
         """Train rows of other users can be later than a user's test rows; the user's own must not be."""
         if not self.timed:

@@ -43,6 +43,11 @@ class TargetRule(FoldRule):
     seed: Seed = 0
 
     @property
+    def needs_other_rows(self) -> bool:
+        """True if one of the user's moments is chosen."""
+        return self.targets not in (Targets.ALL, Targets.SUCCESSIVE) or super().needs_other_rows
+
+    @property
     def input_subsets(self) -> tuple[Subset, ...]:
         """Subset of the rows between a cut and a target, if there can be any."""
         return (Subset.INPUT,) if self.targets in (Targets.LAST, Targets.RANDOM) else ()

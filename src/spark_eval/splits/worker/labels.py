@@ -1,6 +1,6 @@
 """Label batches of an interaction log: count timestamps, assign rows to subsets of folds, write them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final, Literal
@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from spark_eval.arrow.codes import Booleans, to_numpy
 from spark_eval.arrow.files import INSTANT, PartWriter
 from spark_eval.arrow.row_faults import inexact_relevance, is_inexact_as_double
-from spark_eval.arrow.xxhash64 import id_hashes
+from spark_eval.arrow.xxhash64 import chained_hashes, id_hashes
 from spark_eval.errors import DataError
 from spark_eval.schema import (
     EPOCH_1900,
+    FAULT,
     FOLD,
     ITEM,
     RELEVANCE,
@@ -60,25 +61,11 @@ class RowLabeller:
         Columns are user, item, timestamp, relevance, fold, the log's other columns, and request if the rule
         has requests.
         """
-        facts, outcomes = SplitCounts(self.rule), self.outcomes
-        counts = np.zeros(len(outcomes), dtype=np.int64)
+        facts = SplitCounts(self.rule)
         with PartWriter(folder, SUBSET) as parts:
             for batch in batches:
-                times = moments(batch[TIMESTAMP], self.unit)
-                row_numbers, rows = self.numbers(batch, times), conform_log(batch, times)
-                counts += np.bincount(row_numbers, minlength=len(outcomes))
-                n_early = np.count_nonzero(to_numpy(times.fill_null(0)) < EPOCH_1900)
-                facts.counts[Outcome.BEFORE_1900] += int(n_early)
-                for fold, of_fold in enumerate(zip(*outcomes, strict=True)):
-                    for subset in self.rule.subsets:
-                        is_in = np.array([outcome == subset for outcome in of_fold])[row_numbers]
-                        if is_in.any():
-                            part = rows if is_in.all() else rows.filter(pa.array(is_in))
-                            parts.add(subset.value, self.with_request(in_fold(part, fold), subset))
-                            facts.reach(subset.value, fold, pc.max(part[TIMESTAMP]).value)
-        for number, n_rows in enumerate(counts.tolist()):
-            if n_rows:
-                facts.add_rows(outcomes[number], n_rows)
+                for subset, rows in self.subsets(batch, facts):
+                    parts.add(subset, rows)
         return facts, parts.files
 
     def with_request(self, rows: pa.Table, subset: Subset) -> pa.Table:
@@ -89,6 +76,93 @@ class RowLabeller:
         is_test = subset == self.rule.final_test
         return rows.append_column(REQUEST, moments if is_test else pa.nulls(len(rows), pa.int64()))
 
+    def count(self, batches: Iterable[pa.RecordBatch]) -> SplitCounts:
+        """Return the counts of ``write``, without writing."""
+        facts = SplitCounts(self.rule)
+        for batch in batches:
+            for _ in self.subsets(batch, facts):
+                pass
+        return facts
+
+    def used(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that ``write`` writes, with the column ``subset`` last."""
+        for batch in batches:
+            for subset, rows in self.subsets(batch, SplitCounts(self.rule)):
+                yield from rows.append_column(SUBSET, pa.repeat(subset, len(rows))).to_batches()
+
+    def subsets(self, batch: pa.RecordBatch, facts: SplitCounts) -> Iterator[tuple[str, pa.Table]]:
+        """Yield the rows of each subset in each fold, with the fold; add the counts to ``facts``."""
+        times, outcomes = self.times(batch), self.outcomes
+        row_numbers, rows = self.numbers(batch, times), conform_log(batch, times)
+        for fold, of_fold in enumerate(zip(*outcomes, strict=True)):
+            for subset in self.rule.subsets:
+                is_in = np.array([outcome == subset for outcome in of_fold])[row_numbers]
+                if is_in.any():
+                    part = rows if is_in.all() else rows.filter(pa.array(is_in))
+                    if part[TIMESTAMP].null_count < len(part):
+                        facts.reach(subset.value, fold, pc.max(part[TIMESTAMP]).value)
+                    yield subset.value, self.with_request(in_fold(part, fold), subset)
+        counts = np.bincount(row_numbers, minlength=len(outcomes))
+        for number in np.flatnonzero(counts).tolist():
+            facts.add_rows(outcomes[number], int(counts[number]))
+        n_early = np.count_nonzero(to_numpy(times.fill_null(0)) < EPOCH_1900)
+        facts.counts[Outcome.BEFORE_1900] += int(n_early)
+
+    def labelled(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield every row once for each fold, with ``fault``, ``fold`` and ``subset``; an invalid row once.
+
+        If no fold uses a row, ``fault`` has the reason.
+        """
+        parts, n_valid = set(self.rule.subsets), len(self.layout.outcomes)
+        faults = [
+            None if parts.intersection(of_number) else next(filter(None, of_number), None)
+            for of_number in self.outcomes
+        ]
+        no_fold = None if self.rule.reports_folds else 0
+        for batch in batches:
+            times = self.times(batch)
+            row_numbers, rows = self.numbers(batch, times), conform_log(batch, times)
+            rows = rows.append_column(FAULT, pa.array(faults, pa.string()).take(pa.array(row_numbers)))
+            is_valid = row_numbers < n_valid
+            invalid = rows.filter(pa.array(~is_valid))
+            yield from self.in_fold(invalid, no_fold, pa.nulls(len(invalid), pa.string())).to_batches()
+            rows, valid_numbers = rows.filter(pa.array(is_valid)), pa.array(row_numbers[is_valid])
+            for fold in range(self.layout.n_folds):
+                of_fold = [of_number[fold] for of_number in self.layout.outcomes]
+                subsets = pa.array([name if name in parts else None for name in of_fold], pa.string())
+                yield from self.in_fold(rows, fold, subsets.take(valid_numbers)).to_batches()
+
+    def in_fold(self, rows: pa.Table, fold: int | None, subsets: pa.Array) -> pa.Table:
+        """Append the columns ``fold`` and ``subset``, and ``request`` if the rule has requests."""
+        folds = pa.repeat(pa.scalar(fold, pa.int32()), len(rows))
+        labelled = rows.append_column(FOLD, folds).append_column(SUBSET, subsets)
+        if not self.rule.has_requests:
+            return labelled
+        is_test = pc.equal(labelled[SUBSET], self.rule.final_test)
+        moments = pc.if_else(is_test, labelled[TIMESTAMP].cast(pa.int64()), pa.scalar(None, pa.int64()))
+        return labelled.append_column(REQUEST, moments)
+
+    def columns(self, log: pa.Schema) -> pa.Table:
+        """Return the rows of an empty log with our columns, and its others."""
+        empty = pa.RecordBatch.from_pylist([], schema=log)
+        return conform_log(empty, self.times(empty))
+
+    def used_schema(self, log: pa.Schema) -> pa.Schema:
+        """Return the columns of ``used``."""
+        rows = self.with_request(in_fold(self.columns(log), 0), self.rule.subsets[0])
+        return rows.schema.append(pa.field(SUBSET, pa.string()))
+
+    def labelled_schema(self, log: pa.Schema) -> pa.Schema:
+        """Return the columns of ``labelled``."""
+        nothing = pa.nulls(0, pa.string())
+        return self.in_fold(self.columns(log).append_column(FAULT, nothing), 0, nothing).schema
+
+    def times(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return the timestamps as integer microseconds since the epoch; nulls if the log has none."""
+        if TIMESTAMP not in batch.schema.names:
+            return pa.nulls(batch.num_rows, pa.int64())
+        return moments(batch[TIMESTAMP], self.unit)
+
     def numbers(self, batch: pa.RecordBatch, times: pa.Array) -> Ints:
         """Return the number of each row (n,); see ``Numbering``."""
         how, has_ids = self.layout.numbering, rows_with_ids(batch)
@@ -98,11 +172,15 @@ class RowLabeller:
         if how.drawn is not None:
             drawn = np.flatnonzero((row_numbers == how.drawn) & has_ids)
             hashes = id_hashes(batch[USER].take(pa.array(drawn)), np.int64(how.seed))
+            if how.by_row:
+                items, at = (column.take(pa.array(drawn)) for column in (batch[ITEM], times))
+                hashes = chained_hashes(items, at, hashes)
             draws = hashes.view(np.int64) % how.n_draws
             steps = np.searchsorted(how.steps, draws, "right") if how.steps else draws
             row_numbers[drawn] = how.first_drawn + steps
         n_numbers = len(self.layout.outcomes)
-        row_numbers[to_numpy(times.is_null())] = n_numbers + FAULTS.index(Fault.NULL_TIMESTAMP)
+        if self.rule.timed:
+            row_numbers[to_numpy(times.is_null())] = n_numbers + FAULTS.index(Fault.NULL_TIMESTAMP)
         row_numbers[~has_ids] = n_numbers + FAULTS.index(Fault.NULL_ID)
         return row_numbers
 
