@@ -88,7 +88,7 @@ INPUT_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         *(IMPRESSION, USER, ITEM, POSITION, TEAM, FIRST_PICK, CLICKED),
         *(EXPERIMENT, *ITEM_RANKS),
     ),
-    "users": (USER,),
+    "users": (USER, REQUEST),
     "items": (ITEM, GROUPS, FEATURES, VECTOR),
 }
 

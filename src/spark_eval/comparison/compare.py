@@ -40,7 +40,14 @@ from spark_eval.comparison.matching import (
 )
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.comparison.predictions import compare_predictions
-from spark_eval.comparison.requests import check_by_request, merge_cells, split_tests, weight_of
+from spark_eval.comparison.requests import (
+    check_by_request,
+    merge_cells,
+    split_tests,
+    tasks_of_means,
+    weight_of,
+    with_cells,
+)
 from spark_eval.comparison.results import (
     ComparedCell,
     ComparedCells,
@@ -386,7 +393,10 @@ def compare_lists(
     of_means = replace(task, of_means=True)
     on_rows, on_means = split_tests(plan)
     by_row = measure_cells(tables, task, ExtraPasses.of(on_rows, by_fold=True), shown, requested)
-    by_mean = measure_cells(tables, of_means, ExtraPasses.of(on_means, by_fold=by_fold), shown, requested)
+    by_mean = ComparedCells({}, [], by_row.counts)
+    for one in tasks_of_means(of_means):
+        found = measure_cells(tables, one, ExtraPasses.of(on_means, by_fold=by_fold), shown, requested)
+        by_mean = with_cells(by_mean, found, one)
     return merge_cells(by_row, by_mean, plan)
 
 

@@ -10,6 +10,8 @@ from spark_eval.conventions.presets import request_rules
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import ListWeight
 from spark_eval.metrics.means import WeightedMean
+from spark_eval.per_user.population import ComparisonTask
+from spark_eval.schema import FOLD
 
 # Tests without weights: they are on the users' mean differences, whatever the weight of lists.
 UNWEIGHTED: Final = (PairTest.SIGN, PairTest.WILCOXON)
@@ -46,6 +48,24 @@ def split_tests(plan: ComparePlan) -> tuple[ComparePlan, ComparePlan]:
     return replace(plan, tests=over_rows), replace(plan, tests=alone, interval=Interval.T)
 
 
+def tasks_of_means(task: ComparisonTask) -> list[ComparisonTask]:
+    """Return the task of users' means over all requests, and one for each segment.
+
+    A segment may be of requests: a user then has a mean for each of its values.
+    """
+    of_all = [name for name in task.segments if name == FOLD]
+    apart = [name for name in task.segments if name != FOLD]
+    tasks = [replace(task, segments=[name], moved=(), apart=name) for name in apart]
+    return [replace(task, segments=of_all, moved=()), *tasks]
+
+
+def with_cells(cells: ComparedCells, found: ComparedCells, task: ComparisonTask) -> ComparedCells:
+    """Return the cells with those found by a task of ``tasks_of_means``: of its segment alone, or all."""
+    of_task = {key: cell for key, cell in found.cells.items() if task.apart in (None, cell.segment)}
+    of_rows = [cell for cell in found.of_rows if task.apart in (None, cell.segment)]
+    return replace(cells, cells=cells.cells | of_task, of_rows=[*cells.of_rows, *of_rows])
+
+
 def merge_cells(by_row: ComparedCells, by_mean: ComparedCells, plan: ComparePlan) -> ComparedCells:
     """Return the cells of the plan's weight, each with the sums over requests and over users' means."""
 
@@ -55,5 +75,6 @@ def merge_cells(by_row: ComparedCells, by_mean: ComparedCells, plan: ComparePlan
         return replace(chosen, of_requests=row.sums, of_means=mean.sums)
 
     cells = {key: merged(cell, by_mean.cells[key]) for key, cell in by_row.cells.items()}
-    of_rows = [merged(row, mean) for row, mean in zip(by_row.of_rows, by_mean.of_rows, strict=True)]
+    means = {cell.key: cell for cell in by_mean.of_rows}
+    of_rows = [merged(row, means[row.key]) for row in by_row.of_rows]
     return ComparedCells(cells, of_rows, by_row.counts, by_row.moved)

@@ -74,6 +74,11 @@ class ComparedCell:
     acceleration: float = 0.0
 
     @property
+    def key(self) -> PairCell:
+        """Pair, metric, segment and segment value."""
+        return self.models, str(self.value), self.segment, self.segment_value
+
+    @property
     def n_differing(self) -> int:
         """Number of rows with a nonzero difference."""
         return self.sums.greater + self.sums.less
@@ -212,9 +217,8 @@ def cells_of_pairs(
         elif clusters:
             of_users = cluster_sums(totals.clusters, (clusters[cell], pair, column), sums)
         n_common = totals.totals.count(N_COMMON, index)
-        cells[models, str(value), *cell] = ComparedCell(
-            models, value, *cell, sums, n_common, index, of_users, mean
-        )
+        found = ComparedCell(models, value, *cell, sums, n_common, index, of_users, mean)
+        cells[found.key] = found
     return cells
 
 

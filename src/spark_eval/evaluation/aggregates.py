@@ -1,13 +1,15 @@
 """Counts and columns of ``users``, ``train`` and ``items`` for the driver, whatever runs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import and_
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.names import quote_column
-from spark_eval.schema import FAULT, FEATURES, FOLD, GROUPS, IN_TRAIN, ITEM, USER, VECTOR
+from spark_eval.schema import FAULT, FEATURES, FOLD, GROUPS, IN_TRAIN, ITEM, REQUEST, USER, VECTOR
 from spark_eval.tables.conformed import Rows, arrow_type
 from spark_eval.tables.local_tables import LocalTable
 
@@ -15,18 +17,23 @@ N_BYTES: Final = "n_bytes"
 
 
 def count_users(users: Rows, segments: Sequence[str]) -> Mapping[str, int]:
-    """Return rows, with_id, users (distinct), and the number of values per segment index."""
+    """Return rows, with_id, users (distinct), and the number of values per segment index.
+
+    With a column ``request``, an id is a user and a request.
+    """
+    keys = [name for name in (USER, REQUEST) if name in users.columns]
     if isinstance(users, LocalTable):
         rows = users.table()
         n_values = {f"values_{index}": distinct(rows, name) for index, name in enumerate(segments)}
-        with_id = len(rows) - rows[USER].null_count
-        return {"rows": len(rows), "with_id": with_id, "users": distinct(rows, USER)} | n_values
+        ids = rows.select(keys).drop_null()
+        n_ids = len(ids.group_by(keys).aggregate([]))
+        return {"rows": len(rows), "with_id": len(ids), "users": n_ids} | n_values
     from pyspark.sql import functions as F
 
     totals = users.agg(
         F.count("*").alias("rows"),
-        F.count(USER).alias("with_id"),
-        F.count_distinct(USER).alias("users"),
+        F.count_if(reduce(and_, (F.col(name).isNotNull() for name in keys))).alias("with_id"),
+        F.count_distinct(*keys).alias("users"),
         *(
             F.count_distinct(quote_column(name)).alias(f"values_{index}")
             for index, name in enumerate(segments)

@@ -175,12 +175,12 @@ def conform_train(frame: DataFrame, names: Mapping[str, str] | None) -> DataFram
 
 
 def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: Sequence[str]) -> DataFrame:
-    """Return the user, and each segment as text, whatever its type.
+    """Return the user, the request if present, and each segment as text, whatever its type.
 
     ``segments`` may include built-in ones; a column of the table must not have the name of one.
     """
     table = Input(frame, "users", names or {})
-    columns = {USER: table.id(USER)}
+    columns = {USER: table.id(USER)} | request_of(table)
     for name in segments:
         if name in set(BuiltIn):
             if table.has(name):

@@ -112,7 +112,8 @@ def evaluate(
             ``activity`` and by metrics of popularity. With ``train``, the accounting counts cold items, which
             have no training interaction.
         train_columns: The same mapping for ``train``.
-        users: One row per user: ``user`` and the columns to segment by.
+        users: One row per user: ``user`` and the columns to segment by. With ``request``, one row per user
+            and request, for segments of requests such as the device.
         users_columns: The same mapping for ``users``.
         items: One row per item of the catalogue: ``item``, ``groups`` (array of text, or text separated by
             ``|``), ``features`` (array of text or integers; by default the groups) and ``vector`` (array of

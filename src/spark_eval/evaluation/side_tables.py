@@ -207,10 +207,14 @@ def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
     faults = []
     repeats, without = count["with_id"] - count["users"], count["rows"] - count["with_id"]
     if repeats:
-        message = f"users: {repeats} rows are not the first of their user; keep one row per user"
+        message = (
+            f"users: {repeats} rows are not the first of their user (and request); keep one row for each"
+        )
         faults.append(DataError("DUPLICATE_USER", message))
     if without:
-        faults.append(DataError("NULL_USER", f"users: {without} rows without a user; remove them"))
+        faults.append(
+            DataError("NULL_USER", f"users: {without} rows without a user (or request); remove them")
+        )
     for index, name in enumerate(segments):
         values = count[f"values_{index}"]
         if values > MAX_SEGMENT_VALUES:

@@ -262,7 +262,7 @@ def check_requests(tables: Tables) -> Tables:
         if REQUEST in tables.truth.columns:
             message = f"truth has a column {REQUEST}, recommendations have none; give them one"
             raise DataError("REQUESTS_DIFFER", f"{message}, or leave it out of the truth")
-        return tables
+        return tables if tables.users is None else replace(tables, users=tables.users.drop(REQUEST))
     plan = tables.plan
     if plan.stages:
         raise ConfigError("NOT_BY_REQUEST", "stages take one list per user")

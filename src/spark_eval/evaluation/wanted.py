@@ -85,7 +85,7 @@ def wanted_columns(name: str, described: Any, columns: Sequence[str], plan: Plan
         case "users":
             if built_in := {*BuiltIn}.intersection(plan.segments, {*names, *columns}):
                 raise NotPlain(f"users have {', '.join(sorted(built_in))}")
-            return Wanted({USER: is_id, **dict.fromkeys(plan.user_columns, is_id)}, {}, missing)
+            return Wanted({USER: is_id, **dict.fromkeys(plan.user_columns, is_id)}, request, missing)
     return wanted_of_items(names, columns, plan, missing)
 
 
@@ -191,7 +191,7 @@ def is_finer(rows: pa.Table) -> bool:
 def conformed_users(users: LocalTable) -> LocalTable:
     """Return users with segments as text."""
     for name in users.columns:
-        if name != USER:
+        if name not in (USER, REQUEST):
             users = users.read().cast(name, pa.string())
     return users
 

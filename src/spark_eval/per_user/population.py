@@ -29,7 +29,8 @@ class ComparisonTask:
     the baseline for each of ``moved``. With ``has_truth``, both count each user's relevant items, and the
     counts must agree. ``needs_largest`` requests the largest differences. With ``has_text_ids``, user ids are
     text, otherwise integers. ``request`` is the type of ids of requests, None if users have one list; with
-    ``of_means``, each user then has one row, with the means over the user's requests.
+    ``of_means``, each user then has one row, with the means over the user's requests; one for each value of
+    the segment ``apart``, if it is given.
     """
 
     models: Sequence[tuple[str, str]]
@@ -44,6 +45,7 @@ class ComparisonTask:
     has_text_ids: bool = False
     request: pa.DataType | None = None
     of_means: bool = False
+    apart: str | None = None
 
     @cached_property
     def ends(self) -> tuple[Ints, Ints]:
@@ -184,8 +186,14 @@ class AlignedUsers:
         self.folds = None if fold_of is None else fold_of[known // max(len(distinct) * n_requests, 1)]
 
     def merge_requests(self) -> None:
-        """Give each user one row, or one per fold, whose values are the means over the user's requests."""
+        """Give each user one row, whose values are the means over the user's requests.
+
+        There is one per fold, and one per value of the segment ``apart``.
+        """
         keys = [self.person] if self.folds is None else [self.folds, self.person]
+        if self.task.apart is not None:
+            values = self.texts(CANDIDATE, self.task.apart).dictionary_encode()
+            keys.append(to_numpy(values.indices).astype(np.int64))
         order = np.lexsort(keys[::-1])
         is_first = np.zeros(len(order), dtype=bool)
         for key in keys:

@@ -324,7 +324,9 @@ class Config(Section):
     )
     train: Source | None = Field(default=None, description="training interactions, for segments and metrics")
     items: Source | None = Field(default=None, description="the catalogue, and what is known of items")
-    users: Source | None = Field(default=None, description="a row per user, for segments")
+    users: Source | None = Field(
+        default=None, description="a row per user, or per user and request, for segments"
+    )
     evaluate: EvaluateSection = Field(
         default=EvaluateSection(), description="what is measured, and by which rules"
     )

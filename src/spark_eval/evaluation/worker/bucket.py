@@ -44,6 +44,7 @@ from spark_eval.evaluation.worker.truth import Truth, combine_duplicates
 from spark_eval.evaluation.worker.users import (
     Users,
     has_user,
+    indices_of_lists,
     indices_of_users,
     number_requests,
     number_users,
@@ -92,11 +93,15 @@ def segments_of(
 ) -> dict[str, Segment]:
     """Return the segments of all users by name.
 
-    ``users`` has a column per segment that is not built in; ``trained`` has numbers of training interactions,
-    to be summed. ``bounds`` maps each activity decile to its largest number of interactions.
+    ``users`` has a row per user, or per user and request, with a column per segment that is not built in;
+    ``trained`` has numbers of training interactions, to be summed. ``bounds`` maps each activity decile to
+    its largest number of interactions.
     """
     segments: dict[str, Segment] = {}
-    row = indices_of_users(people, Users.of(users, people.ids.type))
+    if REQUEST in users.column_names:
+        row = indices_of_lists(people, users)
+    else:
+        row = indices_of_users(people, Users.of(users, people.ids.type))
     if not set(BuiltIn).isdisjoint(names):
         trained = sum_equal_keys([trained], (USER, FOLD))
         of_user = indices_of_users(people, Users.of(trained, people.ids.type))

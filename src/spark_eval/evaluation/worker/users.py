@@ -91,6 +91,19 @@ def indices_of_users(users: Users, among: Users) -> Ints:
     return indices
 
 
+def indices_of_lists(users: Users, rows: pa.Table) -> Ints:
+    """Return the index of the row with each user and request; -1 if there is none."""
+    assert users.requests is not None
+    columns = ((users.ids, rows[USER]), (users.requests, rows[REQUEST]))
+    mine, theirs = np.zeros(len(users), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
+    for of_users, of_rows in columns:
+        known = of_users.unique().drop_null()
+        number, other = index_of(of_users, known), index_of(of_rows.cast(known.type).combine_chunks(), known)
+        mine = np.where((number < 0) | (mine < 0), -1, mine * len(known) + number)
+        theirs = np.where((other < 0) | (theirs < 0), -2, theirs * len(known) + other)
+    return index_of(pa.array(mine), pa.array(theirs))
+
+
 def has_user(rows: pa.Table) -> pa.ChunkedArray:
     """Return True for rows with a user, and with a fold and a request if the table has them."""
     keys = [name for name in (USER, FOLD, REQUEST) if name in rows.column_names]
