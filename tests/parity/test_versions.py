@@ -9,6 +9,8 @@ REPOSITORY = Path(__file__).parents[2]
 LOCK = (REPOSITORY / "requirements" / "parity.txt").read_text()
 # How texts name the distributions of the lock.
 NAMES = {
+    "bcubed-metrics": "bcubed-metrics",
+    "er-evaluation": "er-evaluation",
     "evidently": "evidently",
     "lenskit": "lenskit",
     "pytrec_eval": "pytrec-eval-terrier",
