@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 
+from spark_eval.arrow.codes import run_starts
 from spark_eval.statistics.exact import Floats, Ints
 
 
@@ -32,7 +33,8 @@ class Contingency:
     def of(cls, predicted: Ints, true: Ints) -> Self:
         """Count the records of each cell; the arrays (records,) have the clusters of each record, from 0."""
         n_true = int(true.max(initial=-1)) + 1
-        cells, counts = np.unique(predicted * n_true + true, return_counts=True)
+        cells, starts = distinct(predicted * n_true + true)
+        counts = np.diff(starts, append=len(predicted))
         of_predicted, of_true = np.bincount(predicted), np.bincount(true)
         return cls(cells // max(n_true, 1), cells % max(n_true, 1), counts, of_predicted, of_true)
 
@@ -100,6 +102,19 @@ class Contingency:
             np.maximum.at(best, groups, jaccard)
             found.append(mean(best[sizes > 0], int(np.count_nonzero(sizes))))
         return found[0], found[1]
+
+
+def distinct(values: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct values in ascending order, and where each begins among all values in that order.
+
+    numpy's own ``unique`` would hash them, which takes several times as long as to sort them.
+
+    >>> [found.tolist() for found in distinct(np.array([7, 3, 7]))]
+    [[3, 7], [0, 1]]
+    """
+    ordered = np.sort(values)
+    starts = np.flatnonzero(run_starts(ordered))
+    return ordered[starts], starts
 
 
 def n_pairs(sizes: Ints) -> int:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from spark_eval.accounting import Entry
 from spark_eval.arrow.codes import to_numpy
 from spark_eval.errors import DataError
-from spark_eval.linkage.clusters import n_pairs
+from spark_eval.linkage.clusters import distinct, n_pairs
 from spark_eval.names import summarize_names
 from spark_eval.schema import CLUSTER, RECORD, SCORE, A, B, Outcome, Reason
 from spark_eval.statistics.exact import Floats, Ints
@@ -202,11 +202,12 @@ def relation_of(name: str, table: pa.Table, own: Sequence[Ints], n_ids: int) -> 
         is_pair = least != greatest
         n_self = int(len(is_pair) - np.count_nonzero(is_pair))
         keys = (least * n_ids + greatest)[is_pair]
-        unique, places = np.unique(keys, return_inverse=True)
+        unique, starts = distinct(keys)
         best = None
         if scores is not None:
-            best = np.full(len(unique), -np.inf)
-            np.maximum.at(best, places, scores[is_pair])
+            best = (
+                np.maximum.reduceat(scores[is_pair][np.argsort(keys)], starts) if len(starts) else scores[:0]
+            )
         pairs = Pairs(unique // max(n_ids, 1), unique % max(n_ids, 1), n_ids, best)
         counted: Unused = {
             (Outcome.DROPPED, Reason.SELF_PAIR): n_self,
@@ -216,7 +217,7 @@ def relation_of(name: str, table: pa.Table, own: Sequence[Ints], n_ids: int) -> 
     labels = table[CLUSTER].combine_chunks().dictionary_encode()
     clusters = to_numpy(labels.indices).astype(np.int64)
     n_labels = max(len(labels.dictionary), 1)
-    cells = np.unique(own[0] * n_labels + clusters)
+    cells, _ = distinct(own[0] * n_labels + clusters)
     records = cells // n_labels
     repeated = records[1:][records[1:] == records[:-1]]
     if len(repeated):
