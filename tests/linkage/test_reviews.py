@@ -121,15 +121,15 @@ SAMPLE = pa.table(
         "weight": [5.0, 5.0, 10.0, 10.0],
     }
 )
+LINKS = pa.table({"a": ["a", "c"], "b": ["b", "a"]})
 ANN = [("a", "b", "ann", "match"), ("c", "a", "ann", "match"), ("a", "d", "ann", "non_match")]
 
 
 def test_labels_are_decided_by_majority_and_ties_are_counted() -> None:
-    links = pa.table({"a": ["a"], "b": ["b"]})
     rest = [("b", "c", "ann", "match"), ("x", "y", "ann", "match")]
     bob = [("a", "b", "bob", "match"), ("a", "c", "bob", "non_match"), ("b", "c", "bob", "unsure")]
     cid = [("a", "c", "cid", "non_match")]
-    found = evaluate_linkage(links, sample=SAMPLE, reviews=reviews([*ANN, *rest, *bob, *cid]))
+    found = evaluate_linkage(LINKS, sample=SAMPLE, reviews=reviews([*ANN, *rest, *bob, *cid]))
     # ab match, ac two to one against, ad not, bc match.
     assert found.value("estimated_precision") == 0.5
     assert found.value("estimated_recall") == 5 / 15
@@ -137,14 +137,21 @@ def test_labels_are_decided_by_majority_and_ties_are_counted() -> None:
     assert lines["reviews", "dropped", "not_sampled"] == 1
     assert lines["reviewed pairs", "used", None] == 4
     tied = evaluate_linkage(
-        links,
+        LINKS,
         sample=SAMPLE.slice(0, 2).append_column("more", [[1, 2]]),
         reviews=reviews([*ANN[:2], ("a", "b", "bob", "match")]),
     )
     assert tied.value("estimated_precision") == 1.0
     with pytest.raises(DataError, match="not predicted") as few:
-        evaluate_linkage(links, sample=SAMPLE, reviews=reviews([*ANN, ("a", "d", "bob", "match")]))
+        evaluate_linkage(LINKS, sample=SAMPLE, reviews=reviews([*ANN, ("a", "d", "bob", "match")]))
     assert few.value.code == "TOO_FEW_REVIEWS"
+
+
+@pytest.mark.parametrize("links", [LINKS[:1], pa.table({"record": list("abcd"), "cluster": [1, 1, 1, 1]})])
+def test_a_sample_of_other_links_is_refused(links: pa.Table) -> None:
+    with pytest.raises(DataError, match="sampled pairs were drawn with other predicted links") as refused:
+        evaluate_linkage(links, sample=SAMPLE, reviews=reviews(ANN))
+    assert refused.value.code == "LINKS_DIFFER"
 
 
 def test_agreement_of_reviewers() -> None:
@@ -164,7 +171,6 @@ def test_agreement_of_reviewers() -> None:
     ],
 )
 def test_labels_that_cannot_be_used_are_refused(rows: Any, code: str) -> None:
-    links = pa.table({"a": ["a"], "b": ["b"]})
     with pytest.raises(DataError) as refused:
-        evaluate_linkage(links, sample=SAMPLE, reviews=reviews(rows))
+        evaluate_linkage(LINKS, sample=SAMPLE, reviews=reviews(rows))
     assert refused.value.code == code

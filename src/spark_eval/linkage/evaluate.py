@@ -14,7 +14,7 @@ from spark_eval.linkage.clusters import Contingency, f1, harmonic, share
 from spark_eval.linkage.estimates import cohens_kappa, estimates
 from spark_eval.linkage.plan import LinkageOptions, LinkagePlan, make_linkage_plan
 from spark_eval.linkage.relations import Clusters, Pairs, Relation, Relations
-from spark_eval.linkage.reviews import reviewed_strata
+from spark_eval.linkage.reviews import check_same_links, reviewed_strata
 from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows, arrow_table
 from spark_eval.schema import Outcome, Reason, ddl_of
@@ -148,7 +148,7 @@ def evaluate_linkage(
         ConfigError: NOT_A_FRAME; NOTHING_TO_COMPARE without truth and reviews, or for a sample without
             reviews.
         DataError: MISSING_COLUMN, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH, RECORD_IN_TWO_CLUSTERS, UNKNOWN_LABEL,
-            DUPLICATE_REVIEW or TOO_FEW_REVIEWS.
+            DUPLICATE_REVIEW, TOO_FEW_REVIEWS, or LINKS_DIFFER for a sample that other links were drawn with.
 
     Examples:
         Eight records; the clusters have five pairs each, and share two:
@@ -195,6 +195,7 @@ def measure_linkage(
             raise DataError("MISSING_COLUMN", "candidates: blocking is measured on pairs; give a and b")
         rows += of_blocking(candidates, relations.tables.get(TRUE), sizes(plan, len(relations.ids)))
     if reviewed:
+        check_same_links(tables[PREDICTED], reviewed["sample"])
         strata, labels, more = reviewed_strata(reviewed["sample"], reviewed["reviews"])
         entries += more
         n = sum(one.n_reviewed for one in strata)

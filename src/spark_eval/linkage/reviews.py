@@ -127,6 +127,33 @@ def stratum_name(number: int, edges: Sequence[float]) -> str:
     return f"{kind}, score from {edges[band - 1]:g}{end}"
 
 
+def check_same_links(predicted: pa.Table, sample: pa.Table) -> None:
+    """Raise DataError LINKS_DIFFER unless the links hold just the sampled pairs of predicted strata.
+
+    Estimates take their strata from the sample, so after a change of the links they would be of the old ones.
+    """
+    check_columns_of("sample", sample, SAMPLE_COLUMNS)
+    is_predicted = pc.starts_with(sample["stratum"], PREDICTED_PAIRS)
+    drawn = sample.select([A, B])
+    parts = {True: drawn.filter(is_predicted), False: drawn.filter(pc.invert(is_predicted))}
+    relations = Relations.of({"predicted": predicted, **{f"sample {was}": one for was, one in parts.items()}})
+    n_changed = 0
+    for was in parts:
+        pairs = relations.tables[f"sample {was}"]
+        assert isinstance(pairs, Pairs)
+        n_changed += int(np.count_nonzero(relations.tables["predicted"].holds(pairs) != was))
+    if n_changed:
+        message = f"{n_changed} of {len(sample)} sampled pairs were drawn with other predicted links"
+        raise DataError("LINKS_DIFFER", f"{message}; give those links, or draw and review a new sample")
+
+
+def check_columns_of(name: str, table: pa.Table, columns: Sequence[str]) -> None:
+    """Raise DataError MISSING_COLUMN for a table without some columns."""
+    lacking = [column for column in columns if column not in table.column_names]
+    if lacking:
+        raise DataError("MISSING_COLUMN", f"{name} has no column {', '.join(lacking)}")
+
+
 def reviewed_strata(
     sample: pa.Table, reviews: pa.Table
 ) -> tuple[list[Stratum], dict[str, dict[tuple[str, str], str]], list[Entry]]:
@@ -137,10 +164,8 @@ def reviewed_strata(
 
     Raises DataError MISSING_COLUMN, UNKNOWN_LABEL, or DUPLICATE_REVIEW for two labels of a reviewer and pair.
     """
-    for name, table, columns in (("sample", sample, SAMPLE_COLUMNS), ("reviews", reviews, REVIEW_COLUMNS)):
-        lacking = [column for column in columns if column not in table.column_names]
-        if lacking:
-            raise DataError("MISSING_COLUMN", f"{name} has no column {', '.join(lacking)}")
+    check_columns_of("sample", sample, SAMPLE_COLUMNS)
+    check_columns_of("reviews", reviews, REVIEW_COLUMNS)
     strata = {pair_of(row): row["stratum"] for row in sample.to_pylist()}
     sizes = dict(zip(sample["stratum"].to_pylist(), sample["stratum_size"].to_pylist(), strict=True))
     valid = reviews.select(REVIEW_COLUMNS).drop_null()
