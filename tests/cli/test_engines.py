@@ -1,6 +1,7 @@
 """The command line in this process and on Spark: the same tables, records, codes and lines."""
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -147,6 +148,20 @@ def test_engines_publish_the_same(desk: Desk, tmp_path: Path, change: Callable[[
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("splitter", [ENGINES[0], pytest.param(ENGINES[1], marks=pytest.mark.slow)])
+def test_engines_read_the_same_subsets(desk: Desk, tmp_path: Path, splitter: str) -> None:
+    desk.change("train", subset="global_train")
+    desk.change("evaluate", segments=["known"])
+    desk.done("split", "--run-id", "a", "--engine", splitter)
+    found = []
+    for engine in ENGINES:
+        other = desk.twin(tmp_path / engine)
+        shutil.copytree(desk.out, other.out)
+        assert f"engine: {engine}" in other.done("evaluate", "--run-id", "a", "--engine", engine).out
+        found.append(bits_of(other.out))
+    assert found[0] == found[1]
+
+
 def test_the_same_run_is_done_by_either_engine(desk: Desk) -> None:
     plain(desk)
     desk.done("evaluate", "--engine", "local")
@@ -251,6 +266,8 @@ def test_a_log_is_split_without_pyspark(tmp_path: Path) -> None:
     assert "engine: local (plain Parquet, 40 rows)" in told
     assert "leaked rows: 0" in told
     assert {path.name for path in next((desk.out / "splits").iterdir()).iterdir()} >= {"subset=global_test"}
+    told = without_pyspark("evaluate", "--config", desk.config(), "--engine", "local")
+    assert "engine: local (plain Parquet, 22 rows)" in told  # 18 of lists, 4 of global_test
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from spark_eval.tables.local_tables import (
     is_number,
     is_whole,
     local_table,
-    paths_by_model,
+    paths_by_folder,
 )
 
 # A result, or a frame with a row per model and user.
@@ -67,7 +67,7 @@ def side_in_process(measured: Measured, model: str | None, role: str, segments: 
 
 def side_of_local_frame(given: Frame, model: str | None, role: str, segments: Collection[str]) -> Side:
     """Return a frame, or files of this machine, as baseline or candidate; see ``side_in_process``."""
-    models = paths_by_model(str(given)) if isinstance(given, str | Path) else None
+    models = paths_by_folder(str(given), MODEL) if isinstance(given, str | Path) else None
     found = columns_of(role, given) if models is None else (None, list(models), file_schema(list(models)))
     rows, paths, schema = found
     if models is not None and MODEL in schema.names:

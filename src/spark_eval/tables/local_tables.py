@@ -266,7 +266,7 @@ def table_by_model(name: str, path: str) -> LocalTable:
 
     Raises NotPlain for any other folder.
     """
-    models = paths_by_model(path)
+    models = paths_by_folder(path, MODEL)
     if models is None:
         raise NotPlain(f"{path} has no folders of models")
     found = (None, list(models), file_schema(list(models)))
@@ -295,22 +295,22 @@ def listed_in(folder: Path) -> list[Path]:
     return [one for one in sorted(folder.iterdir()) if not is_hidden(one.name)]
 
 
-def paths_by_model(path: str) -> dict[str, str] | None:
-    """Return the model of each file below a folder that has a folder ``model=NAME`` for each model.
+def paths_by_folder(path: str, column: str) -> dict[str, str] | None:
+    """Return the value of each file below a folder that has a folder ``COLUMN=VALUE`` for each value.
 
     None for a file, and for another folder.
     """
     top = place_of(path)
     folders = listed_in(top) if top.is_dir() else []
-    if not folders or not all(one.is_dir() and one.name.startswith(f"{MODEL}=") for one in folders):
+    if not folders or not all(one.is_dir() and one.name.startswith(f"{column}=") for one in folders):
         return None
-    models = dict[str, str]()
+    values = dict[str, str]()
     for folder in folders:
-        written = folder.name.removeprefix(f"{MODEL}=")
+        written = folder.name.removeprefix(f"{column}=")
         if folder_name(unquote(written)) != written:
             raise NotPlain(f"{path} has a folder {folder.name}")
-        models |= dict.fromkeys(plain_paths(str(folder)), unquote(written))
-    return models
+        values |= dict.fromkeys(plain_paths(str(folder)), unquote(written))
+    return values
 
 
 def plain_paths(path: str) -> list[str]:
