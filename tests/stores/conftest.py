@@ -319,7 +319,7 @@ class S3:
     def ask(self, path: str, content: Mapping[str, object] | None = None) -> Any:
         """Ask the part of the server that orders and counts."""
         body = None if content is None else json.dumps(content).encode()
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{path}", body, timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{path}", body, timeout=120) as answer:
             return json.load(answer)
 
     def heal(self) -> None:

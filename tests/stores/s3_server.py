@@ -3,8 +3,8 @@
 ``python s3_server.py PORT``. Requests are served one after the other, so that a conditional write is one
 step, as S3 promises. ``POST /_faults`` takes JSON: the next ``times`` requests whose method is ``method`` and
 whose path contains ``path`` get ``status`` with the S3 error ``code``, or, of status 0, a connection that
-ends in mid-body; ``{"clear": true}`` takes back what is left. ``GET /_counts`` gives the requests by method
-since it was last asked.
+ends in mid-body; ``{"clear": true}`` takes back what is left. ``POST /_fill`` puts ``n`` objects of one byte
+into a ``folder`` of a ``bucket``. ``GET /_counts`` gives the requests by method since it was last asked.
 """
 
 import json
@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import run_simple
 
@@ -33,6 +35,12 @@ class Faulty:
         if path == "/_faults":
             fault = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
             self.faults = [] if fault.get("clear") else [*self.faults, fault]
+            return answered(start, "200 OK", b"{}")
+        if path == "/_fill":
+            order = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+            store = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+            for number in range(order["n"]):
+                store.put_object(order["bucket"], f"{order['folder']}/{number:05}", b"x")
             return answered(start, "200 OK", b"{}")
         if path == "/_counts":
             told, self.counts = json.dumps(self.counts).encode(), Counter()

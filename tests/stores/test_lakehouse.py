@@ -193,6 +193,8 @@ def test_deleted_rows_and_other_schemas(lake: Lake, spark: "SparkSession", tmp_p
 def test_errors_have_names(lake: Lake, tmp_path: Path) -> None:
     tree = tree_on(lake, tmp_path)
     config = write_config(tmp_path / "there.yaml", tree)
+    valid = call("validate", "--config", config, "--verb", "split")
+    assert (valid.code, valid.err) == (0, "")
 
     def ends(*settings: str) -> tuple[int, str]:
         words = [word for setting in settings for word in ("--set", setting)]

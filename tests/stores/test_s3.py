@@ -128,3 +128,13 @@ def test_a_dropped_connection_is_no_damaged_file(
     damaged.write_bytes((tmp_path / "in" / "log" / "0.parquet").read_bytes()[:-9] + b"no footer")
     put(spark, damaged, f"{on_s3}/in/log/3.parquet")
     assert ends() == (3, "CORRUPT_FILE")
+
+
+def test_a_folder_of_ten_thousand_objects(s3: S3, on_s3: str, spark: "SparkSession") -> None:
+    """It is listed whole, page by page, and no object is asked for alone."""
+    s3.ask("_fill", {"bucket": "bucket", "folder": f"{on_s3.rpartition('/')[2]}/many", "n": 10_000})
+    s3.ask("_counts")
+    found = HadoopFiles(spark, on_s3).files_below(f"{on_s3}/many")
+    assert len({path for path, *_ in found}) == 10_000
+    counts = s3.ask("_counts")
+    assert sum(counts.values()) <= 20, counts

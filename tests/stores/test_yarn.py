@@ -102,7 +102,7 @@ def test_a_second_attempt_finishes_what_the_first_began(
     config = ready(on_hdfs, spark, tmp_path)
     there = HadoopFiles(spark, f"{on_hdfs}/out")
     job = Submitted(yarn, "cluster", "split", config, tmp_path, "spark.yarn.maxAppAttempts=2")
-    until(lambda: there.names(f"{on_hdfs}/out/_staging"), 200, "attempt", 0.05)
+    until(lambda: there.names(f"{on_hdfs}/out/_staging"), 500, "attempt", 0.05)
     [master] = yarn.masters()
     os.kill(master, signal.SIGKILL)
     code, said = job.end()

@@ -24,6 +24,7 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.versions import LOCAL
 from spark_eval.schema import INPUT_COLUMNS, MODEL, Outcome, Table
+from spark_eval.sources.snapshots import pinned
 from spark_eval.tables.conformed import Rows, check_id_types
 from spark_eval.tables.local_tables import LocalTable, NotPlain
 
@@ -121,6 +122,7 @@ def check_inputs(session: OpenSession, config: Config, verb: Verb | None = None)
         return list(sources)
     from spark_eval.sources.read import read_each
 
+    sources = {name: pinned(source, session) for name, source in sources.items()}
     known = {name: source for name, source in sources.items() if name in INPUT_COLUMNS}
     frames = read_each(session(), known, job.timezone, plan, {}, timed)
     alone = ("interactions", "predictions")

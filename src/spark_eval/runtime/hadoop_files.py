@@ -70,7 +70,9 @@ class HadoopFiles:
 
     def files_below(self, path: str) -> Iterator[tuple[str, int, int]]:
         """Yield path, bytes and milliseconds since 1970 of every file below a folder, or of the one file."""
-        files = unless((GONE,), lambda: self.context.util().listFiles(self.fs.Path(path), True))
+        # A FileContext would ask S3 for each object alone.
+        top = self.fs.Path(path)
+        files = unless((GONE,), lambda: top.getFileSystem(self.conf).listFiles(top, True))
         while files is not None and files.hasNext():
             status = files.next()
             yield status.getPath().toString(), status.getLen(), status.getModificationTime()
