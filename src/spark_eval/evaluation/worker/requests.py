@@ -58,10 +58,11 @@ def sums_of_users(
         cells = [(name, segment, value) for name in names for value in values]
         part = SegmentTotals(cells, totals.shape)
         cell = (model * len(values) + code)[order][starts]
+        squares = WeightSquares()
         for column, factors in enumerate(means.values()):
             is_mean = plan.weight is ListWeight.USERS and len(factors) == 1
             clusters = clusters_of([columns[factor][order] for factor in factors], starts, is_mean=is_mean)
-            add_clusters(part, column, clusters, cell)
+            add_clusters(part, column, clusters, cell, squares)
         totals.add(part)
     return totals
 
@@ -91,7 +92,27 @@ def clusters_of(factors: Sequence[Floats], starts: Ints, *, is_mean: bool) -> tu
     return total, weight
 
 
-def add_clusters(totals: SegmentTotals, column: int, clusters: tuple[Floats, Floats], cell: Ints) -> None:
+class WeightSquares:
+    """Sums of the squares of weights, which most columns have in common: the numbers of lists."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[Floats, DigitSums]] = {}
+
+    def of(self, start: int, weight: Floats, groups: Groups) -> DigitSums:
+        """Return the sums of the weights from ``start`` on; those of the last column if they are equal."""
+        last = self.known.get(start)
+        if last is None or not np.array_equal(last[0], weight):
+            last = self.known[start] = (weight, ExactSums.of(weight, groups).squares)
+        return last[1]
+
+
+def add_clusters(
+    totals: SegmentTotals,
+    column: int,
+    clusters: tuple[Floats, Floats],
+    cell: Ints,
+    weight_squares: WeightSquares,
+) -> None:
     """Add totals, squares, products with the weight, and squares of the weights of users to their cells."""
     for start in range(0, len(cell), MOST_SUMMED):
         part = slice(start, start + MOST_SUMMED)
@@ -105,7 +126,7 @@ def add_clusters(totals: SegmentTotals, column: int, clusters: tuple[Floats, Flo
         for one in two_product(known, weight):
             for position, amounts in ExactSums.of(one, groups, has_squares=False).total.items():
                 add(products, position, amounts)
-        squares = ExactSums.of(weight, groups).squares
+        squares = weight_squares.of(start, weight, groups)
         sums = (
             (TOTAL, exact.total),
             (SQUARES, exact.squares),
