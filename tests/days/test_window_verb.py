@@ -5,10 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+import pyarrow as pa
 import pytest
 from tests.days.days import UserDay, publish_day
 
 from spark_eval.cli.commands import main
+from spark_eval.publishing.attempt import Attempt
+from spark_eval.publishing.local import LocalStore
+from spark_eval.results.driver_tables import write_rows
 
 DAYS = ["2024-03-01", "2024-03-02"]
 WINDOW = "2024-03-01_2024-03-02"
@@ -74,6 +78,11 @@ def test_what_is_missing_is_exit_3_and_checked_by_validate(
 ) -> None:
     assert run("window", "--from", DAYS[0], "--to", "2024-03-03") == 3
     assert "MISSING_DAYS" in capsys.readouterr().err
+    with Attempt(LocalStore(out), "2024-03-03", "predictions") as attempt:
+        write_rows(pa.table({"row": [1]}), Path(attempt.staged("accounting")), by_model=False)
+        attempt.publish({"accounting": 1}, {"fingerprint": "of predictions"})
+    assert run("window", "--from", DAYS[0], "--to", "2024-03-03") == 3
+    assert "error[MISSING_DAYS] no run of evaluate for 2024-03-03" in capsys.readouterr().err
     settings = ("--set", f"window.first={DAYS[0]}", "--set", f"window.last={DAYS[1]}")
     assert run("validate", "--verb", "window", *settings) == 0
     assert run("window") == 2

@@ -21,6 +21,8 @@ from spark_eval.schema import Table
 
 # Sections of a day's config that decide its metrics; those of its inputs differ from day to day.
 DECIDING: Final = (EVALUATE, "stages")
+# Verbs whose runs are merged.
+READS: Final = (EVALUATE,)
 
 
 def job_of_days(verb: Verb, config: Config, run_id: str | None, session: OpenSession) -> Job:
@@ -30,7 +32,7 @@ def job_of_days(verb: Verb, config: Config, run_id: str | None, session: OpenSes
     runs = parts_of(store, plan)
     settings, timezone = settings_of(verb, config), config.split.rule().timezone
     digest = digest_of(config=settings, runs=runs)
-    return Job(verb.name, run_id or plan.run_id, digest, settings, {}, {}, store, "", timezone, runs)
+    return Job(verb.name, run_id or plan.run_id, digest, settings, {}, {}, store, "", timezone, runs, READS)
 
 
 def parts_of(store: Store, plan: WindowPlan) -> dict[str, str | None]:
@@ -38,7 +40,7 @@ def parts_of(store: Store, plan: WindowPlan) -> dict[str, str | None]:
 
     Raises DataError MISSING_DAYS if a day is not published, unless the plan allows it, and always if none is.
     """
-    found = fingerprints_of(store, plan.days)
+    found = fingerprints_of(store, plan.days, READS)
     missing = [day for day, fingerprint in found.items() if fingerprint is None]
     if len(missing) == len(found) or (missing and not plan.allow_missing):
         hint = f"{known_runs(store, missing[0])}; window.allow_missing merges the other days"
