@@ -38,6 +38,7 @@ RESULTS: Final = (
     "History",
     "Interleaving",
     "Linkage",
+    "UserDays",
 )
 FUNCTIONS: Final = tuple(vars(functions)["__all__"])  # its stub has none
 # Nothing that a caller does makes these fail.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from spark_eval.evaluation.result import Evaluation
     from spark_eval.experiments.evaluate import Experiments, evaluate_experiments
     from spark_eval.experiments.interleaving import Interleaving, evaluate_interleaving
+    from spark_eval.experiments.user_days import UserDays, sum_user_days
     from spark_eval.linkage.evaluate import Linkage, evaluate_linkage
     from spark_eval.linkage.reviews import sample_pairs
     from spark_eval.predictions.evaluate import Predictions, evaluate_predictions
@@ -43,6 +44,7 @@ __all__ = [
     "Predictions",
     "SparkEvalError",
     "Split",
+    "UserDays",
     "Window",
     "__version__",
     "add_sums",
@@ -59,6 +61,7 @@ __all__ = [
     "report",
     "sample_pairs",
     "split",
+    "sum_user_days",
     "watch",
     "window",
 ]
@@ -86,6 +89,8 @@ _HOMES: Final = {
     "watch": "spark_eval.runs.watch",
     "Interleaving": "spark_eval.experiments.interleaving",
     "evaluate_interleaving": "spark_eval.experiments.interleaving",
+    "UserDays": "spark_eval.experiments.user_days",
+    "sum_user_days": "spark_eval.experiments.user_days",
     "Linkage": "spark_eval.linkage.evaluate",
     "evaluate_linkage": "spark_eval.linkage.evaluate",
     "sample_pairs": "spark_eval.linkage.reviews",

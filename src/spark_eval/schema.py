@@ -149,6 +149,7 @@ class Table(StrEnum):
     LINKAGE = "linkage"
     SAMPLE = "sample"
     INTERLEAVINGS = "interleavings"
+    USER_DAYS = "user_days"
 
 
 # Names of all known tables; a verb adds those of its own when its record is read.

@@ -286,6 +286,25 @@ def test_interleaved_lists_need_no_experiments(desk: "Desk") -> None:
     assert (answer.code, "QUARANTINE_SHARE" in answer.err) == (3, True)
 
 
+def test_a_day_is_summed_and_then_read_as_events(desk: "Desk") -> None:
+    answer = with_experiment(desk).done("online", "--day", "2024-05-03", "--run-id", "day")
+    assert "user_days: give all days" in answer.out
+    assert not (desk.out / "experiments").exists()
+    rows = rows_of(desk, "user_days")
+    assert sum(row["n_events"] for row in rows) == len(events())
+    desk.done("online", "--run-id", "whole")
+    path = desk.out / "user_days" / "run_id=day"
+    answer = desk.done("online", "--run-id", "merged", "--set", f"events.path={path}")
+    assert "home, b: win (better: ctr)" in answer.out
+    for table in ("experiments", "checks", "decisions"):
+        by_run: dict[str, list[Any]] = {"whole": [], "merged": []}
+        for row in rows_of(desk, table):
+            by_run[row.pop("run_id")].append(row)
+        assert by_run["whole"] == by_run["merged"] != []
+    again = desk.run("online", "--set", f"events.path={path}", "--set", "online.timezone=Asia/Tokyo")
+    assert (again.code, "INVALID_USER_DAYS" in again.err) == (3, True)
+
+
 def test_an_unfair_draft_ends_with_exit_code_5(desk: "Desk") -> None:
     answer = with_drafts(desk, drafts().assign(first_pick="a")).run("online")
     assert (answer.code, "not trusted: first_pick" in answer.err) == (5, True)

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.experiments.plan import INTERLEAVING, ExperimentPlan
+from spark_eval.experiments.plan import INTERLEAVING, USER_DAYS, ExperimentPlan
 from spark_eval.experiments.wanted import has_ranks
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES
 from spark_eval.experiments.worker.judge import own_column
@@ -56,9 +56,13 @@ def conform_events(
     """Return user, timestamp (microseconds), kind, value and id if there are any, unit and own columns."""
     table = open_input(frame, EVENTS, names)
     columns = keys_of(table, unit, plan) | {KIND: table.text(KIND)}
-    if table.has(VALUE):
+    if USER_DAYS in frame.columns:
+        for name in plan.day_columns:
+            columns[name] = table.typed(name, (T.LongType,), "UNSUPPORTED_TYPE", "it is a long")
+        columns[USER_DAYS] = table.text(USER_DAYS)
+    elif table.has(VALUE):
         columns[VALUE] = table.number(VALUE, "VALUE_NOT_NUMERIC")
-    if table.has(EVENT_ID):
+    if table.has(EVENT_ID) and USER_DAYS not in columns:
         columns[EVENT_ID] = table.text(EVENT_ID)
     return table.conformed(columns | {own_column(name): scalar(table, name) for name in plan.event_columns})
 

@@ -143,22 +143,34 @@ def evaluate_experiments(
     plan = make_experiment_plan(metrics, experiments, gates, **options)
     if not 0 <= max_quarantined <= 1:
         raise ConfigError("OUT_OF_RANGE", f"max_quarantined: {max_quarantined} is not in [0, 1]")
-    plan, names = with_unit(plan, {EXPOSURES: exposure_columns or {}, EVENTS: event_columns or {}})
+    names = {EXPOSURES: exposure_columns or {}, EVENTS: event_columns or {}}
     given = {EXPOSURES: exposures, EVENTS: events}
-    most = dict.fromkeys(given, max_quarantined)
+    plan, tables, units = open_tables(given, names, timestamp_unit, plan, engine)
+    return measure_experiments(tables, plan, dict.fromkeys(given, max_quarantined), units)
+
+
+def open_tables(
+    given: Mapping[str, Any],
+    names: Mapping[str, Mapping[str, str]],
+    unit: str | None,
+    plan: ExperimentPlan,
+    engine: str | None,
+) -> tuple[ExperimentPlan, Mapping[str, Rows], Units]:
+    """Return the plan with its unit, the conformed tables of the engine, and the units of timestamps."""
+    plan, names = with_unit(plan, names)
     chosen = parse_engine(engine)
     reason = reason_for_spark(chosen, given.items())
     if reason is None:
         try:
             opened = {name: partial(columns_of, name, table) for name, table in given.items()}
-            tables = local_tables(opened, names, dict.fromkeys(given, timestamp_unit), plan)
+            tables = local_tables(opened, names, dict.fromkeys(given, unit), plan)
         except NotPlain as fault:
             reason = refuse_or_explain(chosen, str(fault))
         else:
             say_local(sum(table.n_rows for table in tables.values()))
-            return measure_experiments(tables, plan, most, dict.fromkeys(given, timestamp_unit))
+            return plan, tables, dict.fromkeys(given, unit)
     say_spark(reason)
-    return measure_experiments(tables_on_spark(given, names, timestamp_unit, plan), plan, most)
+    return plan, tables_on_spark(given, names, unit, plan), {}
 
 
 def with_unit(
@@ -297,7 +309,22 @@ def entries_of(plan: ExperimentPlan, sums: BucketSums) -> list[Entry]:
 
 
 def sum_faults(plan: ExperimentPlan, sums: BucketSums) -> list[DataError]:
-    """Return errors for unlisted variants, too many crossovers, and tables without a usable row."""
+    """Return errors for days, unlisted variants, too many crossovers, and tables without a usable row."""
+    faults = [
+        DataError("INVALID_USER_DAYS", f"{EVENTS}: {n_rows} rows of user_days are {what}")
+        for what, n_rows in sorted(sums.day_faults.items())
+        if n_rows
+    ]
+    faults += variant_faults(plan, sums)
+    rows, names = sums.rows, [one.name for one in plan.experiments]
+    n_outside = [rows[name, EVENTS, Outcome.DROPPED, Reason.OUTSIDE_PERIOD] for name in names]
+    n_used = sum(rows[name, EXPOSURES, Outcome.USED, None] for name in names)
+    n_exposures, n_events = (rows[None, source, Outcome.USED, None] for source in (EXPOSURES, EVENTS))
+    return faults or input_faults(n_exposures, n_events, n_used, min(n_outside))
+
+
+def variant_faults(plan: ExperimentPlan, sums: BucketSums) -> list[DataError]:
+    """Return errors for unlisted variants and too many crossovers."""
     faults = []
     for experiment in plan.experiments:
         unknown = sorted(variant for name, variant in sums.unknown if name == experiment.name)
@@ -314,11 +341,7 @@ def sum_faults(plan: ExperimentPlan, sums: BucketSums) -> list[DataError]:
             )
             limit = f"online.max_crossover allows {100 * plan.max_crossover:g} %"
             faults.append(DataError("TOO_MANY_CROSSOVERS", f"{message}; {limit}"))
-    rows, names = sums.rows, [one.name for one in plan.experiments]
-    n_outside = [rows[name, EVENTS, Outcome.DROPPED, Reason.OUTSIDE_PERIOD] for name in names]
-    n_used = sum(rows[name, EXPOSURES, Outcome.USED, None] for name in names)
-    n_exposures, n_events = (rows[None, source, Outcome.USED, None] for source in (EXPOSURES, EVENTS))
-    return faults or input_faults(n_exposures, n_events, n_used, min(n_outside))
+    return faults
 
 
 def input_faults(n_exposures: int, n_events: int, n_used: int, n_outside: int) -> list[DataError]:

@@ -1,7 +1,8 @@
 """Metrics, experiments and options of the sections ``online`` and ``interleaving``: records."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
@@ -22,6 +23,9 @@ DAY: Final = MICROSECONDS["d"]
 # Names in `by` that follow from the timestamp of an event; others are columns of the exposures.
 HOUR: Final = "hour"
 DAY_SLICE: Final = "day"
+# Columns of ``user_days`` in addition to those of events: what the rows were summed for, and their number.
+USER_DAYS: Final = "user_days"
+N_EVENTS: Final = "n_events"
 TIMES: Final = (HOUR, DAY_SLICE)
 
 
@@ -341,6 +345,32 @@ class ExperimentPlan:
     def largest_value(self) -> float:
         """Largest absolute value of an event that is exact at the decimals of all metrics."""
         return float(LARGEST_EXACT // 10 ** max(metric.decimals for metric in self.metrics))
+
+    @property
+    def summed_decimals(self) -> tuple[int, ...]:
+        """Decimals that values are summed with, sorted; ``user_days`` has a sum for each."""
+        summed = {
+            metric.decimals for metric in self.metrics for term in metric.terms if term.value is TermValue.SUM
+        }
+        return tuple(sorted(summed))
+
+    @property
+    def has_hours(self) -> bool:
+        """True if some experiment is sliced by the hour."""
+        return any(HOUR in one.times for one in self.experiments)
+
+    @property
+    def day_columns(self) -> tuple[str, ...]:
+        """Numbers in the rows of ``user_days``: events, and their sums."""
+        return (N_EVENTS, *(f"sum_{decimals}" for decimals in self.summed_decimals))
+
+    @property
+    def digest(self) -> str:
+        """Hash of what the rows of ``user_days`` depend on; rows of other plans are refused."""
+        experiments = tuple(replace(one, by=(), sequential=None) for one in self.experiments)
+        parts = (self.kinds, self.event_columns, self.summed_decimals, self.timezone, experiments)
+        text = repr((*parts, self.has_hours, self.by_unit))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def stamp(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_eval.errors import collect_errors
-from spark_eval.experiments.plan import INTERLEAVING, ExperimentPlan
+from spark_eval.experiments.plan import INTERLEAVING, USER_DAYS, ExperimentPlan
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES
 from spark_eval.experiments.worker.judge import own_column
 from spark_eval.schema import (
@@ -87,6 +87,9 @@ def wanted_columns(
     if plan.by_unit:
         needed[UNIT] = is_id
     if name == EVENTS:
+        if USER_DAYS in schema.names:
+            needed |= {USER_DAYS: is_id, **dict.fromkeys(plan.day_columns, is_whole)}
+            return Wanted({**needed, KIND: is_id}, {}, missing)
         return Wanted({**needed, KIND: is_id}, {VALUE: is_number, EVENT_ID: is_id}, missing)
     is_hashed = all(one.assignment is not None for one in plan.experiments)
     has_variant = VARIANT in names or VARIANT in schema.names or not is_hashed

@@ -241,6 +241,9 @@ class OnlineSection(Section):
 
     metrics: list[MetricSection] = Field(description="what is compared")
     experiments: Several[ExperimentSection] = Field(description="one, or a list")
+    day: str | None = Field(
+        default=None, description="publish user_days of this day alone, which later runs read as events"
+    )
 
     def checked(self, gates: Sequence[GateSection] = ()) -> ExperimentPlan:
         """Return the validated plan with the gates of experiments; raise ConfigError for a wrong key."""

@@ -22,9 +22,9 @@ from spark_eval.arrow.codes import (
     index_of,
     to_numpy,
 )
-from spark_eval.arrow.row_faults import FaultRule
+from spark_eval.arrow.row_faults import FaultRule, fill_null_with_false
 from spark_eval.experiments.moments import Moments
-from spark_eval.experiments.plan import Experiment, ExperimentPlan
+from spark_eval.experiments.plan import N_EVENTS, USER_DAYS, Experiment, ExperimentPlan
 from spark_eval.experiments.worker.assignment import hashed_arms
 from spark_eval.experiments.worker.clock import day_starts
 from spark_eval.experiments.worker.judge import own_column
@@ -39,6 +39,7 @@ from spark_eval.schema import (
     USER,
     VALUE,
     VARIANT,
+    Fault,
     Outcome,
     Reason,
 )
@@ -48,6 +49,9 @@ EXPOSURES: Final = "exposures"
 EVENTS: Final = "events"
 UNITS: Final = "users"
 MOST_UNKNOWN: Final = 20
+# Faults of rows of ``user_days``.
+OTHER_PLAN: Final = "of another config"
+REPEATED_DAY: Final = "of a day that is there twice"
 
 # (experiment or None for the whole table, source, outcome, reason)
 RowKey = tuple[str | None, str, Outcome, str | None]
@@ -69,7 +73,8 @@ class BucketSums:
     """Counts of rows and units, moments of cells, and names of unlisted variants; of one bucket, or of all.
 
     ``units`` are counted by experiment, arm and stratum, ``with_bots`` before bots are left out.
-    ``mismatched`` counts units whose logged variant differs from their hash, by experiment.
+    ``mismatched`` counts units whose logged variant differs from their hash, by experiment. ``day_faults``
+    counts rows of ``user_days`` that cannot be merged.
     """
 
     rows: Counter[RowKey] = field(default_factory=Counter)
@@ -78,6 +83,7 @@ class BucketSums:
     with_bots: Counter[tuple[str, str, int]] = field(default_factory=Counter)
     mismatched: Counter[str] = field(default_factory=Counter)
     unknown: set[tuple[str, str]] = field(default_factory=set)
+    day_faults: Counter[str] = field(default_factory=Counter)
 
     def merge(self, other: "BucketSums") -> None:
         """Add the sums of another bucket."""
@@ -86,6 +92,7 @@ class BucketSums:
         self.with_bots.update(other.with_bots)
         self.mismatched.update(other.mismatched)
         self.unknown |= other.unknown
+        self.day_faults.update(other.day_faults)
         for cell, moments in other.moments.items():
             self.add(cell, moments)
 
@@ -110,11 +117,17 @@ def by_bucket(
     counted = BucketSums()
     for batch in batches:
         table, faults = judge(pa.table(batch))
-        counted.rows[None, source, Outcome.IN, None] += len(table)
+        counted.rows[None, source, Outcome.IN, None] += n_events(table)
         if faults is not None:
-            for code, n_rows in Counter(faults.cast(pa.string()).drop_null().to_pylist()).items():
-                counted.rows[None, source, Outcome.QUARANTINED, code] += n_rows
+            for code in faults.unique().drop_null().to_pylist():
+                outcome = Outcome.QUARANTINED if code in set(Fault) else Outcome.DROPPED
+                is_code = fill_null_with_false(pc.equal(faults.cast(pa.string()), code))
+                counted.rows[None, source, outcome, code] += n_events(table.filter(pa.array(is_code)))
             table = table.filter(faults.is_null())
+        if USER_DAYS in table.column_names:
+            is_other = pc.not_equal(table[USER_DAYS].cast(pa.string()), plan.digest).fill_null(True)
+            counted.day_faults[OTHER_PLAN] += pc.sum(is_other).as_py() or 0
+            table = table.drop_columns([USER_DAYS])
         table = only_listed(table, source, plan, counted)
         if len(table):
             table = with_key(table, plan)
@@ -134,10 +147,15 @@ def only_listed(table: pa.Table, source: str, plan: ExperimentPlan, counted: Buc
     if column not in table.column_names:
         return table
     codes = pc.index_in(table[column], value_set=pa.array(listed, pa.string()))
-    is_listed = codes.is_valid()
+    is_listed, n_rows = codes.is_valid(), n_events(table)
     table = table.set_column(table.column_names.index(column), column, codes).filter(is_listed)
-    counted.rows[None, source, Outcome.FILTERED, reason] += len(is_listed) - len(table)
+    counted.rows[None, source, Outcome.FILTERED, reason] += n_rows - n_events(table)
     return table
+
+
+def n_events(table: pa.Table) -> int:
+    """Return the number of rows; of ``user_days`` the number of their events."""
+    return len(table) if N_EVENTS not in table.column_names else pc.sum(table[N_EVENTS]).as_py() or 0
 
 
 def with_key(table: pa.Table, plan: ExperimentPlan) -> pa.Table:
@@ -154,6 +172,17 @@ def with_key(table: pa.Table, plan: ExperimentPlan) -> pa.Table:
 def measure_bucket(parts: Iterable[SourceRows | BucketSums], plan: ExperimentPlan) -> BucketSums:
     """Return the sums of all units of a bucket."""
     result = BucketSums()
+    bucket = bucket_from(parts, plan, result)
+    if bucket is not None:
+        for number, experiment in enumerate(plan.experiments):
+            bucket.measure(number, experiment)
+    return result
+
+
+def bucket_from(
+    parts: Iterable[SourceRows | BucketSums], plan: ExperimentPlan, result: BucketSums
+) -> "Bucket | None":
+    """Return the units of a bucket with their rows, None without; add the counts to ``result``."""
     tables: dict[str, list[pa.Table]] = {EXPOSURES: [], EVENTS: []}
     for part in parts:
         if isinstance(part, BucketSums):
@@ -162,7 +191,7 @@ def measure_bucket(parts: Iterable[SourceRows | BucketSums], plan: ExperimentPla
             tables[part.source].append(part.rows)
     whole = {source: concat_tables(found) for source, found in tables.items() if found}
     if not whole:
-        return result
+        return None
     ids = pa.chunked_array([chunk for table in whole.values() for chunk in table[KEY].chunks]).unique()
     coded = {
         source: table.set_column(
@@ -171,16 +200,18 @@ def measure_bucket(parts: Iterable[SourceRows | BucketSums], plan: ExperimentPla
         for source, table in whole.items()
     }
     events = coded.get(EVENTS)
-    bucket = Bucket(
-        plan,
-        ids,
-        coded.get(EXPOSURES),
-        None if events is None else without_repeats(events, result),
-        result,
-    )
-    for number, experiment in enumerate(plan.experiments):
-        bucket.measure(number, experiment)
-    return result
+    if events is not None:
+        if N_EVENTS in events.column_names:
+            result.day_faults[REPEATED_DAY] += int(repeated_days(events, plan).sum())
+        events = without_repeats(events, result)
+    return Bucket(plan, ids, coded.get(EXPOSURES), events, result)
+
+
+def repeated_days(events: pa.Table, plan: ExperimentPlan) -> Booleans:
+    """Return True for rows (n,) of ``user_days`` that are there twice: a day was merged twice."""
+    names = [KEY, TIMESTAMP, KIND, *(own_column(name) for name in plan.event_columns)]
+    found: Booleans = events.select(names).to_pandas().duplicated().to_numpy()
+    return found
 
 
 def without_repeats(events: pa.Table, result: BucketSums) -> pa.Table:
@@ -195,7 +226,7 @@ def without_repeats(events: pa.Table, result: BucketSums) -> pa.Table:
         kept = ordered.filter(pa.array(~frame.duplicated().to_numpy()))
         result.rows[None, EVENTS, Outcome.DEDUPLICATED, None] += len(ordered) - len(kept)
         events = pa.concat_tables([kept, events.filter(pc.invert(has_id))]).combine_chunks()
-    result.rows[None, EVENTS, Outcome.USED, None] += len(events)
+    result.rows[None, EVENTS, Outcome.USED, None] += n_events(events)
     return events
 
 
@@ -288,14 +319,16 @@ class Bucket:
         rows = np.flatnonzero(~is_outside & (units.arms[keys] != UNEXPOSED))
         own_keys, own_when = keys[rows], when[rows]
         is_pre = (own_when >= days[0][own_keys]) & (own_when < days[1][own_keys])
-        n_pre = np.bincount(own_keys[is_pre], minlength=len(self.ids))
+        weights = np.ones(len(when), dtype=np.int64) if self.weights is None else self.weights
+        own_weights = weights[rows]
+        n_pre = np.bincount(own_keys[is_pre], own_weights[is_pre], len(self.ids)).astype(np.int64)
         self.leave_out_bots(units, n_pre)
         self.note_units(units, exposed_rows)
         arms, shown = units.arms[own_keys], units.first[own_keys]
-        n_outside = int(is_outside.sum())
-        self.note(name, EVENTS, Outcome.IN, None, len(when))
+        n_all, n_outside, n_own = (int(one.sum()) for one in (weights, weights[is_outside], own_weights))
+        self.note(name, EVENTS, Outcome.IN, None, n_all)
         self.note(name, EVENTS, Outcome.DROPPED, Reason.OUTSIDE_PERIOD, n_outside)
-        self.note(name, EVENTS, Outcome.DROPPED, Reason.NOT_EXPOSED, len(when) - n_outside - len(rows))
+        self.note(name, EVENTS, Outcome.DROPPED, Reason.NOT_EXPOSED, n_all - n_outside - n_own)
         is_left, masks = np.ones(len(rows), dtype=bool), {}
         rules: list[tuple[Outcome, str | None, Booleans]] = [
             (Outcome.DROPPED, Reason.CROSSOVER, arms == CROSSOVER),
@@ -308,7 +341,7 @@ class Bucket:
         for outcome, reason, holds in rules:
             mask = is_left & holds
             is_left &= ~holds
-            self.note(name, EVENTS, outcome, reason, int(mask.sum()))
+            self.note(name, EVENTS, outcome, reason, int(own_weights[mask].sum()))
             if outcome is Outcome.USED:
                 whole = np.zeros(len(when), dtype=bool)
                 whole[rows[mask]] = True
@@ -355,6 +388,12 @@ class Bucket:
         """Time (n_events,) of each event."""
         assert self.events is not None
         return to_numpy(self.events[TIMESTAMP])
+
+    @cached_property
+    def weights(self) -> Ints | None:
+        """Number of events (n,) of each row of ``user_days``; None if rows are events."""
+        assert self.events is not None
+        return to_numpy(self.events[N_EVENTS]) if N_EVENTS in self.events.column_names else None
 
     def note(self, experiment: str | None, source: str, outcome: Outcome, reason: str | None, n: int) -> None:
         """Count rows, or units."""

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from spark_eval.arrow.codes import Booleans
 from spark_eval.arrow.row_faults import Judged, fill_null_with_false, first_fault_code, is_any_null
 from spark_eval.errors import ConfigError
-from spark_eval.experiments.plan import Condition, ExperimentPlan
+from spark_eval.experiments.plan import USER_DAYS, Condition, ExperimentPlan
 from spark_eval.schema import (
     EVENT_ID,
     EXPERIMENT,
@@ -62,6 +62,8 @@ def judge_events(rows: pa.Table, plan: ExperimentPlan, unit: str | None = None) 
     is_used = fill_null_with_false(pc.is_in(rows[KIND], pa.array(plan.kinds, pa.string())))
     is_signed = fill_null_with_false(pc.is_in(rows[KIND], pa.array(sorted(plan.signed_kinds), pa.string())))
     numbers = values.to_numpy()
+    if USER_DAYS in rows.column_names:
+        numbers = np.where(is_any_null(rows, *plan.day_columns), np.nan, 1.0)
     faults: dict[Fault | Reason, Booleans] = {
         Fault.NULL_ID: is_any_null(rows, USER, UNIT),
         Fault.NULL_TIMESTAMP: is_any_null(rows, TIMESTAMP),

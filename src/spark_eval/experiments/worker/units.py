@@ -15,6 +15,7 @@ from spark_eval.experiments.plan import (
     DAY,
     DAY_SLICE,
     HOUR,
+    N_EVENTS,
     RATIO_BITS,
     Experiment,
     ExperimentPlan,
@@ -233,15 +234,30 @@ class UnitSums:
         is_term = self.is_term(term)[rows]
         rows, targets = rows[is_term], targets[is_term]
         if term.value is not TermValue.SUM:
-            sums += np.bincount(targets, minlength=n_targets)
+            counts = None if self.counts is None else self.counts[rows]
+            sums += np.bincount(targets, counts, n_targets).astype(np.int64)
             sums = np.minimum(sums, 1) if term.value is TermValue.ANY else sums
         else:
-            amounts = np.rint(self.values[rows] * scale)
+            amounts = (
+                np.rint(self.values[rows] * scale) if self.counts is None else self.day_sums(scale)[rows]
+            )
             if np.bincount(targets, np.abs(amounts), n_targets).max(initial=0.0) >= LARGEST_SUM:
                 message = f"events of kind {term.kind!r}: the sum of a user exceeds 2^62"
                 raise DataError("METRIC_OVERFLOW", message)
             np.add.at(sums, targets, amounts.astype(np.int64))
         return sums if term.cap is None else np.minimum(sums, round(term.cap * scale))
+
+    @cached_property
+    def counts(self) -> Ints | None:
+        """Number of events (n,) of each row of ``user_days``; None if rows are events."""
+        if self.events is None or N_EVENTS not in self.events.column_names:
+            return None
+        return to_numpy(self.events[N_EVENTS])
+
+    def day_sums(self, scale: int) -> Ints:
+        """Return the sum (n,) of the values of each row of ``user_days``, in units of 1 / scale."""
+        assert self.events is not None
+        return to_numpy(self.events[f"sum_{len(str(scale)) - 1}"])
 
     @cached_property
     def values(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

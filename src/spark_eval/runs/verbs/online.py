@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
+from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Shortcut, Verb, Work
 from spark_eval.schema import Table
 
 if TYPE_CHECKING:
@@ -18,16 +18,21 @@ if TYPE_CHECKING:
     from spark_eval.tables.local_tables import LocalTable
 
 ONLINE = "online"
-SOURCES = ("exposures", "events")
+EVENTS = "events"
+SOURCES = ("exposures", EVENTS)
 INTERLEAVING = "interleaving"
 
 
 class Inputs(NamedTuple):
-    """Plan of the experiments, None without; conformed tables; units of timestamps that are numbers."""
+    """Plan of the experiments, None without; conformed tables; units of timestamps that are numbers.
+
+    ``names`` are those of the columns of each table.
+    """
 
     plan: "ExperimentPlan | None"
     tables: "Mapping[str, Rows]"
     units: Mapping[str, str | None]
+    names: Mapping[str, Mapping[str, str]]
 
 
 def plan_and_sources(
@@ -64,7 +69,7 @@ def read_tables(config: "Config", job: "Job", session: "OpenSession") -> Inputs:
     if config.interleaving is not None:
         frame = job.read(session(), INTERLEAVING)
         tables[INTERLEAVING] = conform_impressions(frame, config.interleaving.columns)
-    return Inputs(plan, tables, {})  # Spark's timestamps are instants
+    return Inputs(plan, tables, {}, names)  # Spark's timestamps are instants
 
 
 def open_locally(work: Work) -> LocalInput:
@@ -88,20 +93,27 @@ def open_locally(work: Work) -> LocalInput:
     if config.interleaving is not None:
         tables[INTERLEAVING] = local_impressions(opened(INTERLEAVING), config.interleaving.columns)
     n_rows = sum(table.n_rows for table in tables.values())
-    return LocalInput(Inputs(plan, tables, units), n_rows)
+    return LocalInput(Inputs(plan, tables, units, names), n_rows)
 
 
 def compute(work: Work) -> Computed:
     """Sum all units in one shuffle by user, and the impressions of interleaving; then decide."""
+    from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
     from spark_eval.experiments.evaluate import judged, measure_experiments
     from spark_eval.experiments.interleaving import measure_interleaving, quarantined_impressions
 
     config, most = work.config, work.job.most_quarantined
+    written: dict[str, int] = {}
     inputs: Inputs = read_tables(config, work.job, work.session) if work.local is None else work.local
     plan, bad, facts = inputs.plan, dict[str, Any](), dict[str, Any]()
     found: list[Mapping[str, SmallRows]] = []
     entries: list[Entry] = []
-    if plan is not None:
+    if plan is not None and has_day(config):
+        written[Table.USER_DAYS], of_day = stage_day(work, inputs)
+        entries += of_day
+        bad |= judged(inputs.tables, plan, of_day, inputs.units)
+        found.append({Table.ACCOUNTING: (of_day, ACCOUNTING_COLUMNS)})
+    elif plan is not None:
         tables = {name: inputs.tables[name] for name in SOURCES}
         measured = measure_experiments(tables, plan, most, inputs.units)
         found.append(measured.small_tables)
@@ -119,7 +131,30 @@ def compute(work: Work) -> Computed:
         for name, (more, columns) in small.items():
             rows[name] = ([*rows[name][0], *more] if name in rows else more), columns
     n_rows = sum(len(rows[name][0]) for name in (Table.EXPERIMENTS, Table.INTERLEAVINGS) if name in rows)
-    return Computed(rows=rows, entries=entries, judged=bad, facts=facts, n_rows=n_rows)
+    n_rows += sum(written.values())
+    return Computed(rows=rows, entries=entries, written=written, judged=bad, facts=facts, n_rows=n_rows)
+
+
+def stage_day(work: Work, inputs: Inputs) -> "tuple[int, list[Entry]]":
+    """Stage ``user_days`` of the day; return the number of its rows, and the accounting."""
+    from spark_eval.experiments.user_days import measure_user_days, parse_day
+    from spark_eval.runners.in_process import LocalBatches
+    from spark_eval.runners.spread import write_together
+    from spark_eval.runs.run import needed
+
+    assert inputs.plan is not None
+    day = parse_day(needed(work.config.online, ONLINE).day)
+    tables = {name: inputs.tables[name] for name in SOURCES}
+    most = work.job.most_quarantined
+    rows, n_rows, entries = measure_user_days(
+        tables, inputs.plan, inputs.names[EVENTS], day, work.held, inputs.units, most
+    )
+    place = work.attempt.staged(Table.USER_DAYS)
+    if isinstance(rows, LocalBatches):
+        write_together([rows], place)
+    else:
+        rows.write.mode("error").parquet(place)
+    return n_rows, entries
 
 
 def show(run: "Run", screen: Screen) -> None:
@@ -134,8 +169,10 @@ def show(run: "Run", screen: Screen) -> None:
         lines = interleaving_lines(run.rows(Table.INTERLEAVINGS))
         title = f"interleavings of run {run.run_id}"
         screen.grid(SHOWN_INTERLEAVINGS, lines, title, of=Table.INTERLEAVINGS)
-    for text in decision_lines(run.rows(Table.DECISIONS)):
+    for text in decision_lines(run.rows(Table.DECISIONS) if Table.DECISIONS in run.tables else ()):
         screen.say(text)
+    if Table.USER_DAYS in run.tables:
+        screen.say("user_days: give all days as events to a run without day")
 
 
 def check(verb: Verb, config: "Config", session: "OpenSession") -> list[str]:
@@ -153,15 +190,25 @@ def judge(run: "Run") -> None:
     from spark_eval.experiments.analysis import failure_of
     from spark_eval.experiments.tables import DecisionRow
 
-    rows = run.rows(Table.DECISIONS)
+    rows = run.rows(Table.DECISIONS) if Table.DECISIONS in run.tables else []
     failure = failure_of([DecisionRow(*(row[name] for name in DecisionRow._fields)) for row in rows])
     if failure is not None:
         raise failure
 
 
+def has_day(config: "Config") -> bool:
+    """Return True if a day of experiments is summed, and nothing decided."""
+    return config.online is not None and config.online.day is not None
+
+
 def has_experiments(config: "Config") -> bool:
-    """Return True if the config has experiments."""
-    return config.online is not None
+    """Return True if experiments are decided."""
+    return config.online is not None and config.online.day is None
+
+
+def decides(config: "Config") -> bool:
+    """Return True if anything is decided."""
+    return has_experiments(config) or has_interleaving(config)
 
 
 def has_interleaving(config: "Config") -> bool:
@@ -181,8 +228,9 @@ VERB = Verb(
     tables=(
         Published(Table.EXPERIMENTS, is_asked=has_experiments),
         Published(Table.INTERLEAVINGS, is_asked=has_interleaving),
-        Published(Table.CHECKS),
-        Published(Table.DECISIONS),
+        Published(Table.CHECKS, is_asked=decides),
+        Published(Table.DECISIONS, is_asked=decides),
+        Published(Table.USER_DAYS, is_reported=False, is_asked=has_day),
         ACCOUNTING,
     ),
     phases=("experiments",),
@@ -191,5 +239,8 @@ VERB = Verb(
     check=check,
     judge=judge,
     open_locally=open_locally,
+    shortcuts=(
+        Shortcut("--day", "DAY", "online.day", "Sum this day by user, publish user_days, decide nothing."),
+    ),
     has_verdict=True,
 )

@@ -1,0 +1,234 @@
+"""Days of users: the events of each day summed by user, so that days add to the numbers of one run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from typing import Any, Final, Unpack
+
+import pyarrow as pa
+
+from spark_eval.accounting import Entry, check_accounting
+from spark_eval.arrow.files import Batches
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.experiments.evaluate import (
+    ROWS_PER_BUCKET,
+    Units,
+    entries_of,
+    judged,
+    open_tables,
+    rules_of,
+    spread,
+    variant_faults,
+)
+from spark_eval.experiments.parse import make_experiment_plan
+from spark_eval.experiments.plan import USER_DAYS, ExperimentOptions, ExperimentPlan
+from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES, BucketSums, by_bucket
+from spark_eval.experiments.worker.days import DAY_COLUMN, judge_day, summed_days
+from spark_eval.experiments.worker.judge import own_column
+from spark_eval.options import documented
+from spark_eval.runners.in_process import LocalBatches
+from spark_eval.runners.objects import (
+    collect_or_raise,
+    group_by_key,
+    map_batches,
+    map_objects,
+    unpickle_objects,
+)
+from spark_eval.runners.quarantine import share_faults
+from spark_eval.runners.spread import concat, keep, map_parts
+from spark_eval.runtime import events as run_events
+from spark_eval.schema import KIND, TIMESTAMP, UNIT, USER, Outcome
+from spark_eval.tables.arrow_frames import Frame
+from spark_eval.tables.conformed import Rows, arrow_type, check_id_types, id_type
+from spark_eval.tables.local_tables import LocalTable
+
+NUMBERS: Final = pa.int64()
+
+
+@dataclass(frozen=True)
+class UserDays:
+    """Result of ``sum_user_days``: rows, an Arrow table or a Spark frame; and the accounting of both tables.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from spark_eval import sum_user_days
+        >>> noon = pd.Timestamp("2024-05-01T12:00:00Z")
+        >>> exposures = pd.DataFrame({"user": [1, 2], "variant": ["a", "b"], "timestamp": noon})
+        >>> events = pd.DataFrame({"user": [1, 1], "kind": "click", "timestamp": noon})
+        >>> home = {"name": "home", "control": "a", "variants": {"a": 1, "b": 1}}
+        >>> home["period"] = ["2024-05-01", "2024-05-08"]
+        >>> clicks = {"name": "clicks", "kind": "mean", "of": {"kind": "click"}}
+        >>> sum_user_days(exposures, events, [clicks], home, engine="local").rows["n_events"].to_pylist()
+        [2]
+    """
+
+    rows: Any
+    entries: Sequence[Entry]
+
+
+@run_events.timed_call("sum_user_days")
+@documented(ExperimentOptions)
+def sum_user_days(
+    exposures: Frame,
+    events: Frame,
+    metrics: Sequence[Mapping[str, Any]],
+    experiments: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *,
+    day: str | None = None,
+    exposure_columns: Mapping[str, str] | None = None,
+    event_columns: Mapping[str, str] | None = None,
+    timestamp_unit: str | None = None,
+    engine: str | None = None,
+    **options: Unpack[ExperimentOptions],
+) -> UserDays:
+    """Sum the events of a day by user, for experiments that are evaluated later over many days.
+
+    Concatenate the rows of all days and give them to ``evaluate_experiments`` instead of the events, with the
+    same metrics, experiments and options: the numbers have the same bits as those of one run over all events.
+
+    The options under *Keyword args* are also keys of the config's section ``online``.
+
+    Args:
+        exposures: As of ``evaluate_experiments``: all exposures up to the end of the day.
+        events: As of ``evaluate_experiments``; those of other days are left out. An ``id`` that returns on
+            another day counts again.
+        metrics: As of ``evaluate_experiments``.
+        experiments: As of ``evaluate_experiments``.
+        day: Day of the time zone, such as ``2024-05-01``; by default all days at once.
+        exposure_columns: Mapping of our names to the column names of ``exposures``.
+        event_columns: Mapping of our names to the column names of ``events``; the result has their names.
+        timestamp_unit: Unit of timestamps that are numbers: ``s``, ``ms`` or ``us``.
+        engine: ``local`` for this process, ``spark``, or ``auto``; see ``evaluate_experiments``.
+
+    Returns:
+        A ``UserDays``: ``rows`` and ``entries``, the accounting.
+
+    Raises:
+        ConfigError: An option, a metric or an experiment is invalid.
+        DataError: The rows cannot be summed. One error lists everything that was found.
+
+    Examples:
+        Two days, summed one by one and evaluated together:
+
+        >>> import pandas as pd
+        >>> from spark_eval import evaluate_experiments, sum_user_days
+        >>> noon = pd.Timestamp("2024-05-01T12:00:00Z")
+        >>> exposures = pd.DataFrame({"user": [1, 2, 3, 4], "variant": list("aabb"), "timestamp": noon})
+        >>> first = pd.DataFrame({"user": [1, 1, 3], "kind": "click", "timestamp": noon})
+        >>> second = first.assign(timestamp=noon + pd.Timedelta(days=1))
+        >>> of_all = {"name": "clicks", "kind": "mean", "of": {"kind": "click"}}
+        >>> home = {"name": "home", "control": "a", "variants": {"a": 1, "b": 1}}
+        >>> home["period"] = ["2024-05-01", "2024-05-08"]
+        >>> by_day = [
+        ...     sum_user_days(exposures, one, [of_all], home, engine="local").rows.to_pandas()
+        ...     for one in (first, second)
+        ... ]
+        >>> by_day[0][["user", "kind", "n_events"]].sort_values("user").values.tolist()
+        [[1, 'click', 2], [3, 'click', 1]]
+        >>> online = evaluate_experiments(exposures, pd.concat(by_day), [of_all], home)
+        >>> online.experiment_rows[0].control_value
+        2.0
+    """
+    plan = make_experiment_plan(metrics, experiments, **options)
+    names = {EXPOSURES: exposure_columns or {}, EVENTS: event_columns or {}}
+    given = {EXPOSURES: exposures, EVENTS: events}
+    plan, tables, units = open_tables(given, names, timestamp_unit, plan, engine)
+    with ExitStack() as held:
+        rows, _, entries = measure_user_days(tables, plan, names[EVENTS], parse_day(day), held, units)
+        return UserDays(rows.table() if isinstance(rows, LocalBatches) else rows, entries)
+
+
+def parse_day(day: str | None) -> int | None:
+    """Return the number of days since 1970; raise ConfigError OUT_OF_RANGE for another text."""
+    try:
+        return None if day is None else (date.fromisoformat(day) - date(1970, 1, 1)).days
+    except (TypeError, ValueError) as error:
+        raise ConfigError("OUT_OF_RANGE", f"day is {day!r}; give one such as 2024-05-01") from error
+
+
+def measure_user_days(
+    tables: Mapping[str, Rows],
+    plan: ExperimentPlan,
+    names: Mapping[str, str],
+    day: int | None,
+    held: ExitStack,
+    units: Units | None = None,
+    most_quarantined: Mapping[str, float] | None = None,
+) -> tuple[Any, int, list[Entry]]:
+    """Return the rows of ``user_days`` spread over tasks, their number, and the accounting.
+
+    They are computed once until ``held`` closes. Raises one DataError that lists everything found.
+    """
+    check_id_types(tables)
+    if USER_DAYS in tables[EVENTS].columns:
+        raise DataError("INVALID_USER_DAYS", f"{EVENTS}: rows of user_days are summed already")
+    rules = rules_of(plan, units)
+    if day is not None:
+        rules[EVENTS] = partial(judge_day, judge=rules[EVENTS], plan=plan, day=day)
+    n_rows = sum(
+        table.n_rows if isinstance(table, LocalTable) else table.count() for table in tables.values()
+    )
+    n_buckets = 1 + n_rows // ROWS_PER_BUCKET
+    parts = concat(
+        [
+            map_batches(
+                spread(table),
+                partial(by_bucket, source=name, judge=rules[name], plan=plan, n_buckets=n_buckets),
+            )
+            for name, table in tables.items()
+        ]
+    )
+    columns = columns_of(tables[EVENTS], plan)
+    schema = pa.schema([(names.get(ours, theirs), kind) for ours, (theirs, kind) in columns.items()])
+
+    def measure(_: int, found: list[Any]) -> Any:
+        try:
+            return summed_days(found, plan, list(columns), schema)
+        except DataError as error:
+            return error
+
+    summed = keep(group_by_key(parts, n_buckets, measure), held)
+    counts = map_objects(
+        summed, lambda one: [(None, one if isinstance(one, DataError) else (one[0], len(one[1])))]
+    )
+    sums, n_found = BucketSums(), 0
+    for one, n_own in collect_or_raise(counts):
+        sums.merge(one)
+        n_found += n_own
+    entries = [entry for entry in entries_of(plan, with_exposures(sums)) if entry.model is None]
+    bad = judged(tables, plan, entries, units)
+    check_accounting(
+        entries, [*variant_faults(plan, sums), *share_faults(entries, bad, most_quarantined or {})]
+    )
+    return map_parts(summed, rows_of, schema), n_found, entries
+
+
+def rows_of(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of ``user_days`` of objects."""
+    for _, (_, rows) in unpickle_objects(batches):
+        yield from rows.to_batches()
+
+
+def with_exposures(sums: BucketSums) -> BucketSums:
+    """Return the counts with all valid exposures as used: no experiment counts them here."""
+    keys = [key for key in sums.rows if key[:2] == (None, EXPOSURES)]
+    n_in = sums.rows[None, EXPOSURES, Outcome.IN, None]
+    n_out = sum(sums.rows[key] for key in keys if key[2] not in (Outcome.IN, Outcome.USED))
+    sums.rows[None, EXPOSURES, Outcome.USED, None] = n_in - n_out
+    return sums
+
+
+def columns_of(events: Rows, plan: ExperimentPlan) -> dict[str, tuple[str, pa.DataType]]:
+    """Return the column name and type of ``user_days`` by our name."""
+    ids = id_type(events, UNIT if plan.by_unit else USER)
+    columns: dict[str, tuple[str, pa.DataType]] = {USER: (USER, ids)}
+    if plan.by_unit:
+        columns[UNIT] = (UNIT, ids)
+    columns |= {DAY_COLUMN: (DAY_COLUMN, pa.string()), TIMESTAMP: (TIMESTAMP, pa.timestamp("us", "UTC"))}
+    columns[KIND] = (KIND, pa.string())
+    for name in plan.event_columns:
+        columns[own_column(name)] = (name, arrow_type(events, own_column(name)))
+    columns |= {name: (name, NUMBERS) for name in plan.day_columns}
+    return columns | {USER_DAYS: (USER_DAYS, pa.string())}
