@@ -69,7 +69,7 @@ test-stores: .venv/.classes.jsa .venv-stores/.installed
 test-stores-brief: .venv/.classes.jsa
 	@$(in_venv) tests.stores.jars --if-reachable hdfs yarn s3
 	@$(MAKE) --no-print-directory .venv-stores/.installed || echo "Skipped: no S3 server could be installed." >&2
-	@$(in_venv) pytest -m brief tests/stores $(ARGS)
+	@$(in_venv) pytest -m "brief and not exhaustive" tests/stores $(ARGS)
 
 test-versions: .venv/.python
 	@.venv/bin/python tests/versions/matrix.py $(ARGS)

@@ -297,9 +297,10 @@ class S3:
     """An S3 server of this machine, and the settings of a client that reaches it and soon gives up."""
 
     def __init__(self, home: Path) -> None:
-        python = REPOSITORY / ".venv-stores" / "bin" / "python"
-        if not python.exists():
-            pytest.skip("no .venv-stores here: make it by make test-stores")
+        environment = REPOSITORY / ".venv-stores"
+        if not (environment / ".installed").exists():
+            pytest.skip("no .venv-stores here, or not all of it: make it by make test-stores")
+        python = environment / "bin" / "python"
         self.port = free_port()
         with (home / "server.log").open("wb") as log:
             program = [str(python), str(Path(__file__).with_name("s3_server.py")), str(self.port)]

@@ -77,7 +77,6 @@ def ready(on_hdfs: str, spark: "SparkSession", tmp_path: Path, **sections: objec
     return write_config(tmp_path / "there.yaml", tree_of(f"{on_hdfs}/in", f"{on_hdfs}/out") | sections)
 
 
-@pytest.mark.brief
 def test_cluster_mode_says_what_yarn_says(
     yarn: Yarn, on_hdfs: str, spark: "SparkSession", tmp_path: Path
 ) -> None:
