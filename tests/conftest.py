@@ -20,9 +20,12 @@ settings.register_profile("shared", deadline=None, max_examples=40)
 settings.load_profile("shared")
 
 # Options of every JVM that tests start. Tables are small: optimising machine code costs more than it gives.
+# Code and classes have room: in the little of the default, the JVM sweeps and collects all the time.
 # Spark's classes come from the archive that make has written.
 CLASSES = Path(sys.prefix) / ".classes.jsa"
-os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"
+os.environ["SPARK_SUBMIT_OPTS"] = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -XX:+UseSerialGC"
+)
 if CLASSES.exists() and CLASSES.stat().st_size:
     os.environ["SPARK_SUBMIT_OPTS"] += f" -XX:SharedArchiveFile={CLASSES} -Xlog:cds*=off"
 
@@ -75,6 +78,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
             # their own (cluster, pages, demo) compile.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            # Planning anew after each shuffle is a fifth of a small query; tests of plans and of bits do.
+            "spark.sql.adaptive.enabled": "false",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         },
     )

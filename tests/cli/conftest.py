@@ -3,6 +3,7 @@
 import copy
 import io
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -179,6 +180,22 @@ def desk(tmp_path: Path, program: Callable[..., Answer]) -> Desk:
     """A desk of one's own."""
     assert program is call
     return Desk(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def split_once(tmp_path_factory: pytest.TempPathFactory, program: Callable[..., Answer]) -> Path:
+    """The output of a split by the config of every desk, run a; only to be copied."""
+    assert program is call
+    shared = Desk(tmp_path_factory.mktemp("split"))
+    shared.done("split", "--run-id", "a")
+    return shared.out
+
+
+@pytest.fixture
+def split_desk(desk: Desk, split_once: Path) -> Desk:
+    """A desk of one's own, on which the split of run a is done."""
+    shutil.copytree(split_once, desk.out)
+    return desk
 
 
 @pytest.fixture(scope="session")

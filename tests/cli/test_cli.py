@@ -41,7 +41,9 @@ def test_truth_is_the_split_of_the_same_run_id(desk: "Desk") -> None:
     assert all(Path(line[1]).exists() for line in last[1:])
 
 
-def test_the_application_is_named_after_the_verb(desk: "Desk", monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_run_id_the_split_of_the_same_config_is_found(
+    desk: "Desk", monkeypatch: pytest.MonkeyPatch
+) -> None:
     names, get_session = [], session.get_session
 
     def noted(name: str, *given: Any) -> SparkSession:
@@ -49,13 +51,9 @@ def test_the_application_is_named_after_the_verb(desk: "Desk", monkeypatch: pyte
         return get_session(name, *given)
 
     monkeypatch.setattr(session, "get_session", noted)
-    desk.done("split", "--run-id", "a")
-    assert names == ["spark-eval split"]
-
-
-def test_without_a_run_id_the_split_of_the_same_config_is_found(desk: "Desk") -> None:
     desk.done("split")
     desk.done("evaluate")
+    assert names == ["spark-eval split", "spark-eval evaluate"]
     assert desk.metric() == MRR
     [split_id] = [path.name for path in (desk.out / "splits").iterdir()]
     [run_id] = [path.name for path in (desk.out / "metrics").iterdir()]
@@ -70,11 +68,10 @@ def test_the_split_of_another_config_is_not_found(desk: "Desk") -> None:
     assert "spark-eval split" in line
 
 
-def test_truth_by_subset_alone(desk: "Desk") -> None:
-    desk.done("split", "--run-id", "a")
-    desk.done("evaluate", "--run-id", "a", "--set", "truth={subset: local_train}")
-    assert desk.metric() == {"best": 0.0, "late": 0.0, "half": 0.0}
-    truth = desk.table("accounting").query("source == 'truth' and outcome == 'in'")
+def test_truth_by_subset_alone(split_desk: "Desk") -> None:
+    split_desk.done("evaluate", "--run-id", "a", "--set", "truth={subset: local_train}")
+    assert split_desk.metric() == {"best": 0.0, "late": 0.0, "half": 0.0}
+    truth = split_desk.table("accounting").query("source == 'truth' and outcome == 'in'")
     assert list(truth["rows"]) == [32]
 
 
@@ -85,12 +82,11 @@ def test_truth_by_path_needs_no_split(desk: "Desk") -> None:
     assert desk.metric() == MRR
 
 
-def test_one_model_named_by_the_config(desk: "Desk") -> None:
-    desk.done("split", "--run-id", "a")
+def test_one_model_named_by_the_config(split_desk: "Desk") -> None:
     lists = pd.DataFrame({"user": [1, 2], "item": [101, 7], "score": [1, 1]})
-    desk.change("recommendations", path=str(desk.write("one", lists)), model="als")
-    desk.done("evaluate", "--run-id", "a")
-    assert desk.metric() == {"als": 0.25}
+    split_desk.change("recommendations", path=str(split_desk.write("one", lists)), model="als")
+    split_desk.done("evaluate", "--run-id", "a")
+    assert split_desk.metric() == {"als": 0.25}
 
 
 def test_csv_json_and_orc(desk: "Desk") -> None:
@@ -117,8 +113,8 @@ def test_a_catalog_table(desk: "Desk", spark: SparkSession) -> None:
     assert len(desk.table("splits")) == 40
 
 
-def test_arrays_of_items_and_of_structs(desk: "Desk", spark: SparkSession) -> None:
-    desk.done("split", "--run-id", "a")
+def test_arrays_of_items_and_of_structs(split_desk: "Desk", spark: SparkSession) -> None:
+    desk = split_desk
     ranked, scored = str(desk.home / "ranked"), str(desk.home / "scored")
     lists = [("best", 1, [101, 7]), ("late", 2, [7, 102])]
     spark.createDataFrame(lists, "model string, user long, item array<long>").write.parquet(ranked)
@@ -175,12 +171,11 @@ def test_where_is_applied_after_ids_of_text_files_are_numbers(desk: "Desk") -> N
     assert desk.metric() == {"best": 1.0, "late": 0.5, "half": 1.0}
 
 
-def test_settings_on_the_command_line_win_over_the_file(desk: "Desk") -> None:
-    desk.done("split", "--run-id", "a")
-    desk.done(
+def test_settings_on_the_command_line_win_over_the_file(split_desk: "Desk") -> None:
+    split_desk.done(
         "evaluate", "--run-id", "a", "--set", "evaluate.k=[3]", "--set", "evaluate.conventions.ties=hash"
     )
-    metrics = desk.table("metrics")
+    metrics = split_desk.table("metrics")
     assert set(metrics["k"]) == {3}
     assert "ties=hash" in metrics["conventions"].iloc[0]
 

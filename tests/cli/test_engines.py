@@ -1,5 +1,6 @@
 """The command line in this process and on Spark: the same tables, records, codes and lines."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -16,14 +17,15 @@ from tests.cli.conftest import LOG, Desk
 from tests.freeze.published import bits_of, columns_of, commits_of
 
 ENGINES = ("local", "spark")
-# Runs the program as a process of its own, and says whether it has loaded pyspark.
+# Runs commands in a process of its own, and says after each whether it has loaded pyspark.
 PROGRAM = """
-import sys
+import json, sys
 from spark_eval.cli.commands import main
-try:
-    main(sys.argv[1:])
-finally:
-    print("with pyspark" if "pyspark" in sys.modules else "without pyspark")
+for command in json.loads(sys.argv[1]):
+    try:
+        main(command)
+    except SystemExit as end:
+        print(end.code, "with pyspark" if "pyspark" in sys.modules else "without pyspark", flush=True)
 """
 
 
@@ -128,7 +130,7 @@ def log_alone(desk: Desk) -> None:
     desk.tree.pop("recommendations")
 
 
-@pytest.mark.parametrize("change", [plain, odd_inputs, float_ranks, by_request, gated, clicks, log_alone])
+@pytest.mark.parametrize("change", [plain, float_ranks, by_request, gated, clicks, log_alone])
 def test_engines_publish_the_same(desk: Desk, tmp_path: Path, change: Callable[[Desk], None]) -> None:
     change(desk)
     of_sections = {"predictions": "predictions", "recommendations": "evaluate", "interactions": "split"}
@@ -231,51 +233,36 @@ def test_the_config_chooses_and_the_option_overrides(desk: Desk) -> None:
     assert desk.refused("evaluate")[:2] == (2, "INVALID_CONFIG")
 
 
-@pytest.fixture(scope="module")
-def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    """A run that this process has published, by a program that loads no pyspark."""
-    desk = Desk(tmp_path_factory.mktemp("evaluated"))
-    plain(desk)
-    odd_inputs(desk)
-    desk.tree["engine"] = "auto"
-    assert "engine: local (plain Parquet, " in without_pyspark(
-        "evaluate", "--run-id", "a", "--config", desk.config()
-    )
-    return desk
-
-
-def without_pyspark(*arguments: str) -> str:
-    """What a program prints, which succeeds without pyspark."""
+def without_pyspark(*commands: list[str]) -> list[str]:
+    """What each command prints; all succeed, one after the other, in a process that loads no pyspark."""
     process = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-c", PROGRAM, json.dumps(commands)], capture_output=True, text=True, check=False
     )
-    assert (process.returncode, process.stderr) == (0, "")
-    assert process.stdout.endswith("without pyspark\n")
-    return process.stdout
+    *told, rest = process.stdout.split("0 without pyspark\n")
+    assert (rest, process.stderr, len(told)) == ("", "", len(commands)), process.stdout
+    return told
 
 
-def test_gates_load_no_pyspark(tmp_path: Path) -> None:
+def test_programs_of_plain_files_load_no_pyspark(tmp_path: Path) -> None:
+    """One process does all; it stops being without pyspark at the command that loads it."""
     desk = Desk(tmp_path)
-    gated(desk)
-    assert "gates of run" in without_pyspark("evaluate", "--config", desk.config(), "--engine", "auto")
-
-
-def test_a_log_is_split_without_pyspark(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    told = without_pyspark("split", "--config", desk.config(), "--engine", "local")
-    assert "engine: local (plain Parquet, 40 rows)" in told
-    assert "leaked rows: 0" in told
+    desk.tree["engine"] = "auto"
+    split, evaluated = without_pyspark(*([verb, "--config", desk.config()] for verb in ("split", "evaluate")))
+    assert "engine: local (plain Parquet, 40 rows)" in split
+    assert "leaked rows: 0" in split
+    assert "engine: local (plain Parquet, 22 rows)" in evaluated  # 18 of lists, 4 of global_test
     assert {path.name for path in next((desk.out / "splits").iterdir()).iterdir()} >= {"subset=global_test"}
-    told = without_pyspark("evaluate", "--config", desk.config(), "--engine", "local")
-    assert "engine: local (plain Parquet, 22 rows)" in told  # 18 of lists, 4 of global_test
-
-
-@pytest.mark.parametrize(
-    ("verb", "told"), [("validate", "recommendations"), ("status", "evaluate"), ("report", "a.html")]
-)
-def test_programs_of_plain_files_load_no_pyspark(evaluated: Desk, verb: str, told: str) -> None:
-    options = ["--run-id", "a"] if verb == "report" else []
-    assert told in without_pyspark(verb, "--config", evaluated.config(), *options)
+    gated(desk)
+    desk.tree["engine"] = "auto"
+    verbs = (["validate"], ["evaluate", "--run-id", "a"], ["status"], ["report", "--run-id", "a"])
+    validated, evaluated, status, report = without_pyspark(
+        *([*verb, "--config", desk.config()] for verb in verbs)
+    )
+    assert "recommendations" in validated
+    assert "engine: local (plain Parquet, " in evaluated
+    assert "gates of run" in evaluated
+    assert "evaluate" in status
+    assert "a.html" in report
 
 
 def test_validate_finds_the_same(desk: Desk) -> None:

@@ -52,9 +52,9 @@ def test_a_report_is_made_with_the_run_and_grows_with_its_verbs(desk: Desk) -> N
     assert page.read_bytes() == before
 
 
-def test_a_gate_that_fails_has_its_page_before_the_exit_code(desk: Desk) -> None:
+def test_a_gate_that_fails_has_its_page_before_the_exit_code(split_desk: Desk) -> None:
+    desk = split_desk
     desk.tree["report"] = True
-    desk.done("split", "--run-id", "a")
     desk.done("evaluate", "--run-id", "a")
     gate = {"metric": "mrr", "k": 5, "model": "late", "against": {"model": "best"}, "max_drop": 0.01}
     desk.tree["gates"] = [{**gate, "mode": "observed", "min_users": 2}]

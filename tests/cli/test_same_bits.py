@@ -12,9 +12,14 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
 N_USERS, LIST_LENGTH = 60, 12
-FEW, MANY = (
+ADAPTIVE, FEW, MANY = (
+    {"spark.sql.adaptive.enabled": "true"},
     {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"},
-    {"spark.sql.shuffle.partitions": "7", "spark.sql.autoBroadcastJoinThreshold": "-1"},
+    {
+        "spark.sql.shuffle.partitions": "7",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+    },
 )
 
 
@@ -63,7 +68,7 @@ def test_one_evaluation_one_hash(
         "evaluate", metrics=["map", "ndcg", "dcg", "f1", "arhr"], conventions={"truth_duplicates": "sum"}
     )
     seen = set()
-    for number, (conf, files) in enumerate([({}, 1), (FEW, 3), (MANY, 8)]):
+    for number, (conf, files) in enumerate([(ADAPTIVE, 1), (FEW, 3), (MANY, 8)]):
         order = np.random.default_rng(number)
         other = desk.twin(tmp_path_factory.mktemp("twin"))
         for name, rows in (("recommendations", lists), ("truth", truth)):

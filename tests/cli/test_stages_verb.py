@@ -20,8 +20,8 @@ STAGES = [
 ]
 
 
-def test_the_tables_are_published_shown_and_read_back(desk: Desk) -> None:
-    desk.done("split", "--run-id", "a")
+def test_the_tables_are_published_shown_and_read_back(split_desk: Desk) -> None:
+    desk = split_desk
     desk.tree["stages"] = STAGES
     out = desk.done("evaluate", "--run-id", "a").out
     stages, funnel = desk.table("stages"), desk.table("funnel")

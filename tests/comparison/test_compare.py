@@ -18,7 +18,7 @@ A2 = (0.5, 0.5, 0, 1, 0.25, 0.5, 0, 0, 1, 0.5, 0.2, 0.2, 0, 0.5, 1, 0.25, 0.5, 0
 B2 = (1, 0.5, 0, 0.5, 0.5, 0.5, 0.25, 0, 1, 1, 0.25, 0.2, 0.2, 0.5, 1, 0.5, 1, 0.2, 0.2, 0.25)
 
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = pytest.mark.usefixtures("engine_of_users")
 
 
 def users(model: str, values: Any, **columns: Any) -> pd.DataFrame:
@@ -218,7 +218,7 @@ def test_gates_are_decided_by_the_same_sums() -> None:
     [decided] = found.gate_rows
     assert (decided.decision, decided.passed) == ("worse", False)
     assert round(decided.bound_high or 0, 6) == -0.013315
-    assert found.gates.count() == 1
+    assert len(found.gates) == 1
 
 
 def test_a_gate_that_names_no_run_is_against_the_baseline() -> None:
@@ -364,15 +364,15 @@ def test_evaluations_are_compared_as_their_tables_are(tmp_path: Path) -> None:
         evaluate(lists, truth, folder=str(tmp_path / "users"), **options),
     )
     names = [path.name for path in (tmp_path / "users").rglob("*.parquet")]
-    assert all(name.startswith("part-0") for name in names)
+    assert len(names) == 2
     assert written.folder is not None
     of_frames = compare(plain, written, tests=["t", "sign"])
     assert {own.p_value for own in of_frames.rows} == {1.0}
     assert {own.conventions for own in of_frames.rows} == {plain.plan.stamp}
     by_files = compare(written, tests=["t", "sign"])
     assert by_files.rows == compare(plain, tests=["t", "sign"]).rows
-    assert by_files.comparisons.count() == 8
-    assert by_files.accounting.where("outcome = 'in'").count() == 2
+    assert len(by_files.comparisons) == 8
+    assert sum(by_files.accounting["outcome"] == "in") == 2
     with pytest.raises(SparkEvalError, match="TRUTH_DIFFERS"):
         compare(plain, evaluate(lists, truth.head(100), **options))
     with pytest.raises(SparkEvalError, match=r"CONVENTIONS_DIFFER.*gain"):

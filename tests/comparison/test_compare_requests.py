@@ -19,6 +19,7 @@ from spark_eval.per_user.population import CANDIDATE, ComparisonTask
 from spark_eval.statistics.differences import PairSums
 from spark_eval.statistics.significance import t_test
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
 COLUMN: Final = "ndcg_at_10"
 TASK: Final = ComparisonTask(
     [(CANDIDATE, "a"), (CANDIDATE, "b")], [(slice(0, 1), slice(1, 2))], [COLUMN], request=pa.string()
@@ -72,7 +73,6 @@ def test_users_count_once_with_the_means_of_their_requests(gaps: bool) -> None:
     assert found == PairSums.of(*([of_model[user] for user in common] for of_model in means))
 
 
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("weight", "expected"),
     [
@@ -97,7 +97,6 @@ def test_worked_comparison(weight: str, expected: tuple[float, ...]) -> None:
     assert rows["bootstrap"].ci_low is not None
 
 
-@pytest.mark.usefixtures("spark")
 def test_a_run_by_request_is_compared_with_its_like_alone() -> None:
     lists, truth = worked()
     of_requests = evaluate(lists, truth, metrics=["precision"], k=10, engine="local")
@@ -113,7 +112,6 @@ def test_a_run_by_request_is_compared_with_its_like_alone() -> None:
         compare(frame, tests=["bca"])
 
 
-@pytest.mark.usefixtures("spark")
 def test_a_gate_counts_users_and_takes_clustered_errors() -> None:
     lists, truth = worked()
     measured = evaluate(lists, truth, metrics=["precision"], k=10, engine="local")

@@ -19,7 +19,8 @@ EVERY_TEST = ["t", "sign", "wilcoxon", "randomization", "bootstrap", "bca"]
 USERS = [0, 1, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (2, 3))]
 
 
-@pytest.fixture(params=["frames", "files"])
+# Files without rows are also in the zoo of folders.
+@pytest.fixture(params=["frames", pytest.param("files", marks=pytest.mark.exhaustive)])
 def given(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
 ) -> Callable[[pd.DataFrame], Any]:

@@ -78,7 +78,7 @@ RANK_TYPES = ("double", "float", "decimal(9, 0)", "decimal(9, 2)")
     ("checks", "kinds"),
     [
         ("hits", {"double": "files", "float": "frame", "decimal(9, 2)": "files"}),
-        ("full", {"double": "frame", "float": "files", "decimal(9, 0)": "frame"}),
+        ("full", {"decimal(9, 0)": "frame"}),
         *(
             pytest.param(checks, dict.fromkeys(RANK_TYPES, way), marks=pytest.mark.exhaustive)
             for checks in ("hits", "full")

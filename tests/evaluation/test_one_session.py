@@ -201,10 +201,8 @@ def follow(spark: SparkSession, folder: Path, steps: Sequence[tuple[Any, ...]]) 
 
 
 def marks_of(row: int, column: int) -> list[pytest.MarkDecorator]:
-    """The sequences below take each way in any order; of three that repeat them, one is quick."""
-    if row != column:
-        return [pytest.mark.exhaustive]
-    return [] if row == 1 else [pytest.mark.slow]
+    """The sequences below take each way in any order; of nine that repeat them, one is slow."""
+    return [pytest.mark.slow if row == column == 1 else pytest.mark.exhaustive]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,14 @@ SOURCES = {
 ORDERS = {"ranked": "rank:int", "scored": "score:double"}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def adaptive(spark: SparkSession) -> Iterator[None]:
+    """Plans are those of users: Spark plans again after each shuffle."""
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    yield
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+
+
 @pytest.fixture(scope="module")
 def read(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], DataFrame]:
     """Reads a source as Parquet."""

@@ -92,6 +92,35 @@ def assert_alike(frames: Frames, **options: Any) -> None:
 
 
 EVERYTHING: Final[Mapping[str, Mapping[str, Any]]] = {
+    "at once": {
+        "metrics": [
+            *(
+                "map",
+                "dcg",
+                "gauc@all",
+                "ndcg(tie_order=worst)",
+                "novelty",
+                "arp",
+                "gini",
+                "catalog_coverage",
+            ),
+            *("entropy", "ild", "serendipity", "pop_lift", "calibration_kl", "alpha_ndcg", "exposure"),
+            "unexpectedness",
+        ],
+        "k": [1, 5],
+        "segments": ["country", "age", "known", "activity"],
+        "base": "knn",
+        "interval": "bootstrap",
+        "resamples": 50,
+    },
+    "stages at once": {
+        "metrics": ["recall", "map", "dcg"],
+        "k": [3, 5],
+        "stages": [{"name": "candidates", "model": "knn", "k": 8}, {"name": "final", "model": "als", "k": 3}],
+        "no_recommendations": "drop",
+        "no_truth": "zero",
+        "conventions": {"truth_duplicates": "sum"},
+    },
     "accuracy": {"metrics": ["map", "dcg", "gauc@all", "ndcg(tie_order=worst)"], "k": [1, 5]},
     "segments": {"metrics": ["ndcg"], "k": 5, "segments": ["country", "age", "known", "activity"]},
     "bootstrap": {"metrics": ["ndcg", "dcg"], "k": 5, "interval": "bootstrap", "resamples": 50},
@@ -109,15 +138,20 @@ EVERYTHING: Final[Mapping[str, Mapping[str, Any]]] = {
     "dropped": {"metrics": ["map"], "k": 3, "no_recommendations": "drop", "no_truth": "zero"},
     "summed": {"metrics": ["dcg"], "k": 3, "conventions": {"truth_duplicates": "sum"}},
 }
+AT_ONCE: Final = {("at once", False), ("stages at once", True)}
 
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("name", "by_fold"),
     [
-        # Every other one with folds.
-        pytest.param(name, by_fold, marks=[] if number % 2 == by_fold else [pytest.mark.exhaustive])
-        for number, name in enumerate(EVERYTHING)
+        # What differs is found at once; which it is, by the others.
+        pytest.param(
+            name,
+            by_fold,
+            marks=[] if (name, by_fold) in AT_ONCE else [pytest.mark.exhaustive],
+        )
+        for name in EVERYTHING
         for by_fold in (False, True)
     ],
 )
@@ -125,8 +159,9 @@ def test_all_that_an_evaluation_does_has_the_same_bits(name: str, by_fold: bool)
     frames = inputs(by_fold=by_fold)
     if by_fold:
         frames["truth"] = frames["truth"].fillna({"relevance": 1.0})
-    assert isinstance(found(frames, "local", **EVERYTHING[name]), dict)
-    assert_alike(frames, **EVERYTHING[name])
+    of_local = found(frames, "local", **EVERYTHING[name])
+    assert isinstance(of_local, dict), of_local
+    assert of_local == found(frames, "spark", **EVERYTHING[name])
 
 
 @pytest.mark.usefixtures("spark")
@@ -162,7 +197,7 @@ def test_frames_of_all_libraries_have_the_same_bits(kind: str) -> None:
     frames = {name: KINDS[kind](table) for name, table in rows.items()}
     of_pandas = found(rows, "local", **options)
     assert found(frames, "local", **options) == of_pandas
-    if kind in ("nullable", "polars"):
+    if kind == "nullable":
         assert found(frames, "spark", **options) == of_pandas
 
 
@@ -290,19 +325,27 @@ def odd_folder(path: Path, what: str) -> str:
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
-    "what", ["partitions", "nested", "other columns", "unsigned", "damaged", "empty folder", "nothing"]
+    ("what", "judged"),
+    [
+        *[("partitions", None), ("unsigned", None)],  # the same as the plain rows
+        *[("nested", "UNREAD_FILES"), ("damaged", "CORRUPT_FILE")],
+        *[("empty folder", "EMPTY_INPUT"), ("nothing", "MISSING_INPUT")],
+        ("other columns", "of Spark"),
+    ],
 )
-def test_what_is_not_plain_needs_spark_which_judges_it(tmp_path: Path, what: str) -> None:
+def test_what_is_not_plain_needs_spark_which_judges_it(tmp_path: Path, what: str, judged: str | None) -> None:
     frames = {"recommendations": inputs()["recommendations"], "truth": odd_folder(tmp_path / "truth", what)}
     refused = found(frames, "local", metrics=["map"])
     assert isinstance(refused, str)
     assert refused.startswith("error[NEEDS_SPARK] ")
-    judged = found(frames, "auto", metrics=["map"])
-    plain = frames | {"truth": inputs()["truth"][["user", "item"]]}
-    if what in ("partitions", "unsigned"):
-        assert judged == found(plain, "local", metrics=["map"])
+    by_spark = found(frames, "auto", metrics=["map"])
+    if judged is None:
+        plain = frames | {"truth": inputs()["truth"][["user", "item"]]}
+        assert by_spark == found(plain, "local", metrics=["map"])
+    elif judged == "of Spark":
+        assert by_spark == found(frames, "spark", metrics=["map"])
     else:
-        assert judged == found(frames, "spark", metrics=["map"])
+        assert str(by_spark).startswith(f"error[{judged}] ")
 
 
 NO_COLUMN: Final[Mapping[str, Callable[[dict[str, pd.DataFrame]], Any]]] = {

@@ -20,6 +20,7 @@ from spark_eval.predictions.plan import make_prediction_plan
 from spark_eval.runners.quarantine import quarantined
 from spark_eval.runtime.spark_errors import named_spark_error
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
 NAN, INFINITE = float("nan"), float("inf")
 OPTIONS: dict[str, Any] = {
     "metrics": ["auc", "auprc", "gauc", "log_loss", "f1", "ece"],
@@ -61,8 +62,7 @@ def test_faults_of_binary_rows(spark: SparkSession) -> None:
 LOGITS: Final = {"label": [0, 0, 1, 1], "score": [-3.0, 0.25, 0.75, 2.0]}
 
 
-def test_logits_are_refused_with_the_way_out(spark: SparkSession) -> None:
-    assert spark
+def test_logits_are_refused_with_the_way_out() -> None:
     logits = pd.DataFrame(LOGITS)
     with pytest.raises(DataError) as raised:
         evaluate_predictions(logits, "binary", model="m")
@@ -85,8 +85,7 @@ def test_logits_are_refused_with_the_way_out(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(("n_rows", "is_taken"), [(99, False), (100, True)])
-def test_one_row_in_a_hundred_may_be_unusable(spark: SparkSession, n_rows: int, is_taken: bool) -> None:
-    assert spark
+def test_one_row_in_a_hundred_may_be_unusable(n_rows: int, is_taken: bool) -> None:
     rows = pd.DataFrame({"label": [0, 1] * (n_rows // 2) + [1] * (n_rows % 2), "score": [0.25] * n_rows})
     rows.loc[0, "score"] = 1.5
     if is_taken:
@@ -204,8 +203,7 @@ def test_rows_are_given_whatever_columns_stand_beside_them(spark: SparkSession, 
     assert row["row"] == theirs[0]
 
 
-def test_intervals_by_user_need_users(spark: SparkSession) -> None:
-    assert spark
+def test_intervals_by_user_need_users() -> None:
     with pytest.raises(DataError, match=r"MISSING_COLUMN.*user"):
         evaluate_predictions(pd.DataFrame(LOGITS), "binary", model="m", scores="raw", intervals="user")
     with pytest.raises(ConfigError, match=r"INVALID_CHOICE.*predictions\.intervals"):
@@ -264,8 +262,9 @@ def test_areas_under_preset_spark_are_those_of_spark_where_the_best_scores_weigh
         rawPredictionCol="score", weightCol="weight", numBins=0, metricName="areaUnderPR"
     )
     theirs = {case: evaluator.evaluate(frame.where(F.col("model") == case)) for case in WEIGHTLESS}
+    table = frame.toPandas()
     for scores_per_range in (1_000, 1):
         monkeypatch.setattr("spark_eval.predictions.evaluate.SCORES_PER_RANGE", scores_per_range)
-        found = evaluate_predictions(frame, "binary", metrics=["auprc"], conventions="spark")
-        ours = {row["model"]: row["value"] for row in found.metrics.collect()}
+        found = evaluate_predictions(table, "binary", metrics=["auprc"], conventions="spark", engine="local")
+        ours = {row.model: row.value for row in found.metric_rows}
         assert ours == pytest.approx(theirs, rel=1e-12)

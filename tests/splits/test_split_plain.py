@@ -83,10 +83,10 @@ KINDS = [(False, INSTANT), (True, pa.timestamp("ms", "Europe/Berlin")), (False, 
 
 
 def by_kind() -> Iterator[Any]:
-    """Each rule by one kind of log, and so each kind; the other pairs repeat them."""
+    """Each kind of log by a rule of another form: cuts, shares, windows; the other pairs repeat them."""
     for place, options in enumerate(RULES):
         for number, (text, when) in enumerate(KINDS):
-            marks = [] if number == place % len(KINDS) else [pytest.mark.exhaustive]
+            marks = [] if (place, number) in [(1, 1), (2, 2), (3, 0)] else [pytest.mark.exhaustive]
             yield pytest.param(options, text, when, id=f"rule {place}, kind {number}", marks=marks)
 
 
