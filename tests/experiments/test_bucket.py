@@ -28,12 +28,17 @@ USERS: Final = st.integers(1, 5)
 PLAN: Final = make_experiment_plan(
     [
         {"name": "money", "kind": "mean", "of": {"kind": "buy", "value": "sum"}, "decimals": 2},
-        {"name": "ctr", "kind": "ratio", "numerator": {"kind": "click"}, "denominator": {"kind": "view"}},
+        {
+            "name": "ctr",
+            "kind": "ratio",
+            "numerator": {"kind": "click", "value": "count"},
+            "denominator": {"kind": "view", "value": "count"},
+        },
         {
             "name": "ctr_user",
             "kind": "mean_of_ratios",
             "numerator": {"kind": "click", "value": "any"},
-            "denominator": {"kind": "view"},
+            "denominator": {"kind": "view", "value": "count"},
         },
     ],
     {
