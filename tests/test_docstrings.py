@@ -16,7 +16,7 @@ from tests.results.report import made_runs
 import spark_eval
 from spark_eval import functions
 from spark_eval.metrics.registry import RANKING
-from spark_eval.predictions import POINTWISE
+from spark_eval.predictions import PREDICTION_METRICS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,7 +154,7 @@ def test_most_modules_with_kernels_have_examples() -> None:
 
 def test_every_kernel_has_an_example_and_a_source() -> None:
     notes = {metric.name: metric.notes for metric in RANKING.values()}
-    notes |= {f"{metric.name} of predictions": metric.notes for metric in POINTWISE.values()}
+    notes |= {f"{metric.name} of predictions": metric.notes for metric in PREDICTION_METRICS.values()}
     for name, text in notes.items():
         assert ">>> " in text, name
         assert "Source: " in text, name

@@ -89,7 +89,7 @@ def test_the_options_of_splits_are_the_code() -> None:
 
 
 def test_the_metrics_of_predictions_are_the_code() -> None:
-    table = metric_tables.markdown(*metric_tables.pointwise_table())
+    table = metric_tables.markdown(*metric_tables.prediction_table())
     assert table in (REPOSITORY / "docs" / "predictions.md").read_text(encoding="utf-8")
 
 

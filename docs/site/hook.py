@@ -26,7 +26,7 @@ PUBLISHED = (
 # Of what the search finds, these pages come last: how and why, after what readers look for.
 FOUND_LAST = ("docs/decisions/", "CHANGELOG.md", "CONTRIBUTING.md", "docs/testing.md", "docs/reliability.md")
 LOW_BOOST = 1e-6
-PUBLIC_MODULES = ("spark_eval", "spark_eval.functions")
+PUBLIC_MODULES = ("spark_eval", "spark_eval.functions", "spark_eval.demo")
 API_PAGE = "docs/api.md"
 
 

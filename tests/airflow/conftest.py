@@ -18,7 +18,7 @@ import pytest
 import yaml
 from tests.cluster.conftest import OPTIONS, build_package, free_port, spark_home, until
 
-from spark_eval.demo.simulate import simulate
+from spark_eval.demo.simulation import simulate
 from spark_eval.runtime.session import LAUNCHER_HOME, find_java
 
 REPOSITORY = Path(__file__).parents[2]

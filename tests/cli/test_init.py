@@ -19,7 +19,7 @@ from tests.pages.walk import difference
 from spark_eval.cli.init.guesses import FirstRows, unit_of
 from spark_eval.cli.init.samples import sample_of
 from spark_eval.config.strict_yaml import line, load_yaml
-from spark_eval.demo.simulate import simulate
+from spark_eval.demo.simulation import simulate
 from spark_eval.errors import DataError
 from spark_eval.runs.sections import Config, read_config
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from spark_eval.demo.simulate import simulate
+from spark_eval.demo.simulation import simulate
 from spark_eval.runs.sections import read_config
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS
 

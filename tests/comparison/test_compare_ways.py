@@ -89,7 +89,7 @@ def test_files_and_an_exchange_give_the_same_bits(
     assert by_files.common == by_exchange.common
 
 
-@pytest.mark.parametrize(("test", "name"), [("wilcoxon", "counting"), ("bootstrap", "drawing")])
+@pytest.mark.parametrize(("test", "name"), [("wilcoxon", "counter"), ("bootstrap", "resampler")])
 def test_errors_of_workers_in_later_passes_have_names(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str, name: str
 ) -> None:

@@ -11,10 +11,10 @@ from tests.comparison.plain_pairs import population_of, table_of
 
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.comparison.worker.ranking import DifferenceCounter, SizeCounts, merge_slices
-from spark_eval.per_user import drawing
+from spark_eval.per_user import resampling
 from spark_eval.per_user.cells import EVERYBODY, SegmentValue
-from spark_eval.per_user.drawing import Amount, ResampledSums, Resampler
 from spark_eval.per_user.population import CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.per_user.resampling import Amount, ResampledSums, Resampler
 from spark_eval.statistics.differences import to_quanta
 from spark_eval.statistics.draws import flips, poisson_weights
 from spark_eval.statistics.ranked import RankSums
@@ -58,8 +58,8 @@ def populations(models: Sequence[pd.DataFrame]) -> list[AlignedUsers]:
 def test_draws(
     models: Sequence[pd.DataFrame], at_once: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drawing, "DRAWN_AT_ONCE", at_once)
-    monkeypatch.setattr(drawing, "MOST_DRAWN", most)
+    monkeypatch.setattr(resampling, "AMOUNTS_AT_ONCE", at_once)
+    monkeypatch.setattr(resampling, "MOST_SUMS", most)
     chosen = [Amount.difference(*pair, column) for pair in PAIRS for column in COLUMNS]
     made = Resampler(CELLS, chosen, LARGEST.ravel(), seed=5, replicates=7, flips=9, has_cubes=True)
     first, second = (made.sums(population) for population in populations(models))

@@ -11,8 +11,8 @@ from tests.comparison.plain_pairs import plain_sums, population_of, table_of
 from spark_eval.comparison.worker.ranking import DifferenceCounter
 from spark_eval.comparison.worker.sums import BucketTotals, pair_sums, sum_bucket
 from spark_eval.per_user.cells import EVERYBODY
-from spark_eval.per_user.drawing import Amount, Resampler
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.per_user.resampling import Amount, Resampler
 
 COLUMNS = ("auc_at_5", "auc_impressions_at_5")
 # Users of the baseline and of the candidate in a bucket.
@@ -83,13 +83,13 @@ def test_buckets_of_few_users_add_up(folds: int, segments: int, is_defined: bool
     check_everybody(whole, [pd.concat(rows) for rows in sides])
     drawn = [Amount.difference(0, 1, column) for column in COLUMNS]
     cells, shape = whole.totals.cells, (len(whole.totals.cells), 1, len(COLUMNS))
-    drawing = Resampler(cells, drawn, whole.largest.ravel(), 0, replicates=3, flips=3, has_cubes=True)
+    resampler = Resampler(cells, drawn, whole.largest.ravel(), 0, replicates=3, flips=3, has_cubes=True)
     counting = DifferenceCounter(cells, np.ones(shape, dtype=bool), whole.largest, 4, 3)
     n_differing = 0
     for number, counts in enumerate(COUNTS):
         population, own = bucket(task, 10 * number, *counts, folds=folds, is_defined=is_defined)
         n_common = min(counts) * max(folds, 1)
         assert len(population) == n_common
-        assert drawing.sums(population).weights[0, 0] == n_common * is_defined
+        assert resampler.sums(population).weights[0, 0] == n_common * is_defined
         n_differing += sum(int((one.greater + one.less).sum()) for _, one in counting.counts(population))
     assert (n_differing > 0) == is_defined

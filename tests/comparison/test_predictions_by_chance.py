@@ -13,7 +13,7 @@ import pytest
 from local import measure
 
 from spark_eval.comparison.predictions import covariances
-from spark_eval.comparison.worker.shares import ShareAdder, ShareTotals
+from spark_eval.comparison.worker.influences import InfluenceAdder, InfluenceTotals
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.predictions.values import SlopedValue
 from spark_eval.predictions.worker.clusters import column_of
@@ -47,7 +47,7 @@ def p_values(seed: int, n_users: int, by: str) -> list[float]:
     population = AlignedUsers(
         task, lambda model, columns: task.rows([tables[model].select(columns)], columns)
     )
-    totals: ShareTotals = ShareAdder(models).sums(population)
+    totals: InfluenceTotals = InfluenceAdder(models).sums(population)
     found = []
     for index, (old, new) in enumerate(zip(*models, strict=True)):
         has_labels = len(old.slopes) > 1

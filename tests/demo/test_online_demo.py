@@ -9,7 +9,7 @@ from tests.results.report.test_report_page import data_of
 from spark_eval import evaluate_experiments
 from spark_eval.cli.commands import main
 from spark_eval.demo.online import EFFECT, online_settings, week_of_events
-from spark_eval.demo.simulate import simulate
+from spark_eval.demo.simulation import simulate
 from spark_eval.experiments.evaluate import Experiments
 from spark_eval.results.report.page import report_page
 

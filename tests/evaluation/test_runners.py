@@ -453,7 +453,7 @@ def test_messages_beyond_a_limit_go_to_files_that_are_removed(
         seen.update(path.suffix for path in folder.iterdir())
         rmtree(folder)
 
-    monkeypatch.setattr("spark_eval.runners.in_process.MOST_WAITING", 2_000)
+    monkeypatch.setattr("spark_eval.runners.in_process.MOST_IN_MEMORY", 2_000)
     monkeypatch.setattr("spark_eval.runners.in_process.shutil.rmtree", removed)
     assert found(inputs(), "local", **EVERYTHING["items"]) == whole
     gc.collect()
@@ -465,7 +465,7 @@ def test_a_full_disk_has_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     full.mkdir()
     for part, number in product(range(40), repeat=2):
         (full / f"{part}-{number}.arrow").symlink_to("/dev/full")
-    monkeypatch.setattr("spark_eval.runners.in_process.MOST_WAITING", 2_000)
+    monkeypatch.setattr("spark_eval.runners.in_process.MOST_IN_MEMORY", 2_000)
     monkeypatch.setattr("spark_eval.runners.in_process.mkdtemp", lambda **_: str(full))
     refused = found(inputs(), "local", **EVERYTHING["items"])
     assert isinstance(refused, str)

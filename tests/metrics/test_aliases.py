@@ -10,8 +10,8 @@ from spark_eval.evaluation.plan import make_plan
 from spark_eval.metrics import RANKING, metric_values
 from spark_eval.metrics.aliases import ALIASES, bare_name
 from spark_eval.metrics.values import ranking_names
-from spark_eval.predictions import POINTWISE
-from spark_eval.predictions.plan import make_prediction_plan as make_pointwise_plan
+from spark_eval.predictions import PREDICTION_METRICS
+from spark_eval.predictions.plan import make_prediction_plan
 from spark_eval.runs.sections import parse_config
 
 OUTPUT = {"output": {"path": "out"}}
@@ -57,7 +57,7 @@ def test_rankings(texts: str | list[str], canonical: list[str]) -> None:
     ],
 )
 def test_predictions(texts: str | list[str], canonical: list[str]) -> None:
-    plan = make_pointwise_plan(
+    plan = make_prediction_plan(
         "binary", metrics=texts, thresholds=0.5, choose={"flags": 3}, segments="country"
     )
     assert list(plan.metrics) == canonical
@@ -74,7 +74,7 @@ def test_a_single_name_is_a_list_of_one() -> None:
     assert (list(map(str, plan.metrics)), plan.segments) == (["map@3"], ("known",))
 
 
-@pytest.mark.parametrize("known", [ranking_names(), POINTWISE], ids=["rankings", "predictions"])
+@pytest.mark.parametrize("known", [ranking_names(), PREDICTION_METRICS], ids=["rankings", "predictions"])
 def test_no_name_stands_for_two_metrics(known: dict[str, object]) -> None:
     meant: dict[str, object] = {}
     for name in known:
@@ -83,10 +83,10 @@ def test_no_name_stands_for_two_metrics(known: dict[str, object]) -> None:
 
 
 def test_every_alias_is_of_a_metric() -> None:
-    assert set(ALIASES) <= {*ranking_names(), *POINTWISE}
+    assert set(ALIASES) <= {*ranking_names(), *PREDICTION_METRICS}
 
 
-@pytest.mark.parametrize("name", [*RANKING, *(name for name in POINTWISE if name not in RANKING)])
+@pytest.mark.parametrize("name", [*RANKING, *(name for name in PREDICTION_METRICS if name not in RANKING)])
 def test_what_metrics_name_prints_runs_as_it_stands(name: str) -> None:
     for written in (name, name.upper(), f"{name}@10"):
         text = metric_tables.metric_text(written)

@@ -18,7 +18,7 @@ from spark_eval.conventions.choice import Need
 from spark_eval.errors import SparkEvalError
 from spark_eval.metrics import RANKING, MetricValue, metric_values
 from spark_eval.metrics.registry import OF_LISTS
-from spark_eval.predictions import POINTWISE
+from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.statistics.exact import Floats
 
 
@@ -286,7 +286,7 @@ def test_without_a_cutoff_the_length_can_matter() -> None:
 def test_the_package_lists_all_metrics_when_it_is_called() -> None:
     package: Any = spark_eval.metrics
     listed = package()
-    assert list(listed["metric"]) == [*(one.run_name for one in RANKING.values()), *POINTWISE]
+    assert list(listed["metric"]) == [*(one.run_name for one in RANKING.values()), *PREDICTION_METRICS]
     assert dict(zip(listed["metric"], listed["column"], strict=True))["map"] == "ap"
     assert set(listed["of"]) == {"lists", "predictions"}
     for name in listed.query("of == 'lists'")["metric"]:

@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 
 from spark_eval.predictions.plan import make_prediction_plan
-from spark_eval.predictions.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, MeasuredPredictions
+from spark_eval.predictions.tables import CURVES, METRICS, THRESHOLDS, MeasuredPredictions
 from spark_eval.predictions.task import Clusters, PredictionPlan, Scores
 from spark_eval.predictions.worker.batches import RowReader, TaskCounts, in_buckets
-from spark_eval.predictions.worker.clusters import CellRows, UserSums, add_rows_of_users, shares_of
+from spark_eval.predictions.worker.clusters import CellRows, UserSums, add_rows_of_users, influence_sums
 from spark_eval.predictions.worker.ordered import (
     RangeResult,
     RowRange,
     ScoreRun,
-    measured_range,
-    placed_rows,
-    range_of,
+    add_placements,
+    measure_range,
+    merge_range,
 )
 from spark_eval.predictions.worker.score_ranges import RangeSize, Sample, range_offsets, score_ranges
 from spark_eval.predictions.worker.totals import Cell, Totals
@@ -33,16 +33,16 @@ class Answer:
     plan: PredictionPlan
     totals: Totals = field(default_factory=Totals)
     ranges: dict[Cell, list[RangeResult]] = field(default_factory=lambda: defaultdict(list))
-    shares: Totals = field(default_factory=Totals)
+    influences: Totals = field(default_factory=Totals)
     users: list[UserSums] = field(default_factory=list)
 
     @property
     def measured(self) -> MeasuredPredictions:
-        return MeasuredPredictions(self.plan, self.totals, self.ranges, self.shares)
+        return MeasuredPredictions(self.plan, self.totals, self.ranges, self.influences)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        return named(PREDICTION_METRICS, self.measured.metric_rows)
+        return named(METRICS, self.measured.metric_rows)
 
     @property
     def thresholds(self) -> list[dict[str, Any]]:
@@ -78,14 +78,14 @@ def measure(
     table = table_of(columns, plan)
     if order is not None:
         table = table.take(pa.array(order))
-    reading = RowReader(plan, None if "model" in table.column_names else "m")
+    reader = RowReader(plan, None if "model" in table.column_names else "m")
     answer = Answer(plan)
     runs: list[ScoreRun] = []
     users: list[pa.Table] = []
     rows: list[CellRows] = []
     size = -(-len(table) // n_tasks)
     for start in range(0, len(table), size):
-        for part in reading.parts(table.slice(start, size).combine_chunks().to_batches(rows_per_batch)):
+        for part in reader.outputs(table.slice(start, size).combine_chunks().to_batches(rows_per_batch)):
             if isinstance(part, TaskCounts):
                 answer.totals.merge(part.totals)
             elif isinstance(part, ScoreRun):
@@ -94,7 +94,7 @@ def measure(
                 rows.append(part)
             else:
                 users.append(part)
-    add_users(answer, reading, users)
+    add_users(answer, reader, users)
     if plan.by_score:
         rows = add_order(answer, runs, rows, scores_per_range)
     add_errors(answer, rows)
@@ -111,14 +111,14 @@ def table_of(columns: Mapping[str, Any], plan: PredictionPlan) -> pa.Table:
     return table
 
 
-def add_users(answer: Answer, reading: RowReader, users: Sequence[pa.Table]) -> None:
+def add_users(answer: Answer, reader: RowReader, users: Sequence[pa.Table]) -> None:
     """What follows from users, bucket by bucket."""
     by_bucket = defaultdict(list)
     for rows in users:
         for bucket, mine in in_buckets(rows, 3):
             by_bucket[bucket].append(mine)
     for parts in by_bucket.values():
-        answer.totals.merge(reading.totals_of_users(parts))
+        answer.totals.merge(reader.totals_over_users(parts))
 
 
 def add_errors(answer: Answer, rows: Sequence[CellRows]) -> None:
@@ -132,7 +132,7 @@ def add_errors(answer: Answer, rows: Sequence[CellRows]) -> None:
         answer.users += add_rows_of_users(parts, answer.plan)
     slopes = answer.measured.slopes
     for users in answer.users:
-        answer.shares.merge(shares_of(users, slopes).totals)
+        answer.influences.merge(influence_sums(users, slopes).totals)
 
 
 def add_order(
@@ -151,14 +151,14 @@ def add_order(
     for of_cell in rows:
         for number, mine in cuts[of_cell.cell].parts_of_rows(of_cell):
             by_number[number].append(mine)
-    ranges = [range_of(number, found) for number, found in sorted(by_number.items())]
-    standing = range_offsets([RangeSize.of(one.scored) for one in ranges], plan.curve_points)
-    for one in (one.scored for one in ranges):
+    ranges = [merge_range(number, found) for number, found in sorted(by_number.items())]
+    offsets = range_offsets([RangeSize.of(one.distinct) for one in ranges], plan.curve_points)
+    for one in (one.distinct for one in ranges):
         with_curves = plan.curves and one.cell[1] == ALL
-        found = measured_range(one, standing[one.number], plan.rules, with_curves)
+        found = measure_range(one, offsets[one.number], plan.rules, with_curves)
         answer.totals.add_all(one.cell, found.sums)
         answer.ranges[one.cell].append(found)
-    return [placed_rows(one, standing[one.number]) for one in ranges if isinstance(one, RowRange)]
+    return [add_placements(one, offsets[one.number]) for one in ranges if isinstance(one, RowRange)]
 
 
 def crowd(seed: int, n: int = 400, n_scores: int = 40) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def found(engine: str, rows: Any, task: str, **options: Any) -> dict[str, Any] |
         tables: dict[str, Any] = tables_of(result)
         if options.get("intervals") == "user":
             tables["per_user"] = bits(to_arrow(result.per_user))
-            tables["scored"] = {name: one.to_record() for name, one in result.scored.items()}
+            tables["scored"] = {name: one.to_record() for name, one in result.values_by_model.items()}
     except SparkEvalError as error:
         return str(error)
     assert is_of_spark(result.metrics) is (engine == "spark")

@@ -33,9 +33,9 @@ OPTIONS: dict[str, Any] = {
 
 def faults_of(frame: DataFrame, task: str, **options: Any) -> list[str | None]:
     plan = make_prediction_plan(task, **options)
-    given = conform_predictions(frame, None, "m", plan).given
-    assert given.columns[:2] == frame.columns[:2]
-    return [row["fault"] for row in given.collect()]
+    judged = conform_predictions(frame, None, "m", plan).judged
+    assert judged.columns[:2] == frame.columns[:2]
+    return [row["fault"] for row in judged.collect()]
 
 
 def test_faults_of_binary_rows(spark: SparkSession) -> None:
@@ -197,8 +197,8 @@ def test_rows_of_a_model_named_by_option_are_shown_where_too_many_are_quarantine
 @pytest.mark.parametrize("item", ["make_ym_interval(1)", "map('a', 1)", "X'00'", "NULL"])
 def test_rows_are_given_whatever_columns_stand_beside_them(spark: SparkSession, item: str) -> None:
     frame = spark.sql(f"SELECT 1 AS label, 0.5D AS score, {item} AS item")
-    given = conform_predictions(frame, None, "m", make_prediction_plan("binary", metrics=["auc"])).given
-    [row] = quarantined("predictions", given.withColumn("fault", F.lit("NULL_ID"))).collect()
+    judged = conform_predictions(frame, None, "m", make_prediction_plan("binary", metrics=["auc"])).judged
+    [row] = quarantined("predictions", judged.withColumn("fault", F.lit("NULL_ID"))).collect()
     [theirs] = frame.select(F.to_json(F.struct("*", F.lit("NULL_ID").alias("fault")))).collect()
     assert row["row"] == theirs[0]
 

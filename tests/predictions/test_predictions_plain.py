@@ -1,4 +1,4 @@
-"""Predictions that the workers read themselves give what Spark's reading gives, faults and all."""
+"""Predictions that the workers read themselves give what Spark's reader gives, faults and all."""
 
 import random
 from dataclasses import replace
@@ -102,12 +102,12 @@ def test_any_fault_of_a_row_is_seen(
     labels = ["yes", "no"] if "positive" in options else [1.0, 0.0]
     columns: dict[str, list[Any]] = {"label": labels, "score": [0.5, 1.0], "weight": [1.0, 0.0]}
     columns |= {"model": ["a", "b"], "user": [1, 2], "segment_0": [0, 1]}
-    reading = RowReader(plan, None)
+    reader = RowReader(plan, None)
 
-    assert reading.with_codes(pa.table(columns)).to_pylist() == [None, None]
+    assert reader.error_codes(pa.table(columns)).to_pylist() == [None, None]
 
     columns[change][1] = value
-    assert reading.with_codes(pa.table(columns)).to_pylist() == [None, code]
+    assert reader.error_codes(pa.table(columns)).to_pylist() == [None, code]
 
 
 def test_what_arrow_writes_otherwise_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:

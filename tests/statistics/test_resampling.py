@@ -24,9 +24,9 @@ from spark_eval.statistics.exact import Floats
 from spark_eval.statistics.resampling import (
     Replicates,
     bca_interval,
-    drawn_flip_p,
-    exact_flip_p,
+    enumerated_flip_p,
     percentile_interval,
+    sampled_flip_p,
     scale_of,
     scaled,
 )
@@ -172,14 +172,14 @@ def test_all_flips_are_tried(alternative: str, size: int) -> None:
         "less": sum(one <= limit + 6 for one in sums),
         "two_sided": sum(abs(one) >= abs(limit) - 6 for one in sums),
     }[alternative]
-    assert exact_flip_p(quanta, alternative) == found / 64
+    assert enumerated_flip_p(quanta, alternative) == found / 64
 
 
 def test_sums_that_tie_in_decimals_tie() -> None:
     """0.1 + 0.2 and 0.3 are one quantum apart."""
     quanta = [round(step * 2**40) for step in (0.1, 0.2, -0.3)]
-    assert exact_flip_p(quanta) == 1
-    assert exact_flip_p([]) == exact_flip_p([7]) == 1
+    assert enumerated_flip_p(quanta) == 1
+    assert enumerated_flip_p([]) == enumerated_flip_p([7]) == 1
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
@@ -187,14 +187,14 @@ def test_drawn_flips_come_near_to_t(alternative: str) -> None:
     baseline, candidate = by_chance(400, seed=21)
     differences = candidate - baseline - 0.015
     signs = resampled_sums(flips, hashes_of(400, seed=1), scaled(differences, 1.0)[:, None], 4000)[:, 0]
-    ours = drawn_flip_p(signs.tolist(), 400, alternative)
+    ours = sampled_flip_p(signs.tolist(), 400, alternative)
     t = t_test(pair_sums((np.zeros(400), differences)).estimate, 0.95, alternative)
     assert ours == pytest.approx(t.p_value, abs=0.03)
 
 
 def test_no_draw_is_as_extreme_and_all_are() -> None:
-    assert drawn_flip_p([100, 5, -7, 20], 3) == 1 / 4
-    assert drawn_flip_p([100, 97, -97, 96], 3) == 3 / 4
-    assert drawn_flip_p([100, 97, 96], 3, "greater") == drawn_flip_p([100, 103, 104], 3, "less") == 2 / 3
-    assert drawn_flip_p([0, 5, -7, 20], 3) == 1
-    assert Fraction(drawn_flip_p([2**62, 2**62], 1)) == 1
+    assert sampled_flip_p([100, 5, -7, 20], 3) == 1 / 4
+    assert sampled_flip_p([100, 97, -97, 96], 3) == 3 / 4
+    assert sampled_flip_p([100, 97, 96], 3, "greater") == sampled_flip_p([100, 103, 104], 3, "less") == 2 / 3
+    assert sampled_flip_p([0, 5, -7, 20], 3) == 1
+    assert Fraction(sampled_flip_p([2**62, 2**62], 1)) == 1

@@ -14,7 +14,7 @@ from spark_eval.statistics.ranked import wilcoxon
 from spark_eval.statistics.resampling import (
     Replicates,
     bca_interval,
-    exact_flip_p,
+    enumerated_flip_p,
     percentile_interval,
     scale_of,
     scaled,
@@ -90,8 +90,8 @@ def test_exact_wilcoxon(pair: Pair, zeros: str, p_value: float) -> None:
 
 
 def test_all_flips() -> None:
-    assert exact_flip_p(whole_differences(S1)) == 12 / 128
-    assert exact_flip_p(whole_differences(S2)) == 240 / 2048
+    assert enumerated_flip_p(whole_differences(S1)) == 12 / 128
+    assert enumerated_flip_p(whole_differences(S2)) == 240 / 2048
 
 
 def test_corrections() -> None:

@@ -1,6 +1,6 @@
 """Hashes and integer codes of ids: equal ids have equal hashes and equal codes, whatever their type.
 
-A hash finds candidates fast; the ids themselves are compared afterwards.
+Hashes only preselect: the ids themselves are compared afterwards.
 """
 
 from collections.abc import Callable, Sequence
@@ -87,7 +87,7 @@ def concat_tables(parts: Sequence[pa.Table]) -> pa.Table:
 # Function from row indices to the sort values of these rows.
 SortKey = Callable[[Ints], NDArray[Any]]
 # Longer runs are sorted one by one.
-LONGEST_TOGETHER: Final = 1 << 11
+LONGEST_BATCHED: Final = 1 << 11
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,10 @@ class Codes:
         chunks = [chunk for column in coded for chunk in column.cast(CODED_TEXT).chunks]
         if not chunks:
             return cls([np.empty(0, np.int64) for _ in columns], pa.array([], pa.string()))
-        united = pa.chunked_array(chunks).unify_dictionaries()
-        codes = np.concatenate([to_numpy(chunk.indices) for chunk in united.chunks]).astype(np.int64)
+        unified = pa.chunked_array(chunks).unify_dictionaries()
+        codes = np.concatenate([to_numpy(chunk.indices) for chunk in unified.chunks]).astype(np.int64)
         ends = np.cumsum([len(column) for column in columns])[:-1]
-        return cls(np.split(codes, ends), united.chunk(0).dictionary)
+        return cls(np.split(codes, ends), unified.chunk(0).dictionary)
 
     def ids(self, codes: Ints) -> pa.Array:
         """Return the ids of codes, as int64 or text."""
@@ -126,21 +126,21 @@ class Codes:
         """Return integers in the order of the ids: integers by value, text by its UTF-8 bytes."""
         return codes if self.texts is None else self.text_order[codes]
 
-    def ids_in_order(self, places: Ints) -> pa.Array:
-        """Return the ids of integers returned by ``measure_ranges``."""
+    def ids_in_order(self, ranks: Ints) -> pa.Array:
+        """Return the ids of integers that ``in_order`` returned."""
         if self.texts is None:
-            return pa.array(places)
+            return pa.array(ranks)
         codes = np.empty_like(self.text_order)
         codes[self.text_order] = np.arange(len(codes))
-        return self.texts.take(pa.array(codes[places]))
+        return self.texts.take(pa.array(codes[ranks]))
 
     @cached_property
     def text_order(self) -> Ints:
         """Rank of each text among all, by UTF-8 bytes."""
         by_text = to_numpy(pc.sort_indices(self.texts))
-        place = np.empty(len(by_text), dtype=np.int64)
-        place[by_text] = np.arange(len(by_text))
-        return place
+        rank = np.empty(len(by_text), dtype=np.int64)
+        rank[by_text] = np.arange(len(by_text))
+        return rank
 
 
 CODED_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
@@ -155,17 +155,17 @@ def unique_in_order_of_appearance(values: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values in order of appearance, and the index of each row's value in them."""
     starts = np.flatnonzero(run_starts(values))  # equal values are mostly adjacent: one lookup per run
     coded = pa.array(values[starts]).dictionary_encode()
-    place = to_numpy(coded.indices).astype(np.int64)
-    return to_numpy(coded.dictionary), np.repeat(place, np.diff(np.append(starts, len(values))))
+    index = to_numpy(coded.indices).astype(np.int64)
+    return to_numpy(coded.dictionary), np.repeat(index, np.diff(np.append(starts, len(values))))
 
 
 def unique_sorted(values: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values, ascending, and the index of each row's value in them."""
-    distinct, place = unique_in_order_of_appearance(values)
+    distinct, index = unique_in_order_of_appearance(values)
     order = np.argsort(distinct)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return distinct[order], rank[place]
+    return distinct[order], rank[index]
 
 
 def count_unique(values: Ints) -> int:
@@ -174,9 +174,9 @@ def count_unique(values: Ints) -> int:
     return n
 
 
-def count_by_code(places: Ints, n: int) -> Ints:
-    """Count how often each index below n occurs; shape (n,)."""
-    return np.bincount(places, minlength=n)
+def count_by_code(codes: Ints, n: int) -> Ints:
+    """Count how often each code below n occurs; shape (n,)."""
+    return np.bincount(codes, minlength=n)
 
 
 def lexsort(*keys: Ints | Hashes) -> Ints:
@@ -201,13 +201,13 @@ def combine_keys(*keys: Ints | Hashes) -> Hashes | None:
     return packed
 
 
-def stable_argsort(places: Ints, n_places: int) -> Ints:
-    """Return the order that sorts rows by ``places``; stable."""
-    if (places[1:] >= places[:-1]).all():
-        return np.arange(len(places))
-    order = np.argsort(places.astype(np.uint16), kind="stable")
-    if n_places > 1 << 16:
-        order = order[np.argsort((places >> 16)[order], kind="stable")]
+def stable_argsort(codes: Ints, n_codes: int) -> Ints:
+    """Return the order that sorts rows by codes below ``n_codes``; stable."""
+    if (codes[1:] >= codes[:-1]).all():
+        return np.arange(len(codes))
+    order = np.argsort(codes.astype(np.uint16), kind="stable")
+    if n_codes > 1 << 16:
+        order = order[np.argsort((codes >> 16)[order], kind="stable")]
     return order
 
 
@@ -218,14 +218,14 @@ def argsort_within_runs(rows: Ints, is_first: Booleans, keys: Sequence[SortKey])
     that are equal in all keys. Each key is computed only for rows that are still equal.
     """
     for key in keys:
-        again = np.flatnonzero(~is_first | ~np.append(is_first[1:], True))
-        if not len(again):
+        tied = np.flatnonzero(~is_first | ~np.append(is_first[1:], True))
+        if not len(tied):
             return
-        unsorted = rows[again]
+        unsorted = rows[tied]
         values = key(unsorted)
-        order = argsort_values_within_runs(values, np.flatnonzero(is_first[again]))
-        rows[again] = unsorted[order]
-        is_first[again] |= run_starts(values[order])
+        order = argsort_values_within_runs(values, np.flatnonzero(is_first[tied]))
+        rows[tied] = unsorted[order]
+        is_first[tied] |= run_starts(values[order])
 
 
 def argsort_values_within_runs(values: NDArray[Any], starts: Ints) -> Ints:
@@ -240,19 +240,19 @@ def argsort_values_within_runs(values: NDArray[Any], starts: Ints) -> Ints:
         if not bits:  # only runs of one value are left
             break
         runs = np.flatnonzero(size == bits)
-        if 1 << bits > LONGEST_TOGETHER:
+        if 1 << bits > LONGEST_BATCHED:
             for start, length in zip(starts[runs].tolist(), lengths[runs].tolist(), strict=True):
                 order[start : start + length] = start + np.argsort(values[start : start + length])
             continue
         start, length = starts[runs][:, None], lengths[runs][:, None]
         column = np.arange(length.max())
-        place, is_own = start + column, column < length
+        index, is_own = start + column, column < length
         if is_own.all():
-            order[place] = start + np.argsort(values[place], axis=1)
+            order[index] = start + np.argsort(values[index], axis=1)
             continue
-        padded = np.full(place.shape, np.iinfo(values.dtype).max, dtype=values.dtype)
-        padded[is_own] = values[place[is_own]]
+        padded = np.full(index.shape, np.iinfo(values.dtype).max, dtype=values.dtype)
+        padded[is_own] = values[index[is_own]]
         in_order = np.argsort(padded, axis=1)
         # The padding may equal values of the run, so positions beyond the run are masked out.
-        order[place[is_own]] = (start + in_order)[in_order < length]
+        order[index[is_own]] = (start + in_order)[in_order < length]
     return order

@@ -1,4 +1,4 @@
-"""Spark's ``xxhash64`` of ids, without Spark: the draw that assigns users of local_test to subsets.
+"""Spark's ``xxhash64`` of ids, without Spark: the source of seeded draws per user.
 
 XXH64 as Yann Collet specifies it (https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md). As in Spark, the
 hash of each column is the seed for the next column; the first seed is 42.
@@ -33,9 +33,9 @@ def id_hashes(ids: pa.Array, seed: np.int32 | np.int64) -> Hashes:
     Spark hashes the bytes of the seed: 4 for an int, 8 for a bigint.
     """
     coded = ids.dictionary_encode()
-    of_seed = xxh64(np.frombuffer(seed.tobytes(), dtype=np.uint8)[None, :], np.uint64(SPARK_SEED))
-    of_id = text_hashes(coded.dictionary.cast(pa.string()), of_seed[0])
-    hashes: Hashes = of_id[coded.indices.to_numpy()]
+    seed_hash = xxh64(np.frombuffer(seed.tobytes(), dtype=np.uint8)[None, :], np.uint64(SPARK_SEED))
+    by_code = text_hashes(coded.dictionary.cast(pa.string()), seed_hash[0])
+    hashes: Hashes = by_code[coded.indices.to_numpy()]
     return hashes
 
 
@@ -54,11 +54,11 @@ def text_hashes(texts: pa.Array, seed: np.uint64 | Hashes) -> Hashes:
     hashes, seeds = np.empty(len(texts), dtype=np.uint64), np.broadcast_to(seed, len(texts))
     lengths = to_numpy(pc.binary_length(texts))
     for length in np.unique(lengths):
-        places = np.flatnonzero(lengths == length)
-        _, _, data = texts.take(pa.array(places)).buffers()
-        content = np.frombuffer(data, dtype=np.uint8, count=length * len(places)) if length else np.empty(0)
-        of_text = content.astype(np.uint8, copy=False).reshape(len(places), length)
-        hashes[places] = xxh64(of_text, seeds[places])
+        rows = np.flatnonzero(lengths == length)
+        _, _, data = texts.take(pa.array(rows)).buffers()
+        content = np.frombuffer(data, dtype=np.uint8, count=length * len(rows)) if length else np.empty(0)
+        texts_as_bytes = content.astype(np.uint8, copy=False).reshape(len(rows), length)
+        hashes[rows] = xxh64(texts_as_bytes, seeds[rows])
     return hashes
 
 
@@ -79,24 +79,24 @@ def xxh64(data: Bytes, seed: np.uint64 | Hashes) -> Hashes:
     if n_stripes:
         lanes = [start + P1 + P2, start + P2, start, start - P1]
         for stripe in range(n_stripes):
-            lanes = [mix_lane(lane, words[:, 4 * stripe + place]) for place, lane in enumerate(lanes)]
+            lanes = [mix_lane(lane, words[:, 4 * stripe + index]) for index, lane in enumerate(lanes)]
         hashes = np.zeros(n_rows, dtype=np.uint64)
-        for lane, turn in zip(lanes, (1, 7, 12, 18), strict=True):
-            hashes += rotate_left(lane, turn)
+        for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True):
+            hashes += rotate_left(lane, bits)
         for lane in lanes:
             hashes = (hashes ^ mix_lane(np.zeros_like(lane), lane)) * P1 + P4
     else:
         hashes = start + P5
     hashes += np.uint64(length)
-    for place in range(4 * n_stripes, n_words):
-        word = mix_lane(np.zeros(n_rows, dtype=np.uint64), words[:, place])
+    for index in range(4 * n_stripes, n_words):
+        word = mix_lane(np.zeros(n_rows, dtype=np.uint64), words[:, index])
         hashes = rotate_left(hashes ^ word, 27) * P1 + P4
-    rest = data[:, 8 * n_words :]
-    if rest.shape[1] >= 4:
-        half = np.ascontiguousarray(rest[:, :4]).view("<u4")[:, 0].astype(np.uint64)
+    tail = data[:, 8 * n_words :]
+    if tail.shape[1] >= 4:
+        half = np.ascontiguousarray(tail[:, :4]).view("<u4")[:, 0].astype(np.uint64)
         hashes = rotate_left(hashes ^ half * P1, 23) * P2 + P3
-        rest = rest[:, 4:]
-    for byte in rest.T:
+        tail = tail[:, 4:]
+    for byte in tail.T:
         hashes = rotate_left(hashes ^ byte.astype(np.uint64) * P5, 11) * P1
     for shift, prime in ((33, P2), (29, P3)):
         hashes = (hashes ^ hashes >> np.uint64(shift)) * prime

@@ -11,7 +11,7 @@ import yaml
 from spark_eval.cli import terminal
 from spark_eval.demo.models import ALS_MODEL, POPULARITY, recommend_all
 from spark_eval.demo.online import EFFECT, online_settings, week_of_events
-from spark_eval.demo.simulate import simulate
+from spark_eval.demo.simulation import simulate
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import literal_path
 from spark_eval.publishing.local import LocalStore

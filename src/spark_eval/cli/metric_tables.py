@@ -11,6 +11,7 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_eval import kernels
 from spark_eval.conventions import CONVENTIONS, TieOrder, TruthDuplicates
 from spark_eval.conventions.choice import Need
 from spark_eval.conventions.presets import PRESETS, changed_choices, conventions_of
@@ -18,9 +19,9 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics import RANKING, RankingMetric, parse_metric
 from spark_eval.metrics.aliases import ALIASES, find_name
 from spark_eval.metrics.values import SHARES_PLACES, ranking_names, split_metric_text, without_metric
-from spark_eval.predictions import POINTWISE
-from spark_eval.predictions.registry import PointwiseMetric
-from spark_eval.predictions.task import PREDICTION_PRESETS as POINTWISE_PRESETS
+from spark_eval.predictions import PREDICTION_METRICS
+from spark_eval.predictions.registry import PredictionMetric
+from spark_eval.predictions.task import PREDICTION_PRESETS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,12 +78,12 @@ def metric_frame() -> "pd.DataFrame":
         ]
         for metric in RANKING.values()
     ]
-    scored = [
+    predictions = [
         [metric.name, "predictions", "", str(metric.direction), metric.formula, "", metric.summary]
-        for metric in POINTWISE.values()
+        for metric in PREDICTION_METRICS.values()
     ]
     names = ["metric", "of", "column", "better", "formula", "options", "meaning"]
-    return pd.DataFrame([*lists, *scored], columns=names)
+    return pd.DataFrame([*lists, *predictions], columns=names)
 
 
 def ranking_table() -> TextTable:
@@ -100,11 +101,11 @@ def ranking_table() -> TextTable:
     ]
 
 
-def pointwise_table() -> TextTable:
+def prediction_table() -> TextTable:
     """Return one row per metric of predictions."""
     return ("metric of predictions", "tasks", "better", "formula", "meaning"), [
         [metric.name, ", ".join(metric.tasks), metric.direction, metric.formula, metric.summary]
-        for metric in POINTWISE.values()
+        for metric in PREDICTION_METRICS.values()
     ]
 
 
@@ -164,7 +165,7 @@ def metric_text(text: str, preset: str | None = None) -> str:
     invalid options and cutoffs.
     """
     name = split_metric_text(text)["name"]
-    of_rankings, of_predictions = find_name(name, ranking_names()), find_name(name, POINTWISE)
+    of_rankings, of_predictions = find_name(name, ranking_names()), find_name(name, PREDICTION_METRICS)
     if preset is not None:
         conventions_of(preset)
     parts = []
@@ -172,15 +173,15 @@ def metric_text(text: str, preset: str | None = None) -> str:
         parse_metric(text)
         parts += [ranking_text(of_rankings), preset and ranking_choices(of_rankings, preset)]
     if of_predictions is not None:
-        parts += [pointwise_text(of_predictions), preset and pointwise_choices(of_predictions, preset)]
+        parts += [prediction_text(of_predictions), preset and prediction_choices(of_predictions, preset)]
     if not parts:
         raise ConfigError.unknown(
-            "UNKNOWN_METRIC", "metric", name, {**ranking_names(), **POINTWISE}, "metrics NAME"
+            "UNKNOWN_METRIC", "metric", name, {**ranking_names(), **PREDICTION_METRICS}, "metrics NAME"
         )
     return "\n\n".join(filter(None, parts))
 
 
-def pointwise_text(metric: PointwiseMetric) -> str:
+def prediction_text(metric: PredictionMetric) -> str:
     """Return the description of a metric of predictions."""
     return whole_text(f"{metric.name}, of predictions ({', '.join(metric.tasks)})", metric, [metric.name])
 
@@ -205,7 +206,7 @@ def whose_value(metric: RankingMetric) -> str:
 
 
 def whole_text(
-    title: str, metric: RankingMetric | PointwiseMetric, names: Iterable[str], options: Sequence[str] = ()
+    title: str, metric: RankingMetric | PredictionMetric, names: Iterable[str], options: Sequence[str] = ()
 ) -> str:
     """Return formula, direction, other names, options and docstring of a metric below its title."""
     aliases = [alias for name in dict.fromkeys(names) for alias in ALIASES.get(name, ())]
@@ -222,7 +223,7 @@ def noted(kernel: Callable[..., Any]) -> str:
 
 
 def imports(notes: str, kernel: Callable[..., Any]) -> list[str]:
-    """Return the lines that import the names of the kernel's module that the examples use."""
+    """Return the lines that import what the examples use, from a public module if it offers that."""
     used = {
         node.id
         for example in doctest.DocTestParser().get_examples(notes)
@@ -231,7 +232,9 @@ def imports(notes: str, kernel: Callable[..., Any]) -> list[str]:
     }
     by_home: dict[str, list[str]] = {}
     for name in sorted(used):
-        by_home.setdefault(kernel.__globals__[name].__module__, []).append(name)
+        value = kernel.__globals__[name]
+        is_public = getattr(kernels, name, None) is value
+        by_home.setdefault(kernels.__name__ if is_public else value.__module__, []).append(name)
     return [f"{PROMPT}from {home} import {', '.join(by_home[home])}\n" for home in sorted(by_home)]
 
 
@@ -245,11 +248,11 @@ def ranking_choices(metric: RankingMetric, preset: str) -> str:
     return "\n".join([f"under preset {preset} (whole: spark-eval metrics --preset {preset}):", *lines])
 
 
-def pointwise_choices(metric: PointwiseMetric, preset: str) -> str:
+def prediction_choices(metric: PredictionMetric, preset: str) -> str:
     """Return a preset's choices for a metric of predictions."""
-    if preset not in POINTWISE_PRESETS:
-        return f"presets of predictions: {', '.join(POINTWISE_PRESETS)}; {preset} is one of rankings only"
-    chosen = POINTWISE_PRESETS[preset]
+    if preset not in PREDICTION_PRESETS:
+        return f"presets of predictions: {', '.join(PREDICTION_PRESETS)}; {preset} is one of rankings only"
+    chosen = PREDICTION_PRESETS[preset]
     choices = {"auprc": f"{chosen.auprc}: {chosen.auprc.meaning}"}
     choices |= dict.fromkeys(("log_loss", "log_likelihood"), f"eps={chosen.log_loss_eps}")
     return f"under preset {preset}: {choices.get(metric.name, 'as by default; it has no choice to make')}"

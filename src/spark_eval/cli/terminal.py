@@ -107,7 +107,7 @@ def show_metrics(name: str | None, preset: str | None, markdown: bool) -> None:
         print(f"not reproduced: {details.leaves_out or 'nothing is left out'}")
     else:
         grid(*metric_tables.ranking_table())
-        grid(*metric_tables.pointwise_table())
+        grid(*metric_tables.prediction_table())
         grid(*metric_tables.choice_table())
         grid(*metric_tables.preset_table(3))
         print("a variant: map(denominator=relevant)@5, options in brackets, after @ its own k or all")

@@ -71,7 +71,7 @@ from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.options import documented
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
-from spark_eval.predictions import POINTWISE
+from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.sentences import (
     COMPARED,
@@ -91,7 +91,7 @@ from spark_eval.runners.engine import (
     say_spark,
 )
 from spark_eval.runners.objects import NumberedObject, collect_or_raise, group_by_key
-from spark_eval.runners.spread import keep, parallelism
+from spark_eval.runners.spread import parallelism, persist
 from spark_eval.runners.user_buckets import Buckets, UserTable, buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, FOLDS, Table
@@ -134,7 +134,7 @@ class Comparison(Writable):
     common: Mapping[ModelPair, UserCounts]
     spark: Any  # SparkSession | None
     verb: ClassVar[str] = "compare"
-    prediction_metrics = POINTWISE
+    prediction_metrics = PREDICTION_METRICS
     tables: ClassVar[tuple[str, ...]] = ("comparisons", "gates", "accounting")
 
     def shown(self) -> list[TextTable]:
@@ -354,7 +354,7 @@ def compare_pairs(
     check_comparable(baseline, candidate, requested.metrics)
     found = (
         compare_lists(baseline, candidate, plan, shown, requested)
-        if candidate.scored is None
+        if candidate.values_by_model is None
         else compare_predictions(baseline, candidate, shown, requested)
     )
     cells, counts, pairs = found.cells, found.counts, requested.pairs
@@ -412,7 +412,7 @@ def measure_cells(
     with ExitStack() as stack:
         buckets = buckets_of_users(tables, task)
         if passes.needs and buckets.is_sent:
-            buckets = replace(buckets, frame=keep(buckets.frame, stack))
+            buckets = replace(buckets, frame=persist(buckets.frame, stack))
         totals = sum_pairs(buckets)
         check_counts(pairs, totals.counts)
         cells = cells_of_pairs(totals, pairs, requested.list_metrics, task)
@@ -430,12 +430,12 @@ def run_extra_passes(
 ) -> list[ComparedCell]:
     """Return the cells, completed by a pass for ranks and one for replicates if their tests need them."""
     at_once = parallelism(buckets.frame)
-    ranked, drawn = dict[int, Ranked](), None
-    if (counting := passes.counting(totals, cells, PARTS_PER_TASK * at_once)) is not None:
-        ranked = merge_slices(collect_or_raise(ranked_pairs(buckets, counting)))
-    if (drawing := passes.drawing(totals, cells, task)) is not None:
-        drawn = reduce(add, collect_or_raise(buckets.added(drawing.sums)))
-    return [passes.completed(cell, totals, ranked, drawn) for cell in cells]
+    ranked, sampled = dict[int, Ranked](), None
+    if (counter := passes.counter(totals, cells, PARTS_PER_TASK * at_once)) is not None:
+        ranked = merge_slices(collect_or_raise(ranked_pairs(buckets, counter)))
+    if (resampler := passes.resampler(totals, cells, task)) is not None:
+        sampled = reduce(add, collect_or_raise(buckets.added(resampler.sums)))
+    return [passes.completed(cell, totals, ranked, sampled) for cell in cells]
 
 
 def sum_pairs(buckets: Buckets) -> BucketTotals:
@@ -447,15 +447,15 @@ def sum_pairs(buckets: Buckets) -> BucketTotals:
     return totals
 
 
-def ranked_pairs(buckets: Buckets, counting: DifferenceCounter) -> Any:
+def ranked_pairs(buckets: Buckets, counter: DifferenceCounter) -> Any:
     """Return rank statistics of slices of cells, from differences counted by size: one shuffle of counts."""
 
     def count(populations: Iterator[AlignedUsers]) -> Iterator[NumberedObject]:
         for population in populations:
-            yield from counting.counts(population)
+            yield from counter.counts(population)
 
     def rank(_: int, parts: Sequence[Any]) -> Any:
         errors = [part for part in parts if isinstance(part, DataError)]
-        return errors[0] if errors else counting.ranked(parts)
+        return errors[0] if errors else counter.ranked(parts)
 
-    return group_by_key(buckets.map(count), counting.n_parts, rank)
+    return group_by_key(buckets.map(count), counter.n_parts, rank)

@@ -13,15 +13,15 @@ from spark_eval.comparison.results import ComparedCell
 from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, slices_for
 from spark_eval.comparison.worker.sums import N_AMOUNTS, BucketTotals, pair_parts
 from spark_eval.conventions.comparison import Interval, PairTest
-from spark_eval.per_user.drawing import Amount, ResampledSums, Resampler, check_replicates
 from spark_eval.per_user.population import ComparisonTask
+from spark_eval.per_user.resampling import Amount, ResampledSums, Resampler, check_replicates
 from spark_eval.statistics.ranked import RankSums
 from spark_eval.statistics.resampling import (
-    MOST_FLIPPED,
+    MOST_ENUMERATED,
     Replicates,
-    drawn_flip_p,
-    exact_flip_p,
+    enumerated_flip_p,
     quotients,
+    sampled_flip_p,
     scale_of,
     subtract,
 )
@@ -74,9 +74,9 @@ class ExtraPasses:
 
         Over folds, all rows of a user share a sign, and flips are sampled.
         """
-        return Need.FLIPS in self.needs and not self.by_fold and cell.n_differing <= MOST_FLIPPED
+        return Need.FLIPS in self.needs and not self.by_fold and cell.n_differing <= MOST_ENUMERATED
 
-    def counting(
+    def counter(
         self, totals: BucketTotals, cells: Sequence[ComparedCell], n_parts: int
     ) -> DifferenceCounter | None:
         """Return the counter of differences by size; None if no cell needs it."""
@@ -88,7 +88,7 @@ class ExtraPasses:
         n_slices = slices_for(max(cell.sums.n for cell in cells))
         return DifferenceCounter(totals.totals.cells, chosen, totals.largest, n_slices, n_parts)
 
-    def drawing(
+    def resampler(
         self, totals: BucketTotals, cells: Sequence[ComparedCell], task: ComparisonTask
     ) -> Resampler | None:
         """Return the resampler of differences; None if no cell needs it.
@@ -101,13 +101,13 @@ class ExtraPasses:
         if not (has_flips or has_replicates):
             return None
         # All pairs of a column, then the next column: so few columns are in memory at once.
-        drawn = [Amount.difference(*pair, column) for column, pair in product(task.columns, task.pairs)]
+        amounts = [Amount.difference(*pair, column) for column, pair in product(task.columns, task.pairs)]
         parts = (pair_parts(*pair, *mean) for mean, pair in product(task.weighted, task.pairs))
-        drawn += [part for of_pair in parts for part in of_pair]
-        check_replicates(len(totals.totals.cells) * len(drawn), self.plan.resamples)
+        amounts += [part for of_pair in parts for part in of_pair]
+        check_replicates(len(totals.totals.cells) * len(amounts), self.plan.resamples)
         return Resampler(
             cells=totals.totals.cells,
-            drawn=drawn,
+            amounts=amounts,
             largest=np.append(totals.largest.T, totals.largest_parts.swapaxes(0, 1)),
             seed=self.plan.seed,
             replicates=self.plan.resamples if has_replicates else 0,
@@ -120,43 +120,43 @@ class ExtraPasses:
         cell: ComparedCell,
         totals: BucketTotals,
         ranked: Mapping[int, Ranked],
-        drawn: ResampledSums | None,
+        sampled: ResampledSums | None,
     ) -> ComparedCell:
         """Return a cell with the results of the extra passes."""
         of_cell = ranked.get(int(np.ravel_multi_index(cell.index, totals.shape)), NO_RANKS)
         if Need.RANKS in self.needs:
             cell = replace(cell, ranks=of_cell.ranks)
         if self.flips_all(cell) and cell.sums.n:
-            cell = replace(cell, flipped=exact_flip_p(of_cell.quanta or (), self.plan.alternative))
-        elif Need.FLIPS in self.needs and cell.sums.n and drawn is not None:
-            flipped = drawn.flipped[difference_of(cell, totals)].tolist()
-            cell = replace(cell, flipped=drawn_flip_p(flipped, cell.n_differing, self.plan.alternative))
-        if drawn is None or Need.REPLICATES not in self.needs:
+            cell = replace(cell, flipped=enumerated_flip_p(of_cell.quanta or (), self.plan.alternative))
+        elif Need.FLIPS in self.needs and cell.sums.n and sampled is not None:
+            flipped = sampled.flipped[difference_of(cell, totals)].tolist()
+            cell = replace(cell, flipped=sampled_flip_p(flipped, cell.n_differing, self.plan.alternative))
+        if sampled is None or Need.REPLICATES not in self.needs:
             return cell
         if cell.mean is not None:
-            return replace(cell, replicates=replicates_of_ratios(cell, cell.mean, totals, drawn))
+            return replace(cell, replicates=replicates_of_ratios(cell, cell.mean, totals, sampled))
         number, scale = difference_of(cell, totals), scale_of(float(totals.largest[cell.index[1:]]))
-        replicates = Replicates.of(drawn.totals[number].tolist(), drawn.weights[number].tolist(), scale)
-        acceleration = cell.sums.acceleration(drawn.cube(number, scale))
+        replicates = Replicates.of(sampled.totals[number].tolist(), sampled.weights[number].tolist(), scale)
+        acceleration = cell.sums.acceleration(sampled.cube(number, scale))
         return replace(cell, replicates=replicates, acceleration=acceleration)
 
 
 def difference_of(cell: ComparedCell, totals: BucketTotals) -> int:
-    """Return the index of a cell's differences among the resampled sums; see ``ExtraPasses.drawing``."""
+    """Return the index of a cell's differences among the resampled sums; see ``ExtraPasses.resampler``."""
     segment, pair, column = cell.index
-    n_drawn = totals.largest.size + totals.largest_parts.size
-    return segment * n_drawn + column * len(totals.largest) + pair
+    n_amounts = totals.largest.size + totals.largest_parts.size
+    return segment * n_amounts + column * len(totals.largest) + pair
 
 
 def replicates_of_ratios(
-    cell: ComparedCell, mean: int, totals: BucketTotals, drawn: ResampledSums
+    cell: ComparedCell, mean: int, totals: BucketTotals, sampled: ResampledSums
 ) -> Replicates | None:
     """Return the replicates of the difference of a pair's weighted means."""
     segment, pair, _ = cell.index
-    n_drawn = totals.largest.size + totals.largest_parts.size
-    first = segment * n_drawn + totals.largest.size + (mean * len(totals.largest) + pair) * N_AMOUNTS
-    sums = drawn.totals[first : first + N_AMOUNTS].tolist()
+    n_amounts = totals.largest.size + totals.largest_parts.size
+    first = segment * n_amounts + totals.largest.size + (mean * len(totals.largest) + pair) * N_AMOUNTS
+    sums = sampled.totals[first : first + N_AMOUNTS].tolist()
     scales = [scale_of(largest) for largest in totals.largest_parts[pair, mean].tolist()]
     baseline = quotients(sums[0], sums[1], scales[0] / scales[1])
     candidate = quotients(sums[2], sums[3], scales[2] / scales[3])
-    return Replicates.known(subtract(candidate, baseline))
+    return Replicates.of_means(subtract(candidate, baseline))

@@ -160,9 +160,9 @@ def value_of(text: str, k: int | str | None, key: str) -> ComparedValue:
 
     Metrics of predictions have no cutoff.
     """
-    scored = PredictionValue.of(text) if k is None and is_of_predictions(text) else None
-    if scored is not None:
-        return scored
+    of_predictions = PredictionValue.of(text) if k is None and is_of_predictions(text) else None
+    if of_predictions is not None:
+        return of_predictions
     if has_cutoff(split_metric_text(text, key)) == (k is not None):
         raise ConfigError("INVALID_GATE", f"{key}: {text!r} needs one k: k: 10 beside it, or {text}@10")
     [value] = parse_metric(text, [] if k is None else [parse_k(k)], key)

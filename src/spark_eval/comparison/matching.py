@@ -16,7 +16,7 @@ from spark_eval.metrics.means import WeightedMean
 from spark_eval.metrics.values import published_name, ranking_names, split_metric_text
 from spark_eval.per_user.population import BASELINE, CANDIDATE, PairCounts
 from spark_eval.per_user.products import Match, model_indices
-from spark_eval.predictions.values import PredictionValue, ScoredModel
+from spark_eval.predictions.values import ModelValues, PredictionValue
 from spark_eval.schema import ALL, Outcome, Reason
 
 # Maximum number of pairs that an error names.
@@ -153,9 +153,9 @@ def match_metrics(
         hint = f"take {' or '.join(OF_WEIGHTED_MEANS)}, or leave it out by {COMPARE}.metrics"
         raise ConfigError("NOT_OF_WEIGHTED_MEANS", f"{message}; {hint}")
     refused = [test for test in (*plan.tests, plan.interval) if test not in OF_VALUES]
-    scored = [str(value) for value in chosen if isinstance(value, PredictionValue)]
-    if refused and scored:
-        message = f"{', '.join(dict.fromkeys(refused))} is not defined for predictions ({scored[0]})"
+    of_predictions = [str(value) for value in chosen if isinstance(value, PredictionValue)]
+    if refused and of_predictions:
+        message = f"{', '.join(dict.fromkeys(refused))} is not defined for predictions ({of_predictions[0]})"
         raise ConfigError("NOT_OF_PREDICTIONS", f"{message}; take {' or '.join(OF_VALUES)}")
     return chosen
 
@@ -267,7 +267,7 @@ def check_digests(baseline: str | None, candidate: str | None) -> None:
 
 
 def check_rows(
-    pairs: Sequence[ModelPair], baseline: Mapping[str, ScoredModel], candidate: Mapping[str, ScoredModel]
+    pairs: Sequence[ModelPair], baseline: Mapping[str, ModelValues], candidate: Mapping[str, ModelValues]
 ) -> None:
     """Raise DataError ROWS_DIFFER for pairs of models of predictions that scored other rows."""
     differing = [

@@ -1,4 +1,4 @@
-"""Compare models of predictions: the covariance of their values, from users' shares in both."""
+"""Compare models of predictions: the covariance of their values, from users' influences on both."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -13,10 +13,10 @@ from spark_eval.comparison.plan import COMPARE
 from spark_eval.comparison.results import ComparedCell, ComparedCells, cells_of_rows
 from spark_eval.comparison.sides import Side, user_tables
 from spark_eval.comparison.values import ComparedValue
-from spark_eval.comparison.worker.shares import ShareAdder, ShareTotals
+from spark_eval.comparison.worker.influences import InfluenceAdder, InfluenceTotals
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
-from spark_eval.predictions.values import ScoredModel, SlopedValue
+from spark_eval.predictions.values import ModelValues, SlopedValue
 from spark_eval.predictions.worker.clusters import column_of
 from spark_eval.runners.objects import collect_or_raise
 from spark_eval.runners.user_buckets import buckets_of_users
@@ -37,7 +37,7 @@ def compare_predictions(
             is of lists.
         DataError: ROWS_DIFFER if models scored other rows.
     """
-    of_baseline, of_candidate = scored_of(baseline), scored_of(candidate)
+    of_baseline, of_candidate = values_of_models(baseline), values_of_models(candidate)
     pairs = requested.pairs
     for name in requested.segments:
         check_known("segment", name, [ALL], f"{COMPARE}.segments")
@@ -54,10 +54,10 @@ def compare_predictions(
         columns=[*map(column_of, sorted(keys))],
         has_text_ids=has_text_ids(candidate.users.frame),
     )
-    parts = collect_or_raise(buckets_of_users(tables, task).added(ShareAdder(models).sums))
+    parts = collect_or_raise(buckets_of_users(tables, task).added(InfluenceAdder(models).sums))
     if not parts:
         raise DataError("NO_COMMON_USERS", "no side has any user")
-    totals: ShareTotals = reduce(iadd, parts)
+    totals: InfluenceTotals = reduce(iadd, parts)
     check_counts(pairs, totals.users)
     cells: dict[PairCell, ComparedCell] = {}
     for (pair, of_pair), (index, value) in product(enumerate(pairs), enumerate(requested.metrics)):
@@ -66,15 +66,15 @@ def compare_predictions(
     return ComparedCells(cells, cells_of_rows(cells, shown), totals.users)
 
 
-def scored_of(side: Side) -> Mapping[str, ScoredModel]:
+def values_of_models(side: Side) -> Mapping[str, ModelValues]:
     """Return the models of predictions of a side; raise ConfigError NOT_OF_PREDICTIONS for lists."""
-    if side.scored is None:
+    if side.values_by_model is None:
         raise ConfigError("NOT_OF_PREDICTIONS", "one side has predictions, the other lists")
-    return side.scored
+    return side.values_by_model
 
 
 def cell_of(
-    totals: ShareTotals,
+    totals: InfluenceTotals,
     index: tuple[int, int],
     models: ModelPair,
     value: ComparedValue,
@@ -100,11 +100,11 @@ def cell_of(
 
 
 def covariances(
-    totals: ShareTotals, index: tuple[int, int], n_users: int, has_labels: bool
+    totals: InfluenceTotals, index: tuple[int, int], n_users: int, has_labels: bool
 ) -> tuple[Fraction, Fraction, Fraction] | None:
     """Return the variances of both values and their covariance; None with too few users.
 
-    Shares apart by label, of AUC, vary over the users with rows of that label; see ``predictions.tables``.
+    Influences by label, of AUC, vary over the users with rows of that label; see ``predictions.tables``.
     """
     labels = (0, 1) if has_labels else (0,)
     counts = [totals.counts[*index, f"of_label_{label}"] if has_labels else n_users for label in labels]

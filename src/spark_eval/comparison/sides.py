@@ -18,7 +18,7 @@ from spark_eval.metrics.columns import looks_like_metric, value_of_foreign_colum
 from spark_eval.metrics.means import WeightedMean, means_of_users
 from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
 from spark_eval.predictions.evaluate import Predictions
-from spark_eval.predictions.values import ScoredModel, compared_values
+from spark_eval.predictions.values import ModelValues, compared_values
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, REQUEST, USER
@@ -36,7 +36,7 @@ class Side:
 
     ``metrics`` are the means over users. ``conventions`` is the stamp of the run; empty if unknown.
     ``read_users`` and ``read_means`` read the per-user table and the means of models when they are needed;
-    ``read_means`` is None if there are no means. ``scored`` are the models by name if they are of
+    ``read_means`` is None if there are no means. ``values_by_model`` are the models by name if they are of
     predictions. ``n_rows`` is the number of rows of a published per-user table.
     """
 
@@ -47,7 +47,7 @@ class Side:
     conventions: str = ""
     truth_digest: str | None = None
     run: str | None = None
-    scored: Mapping[str, ScoredModel] | None = None
+    values_by_model: Mapping[str, ModelValues] | None = None
     n_rows: int = 0
 
     @cached_property
@@ -119,11 +119,11 @@ def side_of_predictions(predictions: Predictions, read_users: Callable[[], UserT
     """Return predictions as baseline or candidate."""
     return Side(
         models=predictions.models,
-        metrics=compared_values(predictions.scored.values()),
+        metrics=compared_values(predictions.values_by_model.values()),
         read_users=read_users,
         read_means=lambda: means_of_rows(row._asdict() for row in predictions.metric_rows),
         conventions=predictions.plan.stamp,
-        scored=predictions.scored,
+        values_by_model=predictions.values_by_model,
     )
 
 

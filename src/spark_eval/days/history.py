@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from spark_eval.days.plan import HistoryPlan
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.values import has_cutoff, parse_metric, published_name, split_metric_text
-from spark_eval.predictions import POINTWISE
+from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import arrow_table
 from spark_eval.results.leaderboard import measure_of
 from spark_eval.runtime.local_files import check_path, write_file
@@ -280,7 +280,7 @@ def matches(metrics: pa.Table, text: str) -> Any:
 @cache
 def parsed(text: str) -> tuple[str, pa.Array | None]:
     """Return the published name of a metric, and its cutoff if the text has one."""
-    if text.partition("(")[0] in POINTWISE:
+    if text.partition("(")[0] in PREDICTION_METRICS:
         return text, None
     name, form = published_name(text, METRICS_KEY), split_metric_text(text, METRICS_KEY)
     [value] = parse_metric(text, [None], METRICS_KEY)

@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from spark_eval.evaluation.plan import ListWeight, Plan
-from spark_eval.evaluation.summary import Ends, MeanKey
+from spark_eval.evaluation.summary import MeanKey
 from spark_eval.metrics.means import weighted_means
 from spark_eval.per_user.cells import SegmentValue
-from spark_eval.per_user.drawing import Amount, ResampledSums, Resampler, check_replicates
 from spark_eval.per_user.population import CANDIDATE, ComparisonTask
+from spark_eval.per_user.resampling import Amount, ResampledSums, Resampler, check_replicates
 from spark_eval.statistics.exact import Floats
+from spark_eval.statistics.intervals import LowHigh
 from spark_eval.statistics.resampling import SCALE_BITS, Replicates, percentile_interval, scale_of
 
 CONFIDENCE: Final = 0.95
@@ -23,17 +24,17 @@ CONFIDENCE: Final = 0.95
 
 @dataclass(frozen=True)
 class ResampledMean:
-    """Mean of a model: the sum of ``above`` divided by that of ``below``, or by the number of users if None.
+    """Mean of a model: the sum of ``numerator`` over that of ``denominator``; None: over the number of users.
 
-    ``upper`` is the largest possible value, None if unknown.
+    ``upper_bound`` is the largest possible value, None if unknown.
     """
 
     model: str
     metric: str
     k: int | None
-    above: Amount
-    below: Amount | None
-    upper: float | None
+    numerator: Amount
+    denominator: Amount | None
+    upper_bound: float | None
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Bootstrap:
     cells: Sequence[SegmentValue]
 
     def __post_init__(self) -> None:
-        check_replicates(len(self.cells) * len(self.uppers), self.plan.resamples)
+        check_replicates(len(self.cells) * len(self.upper_bounds), self.plan.resamples)
 
     def means(self) -> Iterator[ResampledMean]:
         """Yield the means of all models, weighted ones last."""
@@ -62,14 +63,19 @@ class Bootstrap:
             )
 
     @cached_property
-    def uppers(self) -> dict[Amount, float | None]:
+    def upper_bounds(self) -> dict[Amount, float | None]:
         """Largest possible value of each resampled amount, None if unknown."""
-        return {amount: mean.upper for mean in self.means() for amount in (mean.above, mean.below) if amount}
+        return {
+            amount: mean.upper_bound
+            for mean in self.means()
+            for amount in (mean.numerator, mean.denominator)
+            if amount
+        }
 
     @property
     def unbounded(self) -> list[Amount]:
         """Amounts without a known largest value."""
-        return [amount for amount, upper in self.uppers.items() if upper is None]
+        return [amount for amount, upper_bound in self.upper_bounds.items() if upper_bound is None]
 
     def task(self, *, has_text_ids: bool, request: pa.DataType | None = None) -> ComparisonTask:
         """Return the task of the executors: the users of each model, without pairs."""
@@ -84,24 +90,24 @@ class Bootstrap:
             of_means=request is not None and self.plan.weight is ListWeight.USERS,
         )
 
-    def drawing(self, largest: Sequence[Floats]) -> Resampler:
+    def resampler(self, largest: Sequence[Floats]) -> Resampler:
         """Return the plan of the resamples; ``largest`` has the largest unbounded amounts, by bucket."""
         maxima = np.max([np.zeros(len(self.unbounded)), *largest], axis=0).tolist()
-        known = self.uppers | dict(zip(self.unbounded, maxima, strict=True))
-        sizes = np.array([known[amount] for amount in self.uppers], dtype=np.float64)
-        return Resampler(self.cells, list(self.uppers), sizes, self.plan.seed, self.plan.resamples)
+        known = self.upper_bounds | dict(zip(self.unbounded, maxima, strict=True))
+        sizes = np.array([known[amount] for amount in self.upper_bounds], dtype=np.float64)
+        return Resampler(self.cells, list(self.upper_bounds), sizes, self.plan.seed, self.plan.resamples)
 
-    def intervals(self, drawing: Resampler, sums: ResampledSums) -> Mapping[MeanKey, Ends]:
+    def intervals(self, resampler: Resampler, sums: ResampledSums) -> Mapping[MeanKey, LowHigh]:
         """Return the percentile interval of each mean in each cell."""
-        index_of = {amount: index for index, amount in enumerate(drawing.drawn)}
+        index_of = {amount: index for index, amount in enumerate(resampler.amounts)}
         ends = {}
         for (number, cell), mean in product(enumerate(self.cells), self.means()):
-            first, above = number * len(drawing.drawn), index_of[mean.above]
-            divisors, scale = sums.weights[first + above], scale_of(float(drawing.largest[above]))
-            if mean.below is not None:
-                below = index_of[mean.below]
-                divisors = sums.totals[first + below]
-                scale *= 2.0**SCALE_BITS / scale_of(float(drawing.largest[below]))
-            means = Replicates.of(sums.totals[first + above].tolist(), divisors.tolist(), scale)
+            first, numerator = number * len(resampler.amounts), index_of[mean.numerator]
+            divisors, scale = sums.weights[first + numerator], scale_of(float(resampler.largest[numerator]))
+            if mean.denominator is not None:
+                denominator = index_of[mean.denominator]
+                divisors = sums.totals[first + denominator]
+                scale *= 2.0**SCALE_BITS / scale_of(float(resampler.largest[denominator]))
+            means = Replicates.of(sums.totals[first + numerator].tolist(), divisors.tolist(), scale)
             ends[mean.model, mean.metric, mean.k, *cell] = percentile_interval(means, CONFIDENCE)
         return ends

@@ -26,7 +26,7 @@ from spark_eval.evaluation.result import Evaluation
 from spark_eval.evaluation.segments import check_given, tables_read
 from spark_eval.evaluation.side_tables import Training, facts_of_items, read_users_and_items
 from spark_eval.evaluation.summaries import SUMMARY, Summaries
-from spark_eval.evaluation.summary import Ends, MeanKey
+from spark_eval.evaluation.summary import MeanKey
 from spark_eval.evaluation.tables import (
     Tables,
     check_folds,
@@ -41,8 +41,8 @@ from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import summarize_names
 from spark_eval.options import documented
-from spark_eval.per_user.drawing import largest_of
 from spark_eval.per_user.population import CANDIDATE
+from spark_eval.per_user.resampling import largest_amounts
 from spark_eval.results.driver_tables import to_arrow
 from spark_eval.runners.engine import (
     parse_engine,
@@ -53,11 +53,12 @@ from spark_eval.runners.engine import (
 )
 from spark_eval.runners.exchange import exchange
 from spark_eval.runners.objects import collect_objects, collect_or_raise
-from spark_eval.runners.spread import collect_column, keep, read_written, rows_with, table_of
+from spark_eval.runners.spread import collect_column, persist, read_written, table_of, where_not_null
 from spark_eval.runners.user_buckets import buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote, release_with
 from spark_eval.schema import USER
+from spark_eval.statistics.intervals import LowHigh
 from spark_eval.tables.arrow_frames import Frame, like_given
 from spark_eval.tables.conformed import check_unchanged, has_text_ids
 from spark_eval.tables.file_parts import takes_files
@@ -211,12 +212,12 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         check = check_unchanged(list(tables.given().values()))
         rows = measure(messages, task, n_buckets, schema, in_place, check)
         if in_place is None or plan.of_run:
-            rows = keep(rows, resources)
+            rows = persist(rows, resources)
         summaries = Summaries(list(map(pickle.loads, collect_column(rows, SUMMARY))), plan)
         entries = checked_entries_of(tables, training, facts, summaries)
         summaries = with_candidates(summaries)
         if in_place is None:
-            per_user = table_of(rows_with(rows, USER, schema.names), folder)
+            per_user = table_of(where_not_null(rows, USER, schema.names), folder)
         else:
             remove_other_files(in_place, summaries.files)
             per_user = read_written(tables.truth, schema, in_place)
@@ -257,7 +258,7 @@ def with_candidates(summaries: Summaries) -> Summaries:
     return replace(summaries, plan=replace(summaries.plan, candidates=candidates))
 
 
-def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
+def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, LowHigh]:
     """Return the interval of each mean, by a second pass over ``per_user``; see ``evaluation.bootstrap``."""
     cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
     bootstrap = Bootstrap(evaluation.plan, evaluation.models, cells)
@@ -266,12 +267,12 @@ def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     with ExitStack() as resources:
         buckets = buckets_of_users({CANDIDATE: evaluation.users}, task)
         if buckets.is_sent:
-            buckets = replace(buckets, frame=keep(buckets.frame, resources))
+            buckets = replace(buckets, frame=persist(buckets.frame, resources))
         unbounded = bootstrap.unbounded
-        largest = collect_or_raise(buckets.each(partial(largest_of, unbounded))) if unbounded else []
-        drawing = bootstrap.drawing(largest)
-        parts = collect_or_raise(buckets.added(drawing.sums))
-        return bootstrap.intervals(drawing, reduce(add, parts, drawing.zero()))
+        largest = collect_or_raise(buckets.each(partial(largest_amounts, unbounded))) if unbounded else []
+        resampler = bootstrap.resampler(largest)
+        parts = collect_or_raise(buckets.added(resampler.sums))
+        return bootstrap.intervals(resampler, reduce(add, parts, resampler.zero()))
 
 
 def checked_entries_of(

@@ -33,7 +33,7 @@ from spark_eval.evaluation.worker.task import EvaluationTask
 from spark_eval.names import folder_name, model_faults
 from spark_eval.runners.exchange import BUCKETS_PER_TASK, exchange, send
 from spark_eval.runners.objects import NUMBER, OBJECT, OBJECTS, group_by_key
-from spark_eval.runners.spread import Spread, is_first_task, map_parts, parallelism, rows_with
+from spark_eval.runners.spread import Spread, is_first_task, map_parts, parallelism, where_not_null
 from spark_eval.schema import (
     FAULT,
     FOLD,
@@ -219,7 +219,7 @@ def histograms_of(rows: Spread, n_buckets: int) -> Spread:
     def merged(_: int, parts: list[bytes]) -> pa.Table:
         return histogram([from_bytes(pa.py_buffer(part)) for part in parts])
 
-    return group_by_key(rows_with(rows, NUMBER, OBJECTS.names), n_buckets, merged)
+    return group_by_key(where_not_null(rows, NUMBER, OBJECTS.names), n_buckets, merged)
 
 
 def buckets(batches: Batches, task: EvaluationTask, n_buckets: int) -> Iterator[tuple[int, int, Bucket]]:

@@ -14,7 +14,6 @@ from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE, StageSums
 from spark_eval.evaluation.summary import (
     METRICS,
     SUMS,
-    Ends,
     MeanKey,
     MetricRow,
     SumRow,
@@ -38,6 +37,7 @@ from spark_eval.results.rows import fold_rows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.schema import ALL, MODEL, Table
+from spark_eval.statistics.intervals import LowHigh
 from spark_eval.tables.local_tables import LocalTable
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Evaluation(Writable):
     folder: str | None = None
     files: frozenset[str] | None = None
     stage_sums: StageSums | None = None
-    intervals: Mapping[MeanKey, Ends] | None = None
+    intervals: Mapping[MeanKey, LowHigh] | None = None
     verb: ClassVar[str] = "evaluate"
     offers: ClassVar[tuple[str, ...]] = ("leaderboard", "unpersist")
     tables: ClassVar[tuple[str, ...]] = ("metrics", "per_user", "stages", "funnel", "sums", "accounting")

@@ -29,7 +29,7 @@ from spark_eval.evaluation.worker.items.attributes import ItemAttributes, item_a
 from spark_eval.evaluation.worker.items.counts import partition_by_item
 from spark_eval.evaluation.worker.items.training import TrainSummary, count_train
 from spark_eval.runners.objects import NumberedObject, collect_objects, group_by_key, map_batches
-from spark_eval.runners.spread import Spread, keep_table
+from spark_eval.runners.spread import Spread, persist_table
 from spark_eval.schema import FOLD, ITEM, BuiltIn, Fault, Outcome
 from spark_eval.tables.conformed import Rows, id_type
 
@@ -106,7 +106,7 @@ def check_users_table(users: Rows, columns: Sequence[str], resources: ExitStack)
     """Return the persisted users; raise DataError for repeated users or segments with too many values."""
     if users is None:
         return None
-    persisted = keep_table(users, resources)
+    persisted = persist_table(users, resources)
     check_users(count_users(persisted, columns), columns)
     return persisted
 

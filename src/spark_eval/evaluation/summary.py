@@ -14,7 +14,7 @@ from spark_eval.metrics import MetricValue
 from spark_eval.metrics.columns import weighted
 from spark_eval.schema import ALL, ddl_of
 from spark_eval.statistics.differences import RatioSums
-from spark_eval.statistics.intervals import Summary, normal_interval, summarise
+from spark_eval.statistics.intervals import LowHigh, Summary, normal_interval, summarise
 
 # Powers of the unit for total, squares, weight, products and squares of weights.
 POWERS: Final = (1, 2, 1, 2, 2)
@@ -24,7 +24,6 @@ POWERS: Final = (1, 2, 1, 2, 2)
 Key = tuple[str, str, int | None, str, str, str]
 # The key without conventions, and the ends of an interval.
 MeanKey = tuple[str, str, int | None, str, str]
-Ends = tuple[float | None, float | None]
 
 
 class SumRow(NamedTuple):
@@ -115,7 +114,7 @@ class MetricRow(NamedTuple):
     n_requests: int | None = None
 
     @classmethod
-    def of_mean(cls, sums: SumRow, intervals: Mapping[MeanKey, Ends] | None = None) -> Self:
+    def of_mean(cls, sums: SumRow, intervals: Mapping[MeanKey, LowHigh] | None = None) -> Self:
         """Return the row of a mean over users; ``intervals`` replace the one by its standard error."""
         mean = mean_of(sums, intervals)
         n_all, n_defined = sums.n_users, mean.n
@@ -232,7 +231,9 @@ def merge_sum_rows(rows: Iterable[SumRow]) -> list[SumRow]:
     return list(totals.values())
 
 
-def metric_rows(sums: Iterable[SumRow], intervals: Mapping[MeanKey, Ends] | None = None) -> list[MetricRow]:
+def metric_rows(
+    sums: Iterable[SumRow], intervals: Mapping[MeanKey, LowHigh] | None = None
+) -> list[MetricRow]:
     """Return the row of METRICS for each row of SUMS, in the same order.
 
     ``intervals`` replace those computed from the standard errors. Raises DataError METRIC_OVERFLOW for values
@@ -241,7 +242,7 @@ def metric_rows(sums: Iterable[SumRow], intervals: Mapping[MeanKey, Ends] | None
     return [MetricRow.of_mean(row, intervals) for row in sums]
 
 
-def mean_of(sums: SumRow, intervals: Mapping[MeanKey, Ends] | None = None) -> Summary:
+def mean_of(sums: SumRow, intervals: Mapping[MeanKey, LowHigh] | None = None) -> Summary:
     """Return the mean of exact sums, its standard error and its interval; all are null over no users.
 
     ``intervals`` replace the interval by the standard error. Weighted means, such as the micro average, have

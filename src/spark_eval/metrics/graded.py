@@ -32,7 +32,7 @@ def dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Gain of the hits, discounted by the logarithm of the rank; the convention ``gain`` defines the gain.
 
     >>> lists = Lists.of([[3, 2, 3, 0, 1, 2]])
-    >>> from spark_eval.conventions import Gain
+    >>> from spark_eval.kernels import Gain
     >>> for gain in Gain:
     ...     print(gain, dcg(lists, 6, Conventions(gain=gain)).round(6)[0])
     linear 6.861127
@@ -93,7 +93,7 @@ def mean_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 def ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """DCG as a share of the best that any list of k items could reach for this user.
 
-    >>> from spark_eval.conventions import Gain
+    >>> from spark_eval.kernels import Gain
     >>> lists = Lists.of([[3, 2, 3, 0, 1, 2]])
     >>> ndcg(lists, 6, Conventions(gain=Gain.EXP2)), ndcg(lists, 6, Conventions()).round(6)
     (array([0.94881075]), array([0.960808]))

@@ -8,7 +8,7 @@ source. A threshold flags scores at or above it; rows count by their weights.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from spark_eval.predictions.registry import Matrix, Sums, Value, loss, pointwise_metric, ratio, total
+from spark_eval.predictions.registry import Matrix, Sums, Value, loss, prediction_metric, ratio, total
 from spark_eval.predictions.task import PLACED, Auprc, Task
 from spark_eval.statistics.intervals import Summary, summarise
 from spark_eval.statistics.slopes import Number, Slopes
@@ -17,7 +17,7 @@ BINARY: Final = (Task.BINARY,)
 BOTH: Final = (Task.BINARY, Task.MULTICLASS)
 
 
-@pointwise_metric(formula="(TP + TN) / all; hits / all", tasks=BOTH, needs=["flags"])
+@prediction_metric(formula="(TP + TN) / all; hits / all", tasks=BOTH, needs=["flags"])
 def accuracy(sums: Sums) -> Iterator[Value]:
     """Share of rows whose predicted class is right; with one rare class, near 1 for any model.
 
@@ -35,7 +35,7 @@ def accuracy(sums: Sums) -> Iterator[Value]:
         yield Value.of(ratio(at.tp + at.tn, sums.weight), at.options)
 
 
-@pointwise_metric(formula="mean of each class's own accuracy (its recall)", tasks=BOTH, needs=["flags"])
+@prediction_metric(formula="mean of each class's own accuracy (its recall)", tasks=BOTH, needs=["flags"])
 def mean_class_accuracy(sums: Sums) -> Iterator[Value]:
     """Mean of the recalls of the classes, so that a rare class counts as much as a frequent one.
 
@@ -61,7 +61,7 @@ def mean_of_shares(shares: Sequence[tuple[Number, Number]], options: Mapping[str
     return Value.of(mean, options, len(shares) - len(defined))
 
 
-@pointwise_metric(formula="TP / (TP + FP)", tasks=BOTH, needs=["flags"])
+@prediction_metric(formula="TP / (TP + FP)", tasks=BOTH, needs=["flags"])
 def precision(sums: Sums) -> Iterator[Value]:
     """Share of the flagged rows that are positive; undefined if no row is flagged.
 
@@ -74,7 +74,7 @@ def precision(sums: Sums) -> Iterator[Value]:
         yield Value.of(ratio(at.tp, at.tp + at.fp), at.options)
 
 
-@pointwise_metric(formula="TP / (TP + FN)", tasks=BOTH, needs=["flags"])
+@prediction_metric(formula="TP / (TP + FN)", tasks=BOTH, needs=["flags"])
 def recall(sums: Sums) -> Iterator[Value]:
     """Share of the positives that are flagged; undefined without positives.
 
@@ -87,7 +87,7 @@ def recall(sums: Sums) -> Iterator[Value]:
         yield Value.of(ratio(at.tp, at.tp + at.fn), at.options)
 
 
-@pointwise_metric(formula="2 TP / (2 TP + FP + FN)", tasks=BOTH, needs=["flags"])
+@prediction_metric(formula="2 TP / (2 TP + FP + FN)", tasks=BOTH, needs=["flags"])
 def f1(sums: Sums) -> Iterator[Value]:
     """Harmonic mean of precision and recall; undefined if no row is positive or flagged.
 
@@ -113,7 +113,7 @@ def one_against_others(sums: Sums) -> Iterator[Matrix]:
         yield Matrix({"class": str(name)}, right, predicted - right, labels - right, rest)
 
 
-@pointwise_metric(
+@prediction_metric(
     formula="weight of rows by class and predicted class",
     tasks=BOTH,
     needs=["flags", "confusion"],
@@ -158,7 +158,7 @@ def log_loss(sums: Sums) -> Iterator[Value]:
     return sums.means("loss")
 
 
-@pointwise_metric(
+@prediction_metric(
     formula="mean of ln(probability of the label)", tasks=BOTH, needs=["loss"], bounds=(None, 0.0), best=0.0
 )
 def log_likelihood(sums: Sums) -> Iterator[Value]:
@@ -173,7 +173,7 @@ def log_likelihood(sums: Sums) -> Iterator[Value]:
         yield Value.of(ratio(-sums.one(f"loss{mark}"), sums.weight), options)
 
 
-@pointwise_metric(
+@prediction_metric(
     formula="share of (positive, negative) pairs with the positive first, ties 1/2",
     tasks=BINARY,
     needs=["order"],
@@ -201,7 +201,7 @@ def auc(sums: Sums) -> Iterator[Value]:
     yield Value(float(area), slopes=slopes)
 
 
-@pointwise_metric(
+@prediction_metric(
     formula="sum of (step in recall) * precision; trapezoids under preset spark",
     tasks=BINARY,
     needs=["order"],
@@ -224,7 +224,7 @@ def auprc(sums: Sums) -> Iterator[Value]:
     yield Value(None if area is None else float(area))
 
 
-@pointwise_metric(formula="mean over users of their AUC", tasks=BINARY, needs=["users"], is_of_users=False)
+@prediction_metric(formula="mean over users of their AUC", tasks=BINARY, needs=["users"], is_of_users=False)
 def gauc(sums: Sums) -> Iterator[Value]:
     """Mean of the AUC of each user's rows; users with one class are left out and counted as undefined.
 
@@ -241,7 +241,7 @@ def gauc(sums: Sums) -> Iterator[Value]:
     yield Value(mean.value, {}, n_users - n_defined, mean)
 
 
-@pointwise_metric(
+@prediction_metric(
     formula="mean of the users' AUC, weighted by their rows",
     tasks=BINARY,
     needs=["users"],
@@ -261,7 +261,7 @@ def gauc_by_impressions(sums: Sums) -> Iterator[Value]:
     yield weighted_mean(sums, "impressions")
 
 
-@pointwise_metric(
+@prediction_metric(
     formula="mean of the users' AUC, weighted by their positives",
     tasks=BINARY,
     needs=["users"],

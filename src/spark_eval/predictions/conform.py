@@ -47,14 +47,14 @@ def conform_predictions(
     columns |= scores_of(table, plan)
     if table.has(WEIGHT):
         columns[WEIGHT] = table.number(WEIGHT, "WEIGHT_NOT_NUMERIC")
-    for place, segment in enumerate(plan.segments):
-        columns[SEGMENT_COLUMN.format(place)] = table.text(segment)
+    for index, segment in enumerate(plan.segments):
+        columns[SEGMENT_COLUMN.format(index)] = table.text(segment)
     table.check()
-    shown = [name for name in INPUT_COLUMNS[PREDICTIONS] if table.has(name)] + list(plan.probabilities)
-    given = [given_column(table, name).alias(name) for name in shown]
+    names_given = [name for name in INPUT_COLUMNS[PREDICTIONS] if table.has(name)] + list(plan.probabilities)
+    given = [given_column(table, name).alias(name) for name in names_given]
     rows = [column.alias(name) for name, column in columns.items()]
-    with_given = frame.select(F.struct(*given).alias(GIVEN), *rows)
-    return PredictionTable(frame.select(*rows), RowReader(plan, model), with_given)
+    original_rows = frame.select(F.struct(*given).alias(GIVEN), *rows)
+    return PredictionTable(frame.select(*rows), RowReader(plan, model), original_rows)
 
 
 def given_column(table: Input, name: str) -> Column:
@@ -86,7 +86,7 @@ def scores_of(table: Input, plan: PredictionPlan) -> dict[str, Column]:
     if not plan.probabilities:
         return elements(table, len(plan.classes))
     scores = [table.number(name, "SCORE_NOT_NUMERIC") for name in plan.probabilities]
-    return {SCORE_COLUMN.format(place): score for place, score in enumerate(scores)}
+    return {SCORE_COLUMN.format(index): score for index, score in enumerate(scores)}
 
 
 def elements(table: Input, n_classes: int) -> dict[str, Column]:
@@ -97,8 +97,8 @@ def elements(table: Input, n_classes: int) -> dict[str, Column]:
             "NOT_AN_ARRAY", f"scores of several classes are an array, or columns: {kind.simpleString()}"
         )
         return {}
-    scores = [F.get(array, F.lit(place)).cast("double") for place in range(n_classes)]
-    return {SIZE: F.size(array)} | {SCORE_COLUMN.format(place): score for place, score in enumerate(scores)}
+    scores = [F.get(array, F.lit(index)).cast("double") for index in range(n_classes)]
+    return {SIZE: F.size(array)} | {SCORE_COLUMN.format(index): score for index, score in enumerate(scores)}
 
 
 def class_of(table: Input, name: str, classes: Sequence[Class]) -> Column:
@@ -125,7 +125,7 @@ def plain_predictions(
         return None
     ours = [LABEL, SCORE, *([MODEL] if model is None else []), *([USER] if plan.reads_users else [])]
     as_text = {
-        SEGMENT_COLUMN.format(place): names.get(name, name) for place, name in enumerate(plan.segments)
+        SEGMENT_COLUMN.format(index): names.get(name, name) for index, name in enumerate(plan.segments)
     }
     columns = source_columns(frame, names, ours, [WEIGHT, FOLD]) | as_text
     files = plain_files(frame, columns)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
 
-from spark_eval.predictions.registry import Sums, Value, loss, pointwise_metric, ratio, total
+from spark_eval.predictions.registry import Sums, Value, loss, prediction_metric, ratio, total
 from spark_eval.predictions.task import Task
 from spark_eval.statistics.slopes import root_slopes
 
@@ -14,7 +14,7 @@ REGRESSION: Final = (Task.REGRESSION,)
 NUMBERS: Final = (Task.BINARY, Task.REGRESSION)
 
 
-@pointwise_metric(
+@prediction_metric(
     formula="sum over bins of (weight of the bin / all) * |mean score - rate of positives|",
     tasks=(Task.BINARY,),
     needs=["bins"],
@@ -98,7 +98,7 @@ def mape(sums: Sums) -> Iterator[Value]:
     yield Value.of(ratio(sums.one("shares"), sums.one("share_weight")), {}, int(sums.one("zero")))
 
 
-@pointwise_metric(
+@prediction_metric(
     formula="1 - sum (y - p)^2 / sum (y - mean y)^2",
     tasks=REGRESSION,
     needs=["label_squares"],

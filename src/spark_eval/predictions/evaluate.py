@@ -14,34 +14,34 @@ from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import model_faults, models_shown
 from spark_eval.options import documented
-from spark_eval.predictions import POINTWISE
+from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.measure import (
     PREDICTIONS,
     PredictionTable,
-    counted_parts,
-    extents_of,
+    counts_of_tasks,
     group_by_range,
     measure_ranges,
-    of_users,
-    parts_of_predictions,
-    placed_in_ranges,
-    rows_of_users,
-    shares_of_users,
-    sums_of_users,
+    per_user_rows,
+    range_sizes,
+    sum_influences,
+    sums_over_users,
+    sums_per_user,
+    task_outputs,
+    with_placements,
 )
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.predictions.tables import (
     CURVES,
-    PREDICTION_METRICS,
+    METRICS,
     THRESHOLDS,
     MeasuredPredictions,
     metrics_by_model,
 )
 from spark_eval.predictions.task import Clusters, PredictionPlan
-from spark_eval.predictions.values import ScoredModel, SlopedValue
+from spark_eval.predictions.values import ModelValues, SlopedValue
 from spark_eval.predictions.wanted import local_predictions
 from spark_eval.predictions.worker.batches import TaskCounts
-from spark_eval.predictions.worker.clusters import N_USERS, ShareSums
+from spark_eval.predictions.worker.clusters import N_USERS, InfluenceSums
 from spark_eval.predictions.worker.ordered import RangeOffset, RangeResult
 from spark_eval.predictions.worker.score_ranges import range_offsets, score_ranges
 from spark_eval.predictions.worker.totals import Cell, Totals, segment_faults
@@ -56,7 +56,7 @@ from spark_eval.runners.engine import (
 )
 from spark_eval.runners.objects import collect_objects
 from spark_eval.runners.quarantine import HINTS, share_faults
-from spark_eval.runners.spread import Spread, keep
+from spark_eval.runners.spread import Spread, persist
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import release_with
@@ -152,67 +152,71 @@ def measure_predictions(
     ``most_quarantined`` has the largest share of rows that may be quarantined. Raises one DataError that
     lists everything found.
     """
-    plan, ranges = predictions.plan, dict[Cell, list[RangeResult]]()
-    with ExitStack() as held:
-        parts = parts_of_predictions(predictions)
+    plan, results = predictions.plan, dict[Cell, list[RangeResult]]()
+    with ExitStack() as resources:
+        outputs = task_outputs(predictions)
         if plan.by_score or plan.by_user or plan.has_errors:
-            parts = keep(parts, held)
-        counted = TaskCounts()
-        for one in collect_objects(counted_parts(parts)):
-            counted.merge(one)
-        entries = checked_entries(predictions, counted, most_quarantined or {})
+            outputs = persist(outputs, resources)
+        counts = TaskCounts()
+        for one in collect_objects(counts_of_tasks(outputs)):
+            counts.merge(one)
+        entries = checked_entries(predictions, counts, most_quarantined or {})
         if plan.by_user:
-            n_buckets = 1 + counted.n_user_rows // USER_ROWS_PER_BUCKET
-            for totals in collect_objects(of_users(parts, n_buckets, predictions.reading)):
-                counted.totals.merge(totals)
-        rows = parts
+            n_buckets = 1 + counts.n_user_rows // USER_ROWS_PER_BUCKET
+            for totals in collect_objects(sums_over_users(outputs, n_buckets, predictions.reader)):
+                counts.totals.merge(totals)
+        rows = outputs
         if plan.by_score:
-            cuts = score_ranges(counted.samples, SCORES_PER_RANGE)
-            of_ranges = keep(group_by_range(parts, cuts), held)
-            standing = range_offsets(collect_objects(extents_of(of_ranges)), plan.curve_points)
-            ranges = measured_ranges(of_ranges, standing, plan)
-            rows = placed_in_ranges(of_ranges, standing)
-        for part in chain.from_iterable(ranges.values()):
-            counted.totals.add_all(part.cell, part.sums)
+            ranges = score_ranges(counts.samples, SCORES_PER_RANGE)
+            by_range = persist(group_by_range(outputs, ranges), resources)
+            offsets = range_offsets(collect_objects(range_sizes(by_range)), plan.curve_points)
+            results = range_results(by_range, offsets, plan)
+            rows = with_placements(by_range, offsets)
+        for part in chain.from_iterable(results.values()):
+            counts.totals.add_all(part.cell, part.sums)
         session, user_type = predictions.session, predictions.user_type
-        result = Predictions(plan, counted.totals, ranges, Totals(), session, entries, user_type)
+        result = Predictions(plan, counts.totals, results, Totals(), session, entries, user_type)
         if plan.has_errors:
-            n_buckets = 1 + counted.n_cell_rows // USER_ROWS_PER_BUCKET
-            with ExitStack() as kept:
-                sums = keep(sums_of_users(rows, n_buckets, plan), kept)
-                found = ShareSums()
-                for one in collect_objects(shares_of_users(sums, result.slopes)):
-                    found.merge(one)
-                result = replace(
-                    result,
-                    shares=found.totals,
-                    digests={str(model): str(one % 2**64) for model, one in found.digests.items()},
-                    user_sums=sums if plan.intervals is Clusters.USER else None,
-                    held=kept.pop_all(),
-                )
-            release_with(result, result.held)
+            n_buckets = 1 + counts.n_cell_rows // USER_ROWS_PER_BUCKET
+            result = with_errors(result, sums_per_user(rows, n_buckets, plan))
+            release_with(result, result.resources)
     return result
 
 
-def measured_ranges(
-    ranges: Spread, standing: Mapping[int, RangeOffset], plan: PredictionPlan
+def with_errors(result: "Predictions", sums: Spread) -> "Predictions":
+    """Return the result with standard errors from the sums of each user, which it keeps if asked by user."""
+    with ExitStack() as resources:
+        sums, influences = persist(sums, resources), InfluenceSums()
+        for one in collect_objects(sum_influences(sums, result.slopes)):
+            influences.merge(one)
+        return replace(
+            result,
+            influences=influences.totals,
+            digests={str(model): str(one % 2**64) for model, one in influences.digests.items()},
+            user_sums=sums if result.plan.intervals is Clusters.USER else None,
+            resources=resources.pop_all(),
+        )
+
+
+def range_results(
+    ranges: Spread, offsets: Mapping[int, RangeOffset], plan: PredictionPlan
 ) -> dict[Cell, list[RangeResult]]:
     """Return the results of score ranges in order, by cell; each range uses the totals above it."""
-    ordered: list[RangeResult] = collect_objects(measure_ranges(ranges, standing, plan.rules, plan.curves))
+    found: list[RangeResult] = collect_objects(measure_ranges(ranges, offsets, plan.rules, plan.curves))
     by_cell: dict[Cell, list[RangeResult]] = defaultdict(list)
-    for part in sorted(ordered, key=lambda part: part.number):
+    for part in sorted(found, key=lambda part: part.number):
         by_cell[part.cell].append(part)
     return by_cell
 
 
 def checked_entries(
-    predictions: PredictionTable, counted: TaskCounts, most_quarantined: Mapping[str, float]
+    predictions: PredictionTable, counts: TaskCounts, most_quarantined: Mapping[str, float]
 ) -> list[Entry]:
     """Return the entries of the accounting; raise one DataError that lists everything found."""
-    entries = entries_of(counted.rows)
-    shares = share_faults(entries, {PREDICTIONS: predictions.named}, most_quarantined)
-    of_segments = segment_faults(counted.totals.sums)
-    check_accounting(entries, [*unusable_models(counted.rows), *of_segments, *shares])
+    entries = entries_of(counts.rows)
+    shares = share_faults(entries, {PREDICTIONS: predictions.judged_by_model}, most_quarantined)
+    of_segments = segment_faults(counts.totals.sums)
+    check_accounting(entries, [*unusable_models(counts.rows), *of_segments, *shares])
     return entries
 
 
@@ -260,9 +264,9 @@ class Predictions(MeasuredPredictions, Writable):
     digests: Mapping[str, str] = field(default_factory=dict)
     user_sums: Any = None
     convert: Callable[[Any], Any] = lambda table: table
-    held: ExitStack = field(default_factory=ExitStack)
+    resources: ExitStack = field(default_factory=ExitStack)
     verb: ClassVar[str] = PREDICTIONS
-    prediction_metrics = POINTWISE
+    prediction_metrics = PREDICTION_METRICS
     tables: ClassVar[tuple[str, ...]] = ("metrics", "thresholds", "curves", "accounting")
     offers: ClassVar[tuple[str, ...]] = ("per_user",)
 
@@ -275,8 +279,8 @@ class Predictions(MeasuredPredictions, Writable):
     def __repr__(self) -> str:
         names = ", ".join(self.plan.metrics)
         tables = "metrics, thresholds, curves, accounting are DataFrames"
-        told = f"Predictions of {models_shown(self.models)}: {names}; {tables}"
-        return "; ".join([told, *unusable(self.entries)])
+        text = f"Predictions of {models_shown(self.models)}: {names}; {tables}"
+        return "; ".join([text, *unusable(self.entries)])
 
     @property
     def record(self) -> dict[str, str]:
@@ -287,7 +291,7 @@ class Predictions(MeasuredPredictions, Writable):
     def small_tables(self) -> dict[str, SmallRows]:
         """The rows of all tables."""
         return {
-            Table.METRICS: (self.metric_rows, PREDICTION_METRICS),
+            Table.METRICS: (self.metric_rows, METRICS),
             Table.CURVES: (self.curve_rows, CURVES),
             Table.THRESHOLDS: (self.threshold_rows, THRESHOLDS),
             Table.ACCOUNTING: (self.entries, ACCOUNTING),
@@ -318,28 +322,28 @@ class Predictions(MeasuredPredictions, Writable):
         """The per-user table as input of a comparison; raises ConfigError NO_USERS as ``per_user`` does."""
         if self.user_sums is None or self.user_type is None:
             raise ConfigError("NO_USERS", "there are no sums of users; set intervals: user")
-        rows = rows_of_users(self.user_sums, self.user_type, self.plan)
+        rows = per_user_rows(self.user_sums, self.user_type, self.plan)
         return UserTable(rows if self.spark is not None else LocalTable.of(rows.table()))
 
     @property
     def n_per_user(self) -> int:
         """Number of rows of ``per_user``."""
-        whole = [cell for cell in self.shares.sums if cell[1] == ALL]
-        return sum(int(self.shares.of(cell)[N_USERS][0]) for cell in whole)
+        whole = [cell for cell in self.influences.sums if cell[1] == ALL]
+        return sum(int(self.influences.of(cell)[N_USERS][0]) for cell in whole)
 
     @property
-    def scored(self) -> dict[str, ScoredModel]:
-        """Values of all rows that can be compared, by model; empty without sums of users."""
+    def values_by_model(self) -> dict[str, ModelValues]:
+        """Values that can be compared, by model; empty without sums of users."""
         values = {
             str(cell[0]): {
                 value.name(name): SlopedValue(value.value, value.slopes)
                 for name, value in of_cell
-                if value.value is not None and value.slopes and POINTWISE[name].is_of_users
+                if value.value is not None and value.slopes and PREDICTION_METRICS[name].is_of_users
             }
             for cell, of_cell in self.values.items()
             if cell[1] == ALL
         }
-        return {model: ScoredModel(values[model], digest) for model, digest in self.digests.items()}
+        return {model: ModelValues(values[model], digest) for model, digest in self.digests.items()}
 
     metrics = SmallFrame(Table.METRICS, "a value per model, segment and metric.")
     thresholds = SmallFrame(Table.THRESHOLDS, "what was chosen by each rule, and what it gives.")

@@ -1,36 +1,37 @@
-"""Predictions on the workers, which also find invalid rows.
+"""Passes over predictions: check and sum rows, sort them by score, sum them by user.
 
-Rows are sent to the workers; sums, sorted ranges and users' sums are returned.
+Each function is one step for the executors; it takes and returns rows or objects spread over tasks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from spark_eval.arrow.files import Batches
 from spark_eval.predictions.task import Clusters, PredictionPlan, ThresholdRule
-from spark_eval.predictions.worker.batches import Part, RowReader, TaskCounts, in_buckets
+from spark_eval.predictions.worker.batches import RowReader, TaskCounts, TaskOutput, in_buckets
 from spark_eval.predictions.worker.clusters import (
     CellRows,
     CellSlopes,
     UserSums,
     add_rows_of_users,
     empty_sums,
-    shares_of,
+    influence_sums,
 )
 from spark_eval.predictions.worker.ordered import (
     Range,
     RangeOffset,
     RowRange,
     ScoreRun,
-    measured_range,
-    placed_rows,
-    range_of,
+    add_placements,
+    measure_range,
+    merge_range,
 )
 from spark_eval.predictions.worker.score_ranges import RangeSize, ScoreRanges
 from spark_eval.predictions.worker.totals import Cell
+from spark_eval.runners.in_process import LocalBatches
 from spark_eval.runners.objects import (
     NUMBER,
     OBJECTS,
@@ -40,15 +41,18 @@ from spark_eval.runners.objects import (
     map_table,
     unpickle_objects,
 )
-from spark_eval.runners.spread import Spread, map_parts, rows_with
+from spark_eval.runners.spread import Spread, map_parts, where_not_null
 from spark_eval.runners.spread import map_table as map_rows
 from spark_eval.schema import ALL, FAULT, MODEL, USER
 from spark_eval.tables.conformed import Rows, arrow_type, session_of
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.local_tables import LocalTable
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 PREDICTIONS: Final = "predictions"
-# Number of the counts among the parts of tasks.
+# Number of the counts among the outputs of tasks.
 COUNTS: Final = -1
 GIVEN: Final = "given"
 
@@ -57,16 +61,16 @@ GIVEN: Final = "given"
 class PredictionTable:
     """Conformed predictions.
 
-    ``rows`` are the input of the workers (``predictions.worker.batches.Part``). ``with_given`` also has the
-    original rows: on Spark in a column, in this process in the columns ``shown``, ours by their names. A
+    ``rows`` are read by ``reader``. ``original`` also has the columns as they were given, to quarantine
+    invalid rows: on Spark as a struct; in this process ``original_names`` maps their names to its columns. A
     column ``fold`` is also a segment in ``plan``. ``files`` hold the rows if these are plain Parquet.
     """
 
     rows: Rows
-    reading: RowReader
-    with_given: Rows = None
+    reader: RowReader
+    original: Rows = None
     files: PlainFiles | None = None
-    shown: Mapping[str, str] = field(default_factory=dict)
+    original_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def user_type(self) -> pa.DataType | None:
@@ -76,7 +80,7 @@ class PredictionTable:
     @property
     def plan(self) -> PredictionPlan:
         """Plan of the measurement."""
-        return self.reading.plan
+        return self.reader.plan
 
     @property
     def session(self) -> Any:
@@ -84,44 +88,50 @@ class PredictionTable:
         return session_of(self.rows)
 
     @property
-    def named(self) -> Any:
-        """Original rows with error codes, and with the name of their model."""
-        model = self.reading.model
-        if model is None:
-            return self.given
-        if isinstance(self.rows, LocalTable):
-            given = self.given
-            schema = pa.schema({**{one.name: one.type for one in given.schema}, MODEL: pa.string()})
-            return given.map(lambda batches: (with_model(batch, model, schema) for batch in batches), schema)
-        from pyspark.sql import functions as F
-
-        return self.given.withColumn(MODEL, F.lit(model))
-
-    @property
-    def given(self) -> Any:
+    def judged(self) -> Any:
         """Original rows, with an error code for each invalid row."""
-        reading, shown = self.reading, self.shown
-        if isinstance(self.rows, LocalTable):
-            kinds = {name: self.with_given.schema.field(ours).type for name, ours in shown.items()}
+        return self.judged_locally() if isinstance(self.rows, LocalTable) else self.judged_on_spark()
 
-            read = self.rows.columns
-
-            def judge_shown(batches: Batches) -> Iterator[pa.RecordBatch]:
-                for batch in batches:
-                    codes = reading.with_codes(pa.Table.from_batches([batch.select(read)]))
-                    yield pa.record_batch([*(batch[ours] for ours in shown.values()), codes], [*shown, FAULT])
-
-            return map_rows(self.with_given, judge_shown, pa.schema({**kinds, FAULT: pa.string()}))
-        from pyspark.sql import types as T
+    def judged_locally(self) -> LocalBatches:
+        """Original rows with error codes, in this process."""
+        reader, read, names = self.reader, self.rows.columns, self.original_names
+        kinds = {name: self.original.schema.field(column).type for name, column in names.items()}
 
         def judge(batches: Batches) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                codes = reading.with_codes(pa.Table.from_batches([batch]))
-                given = pa.RecordBatch.from_struct_array(batch[GIVEN])
-                yield given.append_column(FAULT, codes)
+                codes = reader.error_codes(pa.Table.from_batches([batch.select(read)]))
+                yield pa.record_batch([*(batch[column] for column in names.values()), codes], [*names, FAULT])
 
-        schema = self.with_given.select(f"{GIVEN}.*").schema.add(FAULT, T.StringType())
-        return self.with_given.mapInArrow(judge, schema)
+        rows: LocalBatches = map_rows(self.original, judge, pa.schema({**kinds, FAULT: pa.string()}))
+        return rows
+
+    def judged_on_spark(self) -> "DataFrame":
+        """Original rows with error codes, as a Spark frame."""
+        from pyspark.sql import types as T
+
+        reader = self.reader
+
+        def judge(batches: Batches) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                codes = reader.error_codes(pa.Table.from_batches([batch]))
+                yield pa.RecordBatch.from_struct_array(batch[GIVEN]).append_column(FAULT, codes)
+
+        schema = self.original.select(f"{GIVEN}.*").schema.add(FAULT, T.StringType())
+        rows: DataFrame = self.original.mapInArrow(judge, schema)
+        return rows
+
+    @property
+    def judged_by_model(self) -> Any:
+        """The judged rows, with the name of their model."""
+        rows, model = self.judged, self.reader.model
+        if model is None:
+            return rows
+        if isinstance(rows, LocalBatches):
+            schema = pa.schema({**{one.name: one.type for one in rows.schema}, MODEL: pa.string()})
+            return rows.map(lambda batches: (with_model(batch, model, schema) for batch in batches), schema)
+        from pyspark.sql import functions as F
+
+        return rows.withColumn(MODEL, F.lit(model))
 
 
 def with_model(batch: pa.RecordBatch, model: str, schema: pa.Schema) -> pa.RecordBatch:
@@ -131,102 +141,105 @@ def with_model(batch: pa.RecordBatch, model: str, schema: pa.Schema) -> pa.Recor
     return pa.record_batch(columns, schema.names)
 
 
-def parts_of_predictions(predictions: PredictionTable) -> Any:
-    """Return the parts of all rows; the workers read them from plain files, or Spark does."""
-    rows, reading = predictions.rows, predictions.reading
+def task_outputs(predictions: PredictionTable) -> Any:
+    """Check and sum all rows; return what each task found, its counts last."""
+    reader = predictions.reader
 
-    def parts(batches: Batches) -> Iterator[NumberedObject]:
-        return ((COUNTS if isinstance(part, TaskCounts) else None, part) for part in reading.parts(batches))
+    def outputs(batches: Batches) -> Iterator[NumberedObject]:
+        return ((COUNTS if isinstance(one, TaskCounts) else None, one) for one in reader.outputs(batches))
 
-    return map_table(rows, parts, predictions.files)
-
-
-def counted_parts(parts: Spread) -> Spread:
-    """Return the counts of the tasks; the other parts have no number, and stay where they are."""
-    return rows_with(parts, NUMBER, OBJECTS.names)
+    return map_table(predictions.rows, outputs, predictions.files)
 
 
-def group_by_range(parts: Spread, cuts: Mapping[Cell, ScoreRanges]) -> Spread:
-    """Group all sorted runs of each range, and its rows if errors are computed: the only shuffle by score."""
+def counts_of_tasks(outputs: Spread) -> Spread:
+    """Return the counts of all tasks; they alone have a number."""
+    return where_not_null(outputs, NUMBER, OBJECTS.names)
 
-    def cut(part: Part) -> Iterator[NumberedObject]:
-        match part:
+
+def group_by_range(outputs: Spread, ranges: Mapping[Cell, ScoreRanges]) -> Spread:
+    """Merge the sorted runs, or the rows, of each score range: the only shuffle by score."""
+
+    def split(output: TaskOutput) -> Iterator[NumberedObject]:
+        match output:
             case ScoreRun():
-                return cuts[part.cell].parts(part)
+                return ranges[output.cell].parts(output)
             case CellRows():
-                return cuts[part.cell].parts_of_rows(part)
+                return ranges[output.cell].parts_of_rows(output)
         return iter(())
 
-    return group_by_key(map_objects(parts, cut), sum(cut.n_ranges for cut in cuts.values()), range_of)
+    n_ranges = sum(of_cell.n_ranges for of_cell in ranges.values())
+    return group_by_key(map_objects(outputs, split), n_ranges, merge_range)
 
 
-def extents_of(ranges: Spread) -> Spread:
+def range_sizes(ranges: Spread) -> Spread:
     """Return the number of rows in each range."""
-    return map_objects(ranges, lambda part: [(None, RangeSize.of(part.scored))])
+    return map_objects(ranges, lambda part: [(None, RangeSize.of(part.distinct))])
 
 
 def measure_ranges(
-    ranges: Spread, standings: Mapping[int, RangeOffset], rules: Sequence[ThresholdRule], with_curves: bool
+    ranges: Spread, offsets: Mapping[int, RangeOffset], rules: Sequence[ThresholdRule], with_curves: bool
 ) -> Spread:
-    """Measure every range at its offset; curves are those of all rows of a model."""
+    """Measure every range at its offset; only cells of all rows of a model have curves."""
 
-    def order(part: Range | RowRange) -> Iterator[NumberedObject]:
-        scored = part.scored
-        is_drawn = with_curves and scored.cell[1] == ALL
-        yield None, measured_range(scored, standings[part.number], rules, is_drawn)
+    def measure(part: Range | RowRange) -> Iterator[NumberedObject]:
+        scores = part.distinct
+        has_curves = with_curves and scores.cell[1] == ALL
+        yield None, measure_range(scores, offsets[part.number], rules, has_curves)
 
-    return map_objects(ranges, order)
-
-
-def of_users(parts: Spread, n_buckets: int, reading: RowReader) -> Spread:
-    """Return the sums over the users of each bucket: the only shuffle by user."""
-
-    def divide(part: Part) -> Iterator[NumberedObject]:
-        return in_buckets(part, n_buckets) if isinstance(part, pa.Table) else iter(())
-
-    return group_by_key(map_objects(parts, divide), n_buckets, lambda _, rows: reading.totals_of_users(rows))
+    return map_objects(ranges, measure)
 
 
-def placed_in_ranges(ranges: Spread, standings: Mapping[int, RangeOffset]) -> Spread:
+def sums_over_users(outputs: Spread, n_buckets: int, reader: RowReader) -> Spread:
+    """Return the sums over the users of each bucket, such as of their AUC: the only shuffle by user."""
+
+    def split(output: TaskOutput) -> Iterator[NumberedObject]:
+        return in_buckets(output, n_buckets) if isinstance(output, pa.Table) else iter(())
+
+    return group_by_key(
+        map_objects(outputs, split), n_buckets, lambda _, rows: reader.totals_over_users(rows)
+    )
+
+
+def with_placements(ranges: Spread, offsets: Mapping[int, RangeOffset]) -> Spread:
     """Return the rows of all ranges with their placements."""
-    return map_objects(ranges, lambda part: [(None, placed_rows(part, standings[part.number]))])
+    return map_objects(ranges, lambda part: [(None, add_placements(part, offsets[part.number]))])
 
 
-def sums_of_users(rows: Spread, n_buckets: int, plan: PredictionPlan) -> Spread:
+def sums_per_user(rows: Spread, n_buckets: int, plan: PredictionPlan) -> Spread:
     """Return the sums of each user in each cell: one shuffle by user; without users, the sums of each row."""
 
-    def divide(part: Part) -> Iterator[NumberedObject]:
-        return part.by_bucket(n_buckets) if isinstance(part, CellRows) else iter(())
+    def split(output: TaskOutput) -> Iterator[NumberedObject]:
+        return output.by_bucket(n_buckets) if isinstance(output, CellRows) else iter(())
 
-    def sums_of_rows(part: Part) -> Iterator[NumberedObject]:
-        for sums in add_rows_of_users([part], plan) if isinstance(part, CellRows) else ():
+    def sums_of_rows(output: TaskOutput) -> Iterator[NumberedObject]:
+        for sums in add_rows_of_users([output], plan) if isinstance(output, CellRows) else ():
             yield None, [sums]
 
     if plan.intervals is Clusters.ROW:
         return map_objects(rows, sums_of_rows)
-    return group_by_key(map_objects(rows, divide), n_buckets, lambda _, parts: add_rows_of_users(parts, plan))
+    return group_by_key(map_objects(rows, split), n_buckets, lambda _, parts: add_rows_of_users(parts, plan))
 
 
-def shares_of_users(sums: Spread, slopes: CellSlopes) -> Spread:
-    """Return the sums of the users' shares in each value."""
+def sum_influences(sums: Spread, slopes: CellSlopes) -> Spread:
+    """Return the sums of the users' influences on each value."""
 
     def measure(parts: Sequence[UserSums]) -> Iterator[NumberedObject]:
-        return ((None, shares_of(users, slopes)) for users in parts)
+        return ((None, influence_sums(users, slopes)) for users in parts)
 
     return map_objects(sums, measure)
 
 
-def rows_of_users(sums: Spread, user_type: pa.DataType, plan: PredictionPlan) -> Spread:
-    """Return the rows of ``per_user`` from the sums of users: those of all rows of a model."""
-    known = empty_sums(user_type, plan).rows().column_names[1:]
-    schema = pa.schema({MODEL: pa.string(), USER: user_type} | dict.fromkeys(known, pa.float64()))
+def per_user_rows(sums: Spread, user_type: pa.DataType, plan: PredictionPlan) -> Spread:
+    """Return the rows of ``per_user`` from the sums of users; sums of segments are left out."""
+    columns = empty_sums(user_type, plan).rows().column_names[1:]
+    schema = pa.schema({MODEL: pa.string(), USER: user_type} | dict.fromkeys(columns, pa.float64()))
 
     def rows(batches: Batches) -> Iterator[pa.RecordBatch]:
         for _, parts in unpickle_objects(batches):
             for users in parts:
                 model, segment, _ = users.cell
                 if segment == ALL:
-                    table = users.rows().select([USER, *known])
+                    table = users.rows().select([USER, *columns])
                     named = table.add_column(0, MODEL, pa.repeat(model, len(table)))
                     yield from named.cast(schema).combine_chunks().to_batches()
 

@@ -9,7 +9,7 @@ from spark_eval.errors import ConfigError, parse_choice
 from spark_eval.metrics.aliases import as_list, metric_named
 from spark_eval.metrics.parsers import as_tuple, metric_texts
 from spark_eval.options import check_keys, checked
-from spark_eval.predictions import POINTWISE
+from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.task import (
     DEFAULT_BINS,
     DEFAULT_CURVE_POINTS,
@@ -43,7 +43,7 @@ RESERVED_SEGMENTS: Final = frozenset({"", ALL, FOLD, FOLDS})
 
 def canonical_name(name: str) -> str:
     """Return the published name of a metric or alias; raise ConfigError UNKNOWN_METRIC."""
-    return metric_named(name, POINTWISE, f"{SECTION}.metrics").name
+    return metric_named(name, PREDICTION_METRICS, f"{SECTION}.metrics").name
 
 
 def known_preset(name: str, where: str) -> str:
@@ -101,7 +101,7 @@ def make_prediction_plan(task: str, **options: Unpack[PredictionOptions]) -> Pre
         raise invalid(f"scores: {scores} does not fit task: {kind}")
     thresholds = thresholds_of(kind, scores, chosen["thresholds"])
     names = metrics_of(kind, scores, chosen["metrics"], bool(thresholds))
-    needs = {name for metric in names for name in POINTWISE[metric].needs}
+    needs = {name for metric in names for name in PREDICTION_METRICS[metric].needs}
     if chosen["curves"] and scores is Scores.PROBABILITY:
         needs.add("bins")
     classes = classes_of(kind, labels if kind is Task.BINARY else chosen["classes"])
@@ -151,10 +151,10 @@ def metrics_of(
     task: Task, scores: Scores, names: Sequence[str] | None, has_thresholds: bool
 ) -> tuple[str, ...]:
     """Return the requested metrics; by default all that fit, except those per user."""
-    fitting = [name for name, metric in POINTWISE.items() if metric.fits(task, scores)]
+    fitting = [name for name, metric in PREDICTION_METRICS.items() if metric.fits(task, scores)]
     if names is None:
         unwanted = {"users"} if has_thresholds or task is not Task.BINARY else {"users", "flags"}
-        return tuple(name for name in fitting if not unwanted & set(POINTWISE[name].needs))
+        return tuple(name for name in fitting if not unwanted & set(PREDICTION_METRICS[name].needs))
     requested = dict.fromkeys(map(canonical_name, names))
     for name in requested:
         if name not in fitting:

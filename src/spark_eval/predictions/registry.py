@@ -82,7 +82,7 @@ class Sums:
         **choices: Any,
     ) -> "Sums":
         """Sum a few rows in memory; binary scores are probabilities of class 1, with the threshold 0.5."""
-        from spark_eval.predictions.worker.batches import totals_of_rows  # Arrow is slow to import
+        from spark_eval.predictions.worker.batches import totals_in_memory  # Arrow is slow to import
 
         options: dict[str, Any] = {
             "scores": Scores.RAW,
@@ -93,11 +93,11 @@ class Sums:
             options = {"scores": Scores.PROBABILITY, "classes": (0, 1), "thresholds": (0.5,), "needs": needs}
         plan = PredictionPlan(**(options | choices), task=task, metrics=())
         columns = {LABEL: labels, SCORE: scores, USER: users, WEIGHT: weights}
-        totals = totals_of_rows({name: values for name, values in columns.items() if values}, plan)
+        totals = totals_in_memory({name: values for name, values in columns.items() if values}, plan)
         [cell] = totals.sums
         return cls(totals.of(cell), plan)
 
-    def measure(self, kernel: "PointwiseKernel") -> dict[str, float | None]:
+    def measure(self, kernel: "PredictionKernel") -> dict[str, float | None]:
         """Return the values of a metric, rounded to 6 decimals, by their names in the table ``metrics``."""
         name = kernel.__name__
         return {one.name(name): one.value and round(one.value, 6) for one in kernel(self)}
@@ -146,11 +146,11 @@ class Sums:
                 yield Matrix({**at, **options}, tp, fp, fn, tn)
 
 
-PointwiseKernel = Callable[[Sums], Iterable[Value]]
+PredictionKernel = Callable[[Sums], Iterable[Value]]
 
 
 @dataclass(frozen=True)
-class PointwiseMetric:
+class PredictionMetric:
     """Definition of a metric of predictions.
 
     ``needs`` are the optional sums that it uses. ``bounds`` are minimum and maximum, None if unbounded.
@@ -159,7 +159,7 @@ class PointwiseMetric:
     """
 
     name: str
-    kernel: PointwiseKernel
+    kernel: PredictionKernel
     formula: str
     tasks: Sequence[Task]
     needs: Sequence[str] = ()
@@ -194,21 +194,21 @@ class PointwiseMetric:
         return scores is not Scores.CLASS or not {"order", "users"} & set(self.needs)
 
 
-POINTWISE: Final[dict[str, PointwiseMetric]] = {}
+PREDICTION_METRICS: Final[dict[str, PredictionMetric]] = {}
 
 
-def pointwise_metric(**known: Any) -> Callable[[PointwiseKernel], PointwiseKernel]:
-    """Register a kernel (exact sums of a cell -> values); ``known`` are fields of PointwiseMetric."""
+def prediction_metric(**known: Any) -> Callable[[PredictionKernel], PredictionKernel]:
+    """Register a kernel (exact sums of a cell -> values); ``known`` are fields of PredictionMetric."""
 
-    def register(kernel: PointwiseKernel) -> PointwiseKernel:
-        POINTWISE[kernel.__name__] = PointwiseMetric(kernel.__name__, kernel, **known)
+    def register(kernel: PredictionKernel) -> PredictionKernel:
+        PREDICTION_METRICS[kernel.__name__] = PredictionMetric(kernel.__name__, kernel, **known)
         return kernel
 
     return register
 
 
 # Registers a metric that is 0 for perfect predictions, otherwise larger.
-loss: Final = partial(pointwise_metric, bounds=(0.0, None), best=0.0)
+loss: Final = partial(prediction_metric, bounds=(0.0, None), best=0.0)
 
 
 def total(numbers: Iterable[Number]) -> Number:

@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from spark_eval.predictions import POINTWISE
+from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.registry import Sums, Value
 from spark_eval.predictions.task import Clusters, PredictionPlan, ThresholdRule
-from spark_eval.predictions.worker.clusters import N_OF_LABEL, N_USERS, CellSlopes, share_name
-from spark_eval.predictions.worker.ordered import Candidate, RangeResult, best, cost, grid_of
+from spark_eval.predictions.worker.clusters import N_OF_LABEL, N_USERS, CellSlopes, influence_name
+from spark_eval.predictions.worker.ordered import OperatingPoint, RangeResult, best_of_ranges, cost, grid_of
 from spark_eval.predictions.worker.totals import Cell, Totals
 from spark_eval.results.rows import fold_rows
 from spark_eval.schema import ALL, CALIBRATION, ROC, ddl_of
@@ -20,7 +20,7 @@ from spark_eval.statistics.intervals import Summary, normal_interval, square_roo
 
 
 class PredictionRow(NamedTuple):
-    """Row of PREDICTION_METRICS: the value of a metric of predictions in a segment.
+    """Row of METRICS: the value of a metric of predictions in a segment.
 
     ``n_users`` counts the users in a mean over users, or those whose rows the standard error is of; None
     without users. ``n_undefined`` counts the users, or rows, without a value. ``k`` is None.
@@ -41,7 +41,7 @@ class PredictionRow(NamedTuple):
     n_rows: int
 
 
-PREDICTION_METRICS: Final = ddl_of(PredictionRow)
+METRICS: Final = ddl_of(PredictionRow)
 
 
 class ThresholdRow(NamedTuple):
@@ -83,13 +83,13 @@ CURVES: Final = ddl_of(CurveRow)
 class MeasuredPredictions:
     """Result of an evaluation of predictions: exact sums, and the results of the score ranges, by cell.
 
-    ``shares`` are the sums of the users' shares in the errors of values; empty without standard errors.
+    ``influences`` are the sums of the users' influences on the values; empty without standard errors.
     """
 
     plan: PredictionPlan
     totals: Totals
     ranges: Mapping[Cell, Sequence[RangeResult]]
-    shares: Totals
+    influences: Totals
 
     @property
     def models(self) -> list[str]:
@@ -105,7 +105,9 @@ class MeasuredPredictions:
     def values(self) -> dict[Cell, list[tuple[str, Value]]]:
         """Values of each cell, with the names of their metrics, in the order of the rows of ``metrics``."""
         return {
-            cell: [(name, value) for name in self.plan.metrics for value in POINTWISE[name].kernel(sums)]
+            cell: [
+                (name, value) for name in self.plan.metrics for value in PREDICTION_METRICS[name].kernel(sums)
+            ]
             for cell, sums in self.sums()
         }
 
@@ -116,14 +118,14 @@ class MeasuredPredictions:
 
     @cached_property
     def metric_rows(self) -> list[PredictionRow]:
-        """Rows of PREDICTION_METRICS: one per cell and value, and the means over folds."""
+        """Rows of METRICS: one per cell and value, and the means over folds."""
         rows = []
         for cell, values in self.values.items():
             n_rows = int(self.totals.of(cell)["rows"][0])
-            shares = self.shares.of(cell) if cell in self.shares.sums else {}
+            influences = self.influences.of(cell) if cell in self.influences.sums else {}
             for index, (name, value) in enumerate(values):
-                mean = value.summary or summary_of(value, index, shares)
-                has_users = value.summary is not None or (shares and self.plan.intervals is Clusters.USER)
+                mean = value.summary or summary_of(value, index, influences)
+                has_users = value.summary is not None or (influences and self.plan.intervals is Clusters.USER)
                 rows.append(
                     PredictionRow(
                         *(cell[0], value.name(name), None, *cell[1:]),
@@ -144,7 +146,7 @@ class MeasuredPredictions:
         """Rows of THRESHOLDS: one per cell and rule."""
         return [
             threshold_row(
-                cell, rule, [one for part in self.ranges[cell] if (one := part.candidates[number])], sums
+                cell, rule, [one for part in self.ranges[cell] if (one := part.best_points[number])], sums
             )
             for cell, sums in (self.sums() if self.plan.rules else ())
             for number, rule in enumerate(self.plan.rules)
@@ -176,47 +178,47 @@ def six_digits(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
 
 
-def summary_of(value: Value, index: int, shares: Mapping[str, Sequence[Fraction]]) -> Summary:
-    """Return the standard error and interval of a value from the sums of the users' shares in it."""
-    if not shares:
+def summary_of(value: Value, index: int, influences: Mapping[str, Sequence[Fraction]]) -> Summary:
+    """Return the standard error and interval of a value from the sums of the users' influences on it."""
+    if not influences:
         return Summary()
-    n = int(shares[N_USERS][0])
+    n = int(influences[N_USERS][0])
     if value.value is None or not value.slopes:
         return Summary(n=n)
-    variance = variance_of(shares, index, len(value.slopes))
+    variance = variance_of(influences, index, len(value.slopes))
     error = None if variance is None else square_root(variance)
     return normal_interval(Fraction(value.value), error, n)
 
 
-def variance_of(shares: Mapping[str, Sequence[Fraction]], index: int, n_parts: int) -> Fraction | None:
+def variance_of(influences: Mapping[str, Sequence[Fraction]], index: int, n_parts: int) -> Fraction | None:
     """Return the variance of a value; None for a single user.
 
-    The shares of a value with two parts (AUC) are apart by label: each part varies over the users with rows
-    of its label.
+    A value with two parts (AUC) has influences by label: each part varies over the users with rows of its
+    label.
 
     Source: Deng, Knoblich, Lu, Applying the delta method in metric analytics, 2018; of AUC: Obuchowski,
     Nonparametric analysis of clustered ROC curve data, Biometrics 1997.
     """
-    n = int(shares[N_USERS][0])
+    n = int(influences[N_USERS][0])
     if n_parts == 1:
-        [share], [square] = shares[share_name(index, 0)], shares[share_name(index, 0, 0)]
-        return (square - share * share / n) * n / (n - 1) if n > 1 else None
-    of_label = [int(shares[f"{N_OF_LABEL} {label}"][0]) for label in (0, 1)]
+        [influence], [square] = influences[influence_name(index, 0)], influences[influence_name(index, 0, 0)]
+        return (square - influence * influence / n) * n / (n - 1) if n > 1 else None
+    of_label = [int(influences[f"{N_OF_LABEL} {label}"][0]) for label in (0, 1)]
     if min(of_label) < 2:
         return None
     squares = (
-        shares[share_name(index, label, label)][0] * n_label / (n_label - 1)
+        influences[influence_name(index, label, label)][0] * n_label / (n_label - 1)
         for label, n_label in enumerate(of_label)
     )
-    return sum(squares, shares[share_name(index, 0, 1)][0] * 2 * n / (n - 1))
+    return sum(squares, influences[influence_name(index, 0, 1)][0] * 2 * n / (n - 1))
 
 
 def threshold_row(
-    cell: Cell, rule: ThresholdRule, candidates: Sequence[Candidate], sums: Sums
+    cell: Cell, rule: ThresholdRule, points: Sequence[OperatingPoint], sums: Sums
 ) -> ThresholdRow:
     """Return the row of ``thresholds`` with the best threshold by a rule."""
     negatives, positives = map(float, sums.of("labels"))
-    chosen = best(rule, candidates, positives)
+    chosen = best_of_ranges(rule, points, positives)
     if chosen is None:
         return ThresholdRow(*cell, rule=str(rule), conventions=sums.plan.stamp)
     tp, fp = chosen.tp, chosen.fp
@@ -240,7 +242,7 @@ def points_of(model: str | None, ranges: Sequence[RangeResult], most_points: int
     """Yield the points of the ROC curve, then those of the P-R curve."""
     grid = grid_of(sum(part.n_scores for part in ranges), most_points)
     bound = 0.0 if grid is None else 1 / grid
-    for curve in sorted((one for part in ranges for one in part.points), key=lambda one: one.curve != ROC):
+    for curve in sorted((one for part in ranges for one in part.curves), key=lambda one: one.curve != ROC):
         for x, y, threshold in zip(curve.x.tolist(), curve.y.tolist(), curve.threshold.tolist(), strict=True):
             yield CurveRow(model, curve.curve, x, y, threshold, None, bound)
 

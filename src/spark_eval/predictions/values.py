@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_eval.predictions import POINTWISE
-from spark_eval.predictions.registry import PointwiseMetric
+from spark_eval.predictions import PREDICTION_METRICS
+from spark_eval.predictions.registry import PredictionMetric
 from spark_eval.statistics.slopes import Slopes
 
 
@@ -13,7 +13,7 @@ from spark_eval.statistics.slopes import Slopes
 class PredictionValue:
     """Value of a metric of predictions; ``name`` is that in the table ``metrics``. It has no cutoff."""
 
-    metric: PointwiseMetric
+    metric: PredictionMetric
     name: str
     k: int | None = None
 
@@ -24,7 +24,7 @@ class PredictionValue:
         >>> str(PredictionValue.of("log_loss")), PredictionValue.of("ndcg@10")
         ('log_loss', None)
         """
-        metric = POINTWISE.get(name.partition("(")[0])
+        metric = PREDICTION_METRICS.get(name.partition("(")[0])
         return None if metric is None else cls(metric, name)
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class SlopedValue:
 
 
 @dataclass(frozen=True)
-class ScoredModel:
+class ModelValues:
     """Model of predictions on one side of a comparison: its values by name, and the digest of its rows."""
 
     values: Mapping[str, SlopedValue]
@@ -67,13 +67,13 @@ class ScoredModel:
         return {"rows_digest": self.rows_digest, "values": values}
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> "ScoredModel":
+    def of_record(cls, record: Mapping[str, Any]) -> "ModelValues":
         """Return the model of a commit record."""
         values = {name: SlopedValue.of_record(one) for name, one in record["values"].items()}
         return cls(values, record["rows_digest"])
 
 
-def compared_values(models: Iterable[ScoredModel]) -> list[PredictionValue]:
+def compared_values(models: Iterable[ModelValues]) -> list[PredictionValue]:
     """Return the values that all models have, in the order of the first one."""
     first, *others = models
     names = [name for name in first.values if all(name in other.values for other in others)]

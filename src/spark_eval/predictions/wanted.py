@@ -53,8 +53,8 @@ def local_predictions(
     table = local_table(PREDICTIONS, found, mapped, wanted)
     rows = [name for name in table.columns if name in needed or name == WEIGHT]
     scores = {name: SCORE_COLUMN.format(index) for index, name in enumerate(plan.probabilities)}
-    shown = {name: name for name in given} | scores
-    return PredictionTable(table.select(*rows), RowReader(plan, model), table, shown=shown)
+    original_names = {name: name for name in given} | scores
+    return PredictionTable(table.select(*rows), RowReader(plan, model), table, original_names=original_names)
 
 
 def is_readable(schema: pa.Schema, name: str) -> bool:
@@ -63,7 +63,7 @@ def is_readable(schema: pa.Schema, name: str) -> bool:
 
 
 def is_any(_: pa.DataType) -> bool:
-    """Return True: the column is only shown."""
+    """Return True: the column is only original_names."""
     return True
 
 

@@ -126,7 +126,7 @@ def named_values(facts: RunFacts) -> Iterator[tuple[str, str, float | None]]:
     for row in measured:
         model = str(row[MODEL]) if len(models) > 1 else ""
         owner = f"{model} {part_of(row)} {facts.measure(row)}"
-        yield logged_name(row, model, facts.is_scored), owner, row["value"]
+        yield logged_name(row, model, facts.has_predictions), owner, row["value"]
     for row in compared:
         pair = pair_of(row) if len(pairs) > 1 else ""
         name, owner = logged_name(row, pair), f"{pair} {part_of(row)} {measure_of(row)}"
@@ -141,12 +141,12 @@ def pair_of(row: Row) -> str:
     return f"{row['candidate']} vs {row['baseline']}"
 
 
-def logged_name(row: Row, whose: str, is_scored: bool = False) -> str:
+def logged_name(row: Row, whose: str, has_predictions: bool = False) -> str:
     """Return a name: ``als/country.DE/ndcg_gain_exp2_at_10``; metrics of predictions have no cutoff."""
     segment = "" if row[SEGMENT] == ALL else f"{row[SEGMENT]}.{row[SEGMENT_VALUE]}"
     metric = NO_WORD.sub("_", str(row["metric"])).strip("_")
     folders = [UNTAKEN.sub("_", folder) for folder in (whose, segment) if folder]
-    return "/".join([*folders, metric if is_scored else f"{metric}_at_{cutoff_text(row['k'])}"])
+    return "/".join([*folders, metric if has_predictions else f"{metric}_at_{cutoff_text(row['k'])}"])
 
 
 def logged_params(facts: RunFacts) -> dict[str, str]:

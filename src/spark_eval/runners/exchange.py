@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.messages import MESSAGE
-from spark_eval.runners.spread import Spread, bring_together, map_table
+from spark_eval.runners.spread import Spread, map_table, repartition
 from spark_eval.tables.conformed import Rows
 from spark_eval.tables.file_parts import PlainFiles
 
@@ -24,4 +24,4 @@ def send(table: Rows, files: PlainFiles | None, sender: SendBatches, n_tasks: in
 
 def exchange(messages: Sequence[Spread], n_tasks: int) -> Spread:
     """Return all messages, shuffled so that each bucket is in one task."""
-    return bring_together(messages, "bucket", n_tasks)
+    return repartition(messages, "bucket", n_tasks)

@@ -22,7 +22,7 @@ from spark_eval.arrow.files import Batches
 from spark_eval.errors import EnvironmentFault
 
 # Bytes of batches that wait in memory for those of the same number; more go to files.
-MOST_WAITING: Final = 1 << 30
+MOST_IN_MEMORY: Final = 1 << 30
 
 
 def cores() -> int:
@@ -42,18 +42,18 @@ class LocalBatches:
         """Apply ``make`` to the batches of each part."""
         return LocalBatches([partial(applied, make, part) for part in self.parts], schema)
 
-    def together(self, column: str, n_parts: int) -> "LocalBatches":
+    def repartition(self, column: str, n_parts: int) -> "LocalBatches":
         """Return ``n_parts`` parts, each with all rows of its numbers."""
-        waiting = Waiting(n_parts)
+        buffer = ShuffleBuffer(n_parts)
 
-        def sort(part: Callable[[], Batches]) -> None:
+        def send(part: Callable[[], Batches]) -> None:
             for batch in part():
-                waiting.add(batch, to_numpy(batch[column]) % n_parts)
+                buffer.add(batch, to_numpy(batch[column]) % n_parts)
 
-        run(sort, self.parts)
-        return LocalBatches([partial(waiting.taken, number) for number in range(n_parts)], self.schema)
+        run(send, self.parts)
+        return LocalBatches([partial(buffer.read, number) for number in range(n_parts)], self.schema)
 
-    def with_values(self, column: str, names: Sequence[str]) -> "LocalBatches":
+    def where_not_null(self, column: str, names: Sequence[str]) -> "LocalBatches":
         """Return these columns of the rows whose ``column`` is not null."""
 
         def chosen(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -62,7 +62,7 @@ class LocalBatches:
 
         return self.map(chosen, pa.schema([self.schema.field(name) for name in names]))
 
-    def with_value(self, column: str, values: Sequence[Any]) -> "LocalBatches":
+    def where_in(self, column: str, values: Sequence[Any]) -> "LocalBatches":
         """Return the rows with one of these texts, or numbers, in a column."""
         wanted = pa.array(values)
 
@@ -78,7 +78,7 @@ class LocalBatches:
             for batch in part():
                 yield from batch.to_pylist()
 
-    def kept(self) -> "LocalBatches":
+    def persist(self) -> "LocalBatches":
         """Compute all parts once, and keep their batches in memory."""
         return LocalBatches([partial(iter, part) for part in self.computed()], self.schema)
 
@@ -112,8 +112,8 @@ def run(work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
 
 
 @dataclass
-class Waiting:
-    """Batches by part until all have arrived; beyond ``MOST_WAITING`` bytes they are moved to files."""
+class ShuffleBuffer:
+    """Batches by part until all have arrived; beyond ``MOST_IN_MEMORY`` bytes they are moved to files."""
 
     n_parts: int
     lock: Lock = field(default_factory=Lock)
@@ -132,7 +132,7 @@ class Waiting:
             with self.lock:
                 self.in_memory[part].append(rows)
                 self.n_bytes += rows.nbytes
-                if self.n_bytes > MOST_WAITING:
+                if self.n_bytes > MOST_IN_MEMORY:
                     self.spill()
 
     def spill(self) -> None:
@@ -161,7 +161,7 @@ class Waiting:
                 batches.clear()
         self.n_bytes = 0
 
-    def taken(self, part: int) -> Iterator[pa.RecordBatch]:
+    def read(self, part: int) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a part."""
         yield from self.in_memory[part]
         for path in self.in_files[part]:

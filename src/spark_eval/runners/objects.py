@@ -10,7 +10,7 @@ import pyarrow as pa
 from spark_eval.arrow.files import Batches
 from spark_eval.errors import DataError
 from spark_eval.runners import spread
-from spark_eval.runners.spread import Spread, bring_together, collect_column, map_parts, parallelism
+from spark_eval.runners.spread import Spread, collect_column, map_parts, parallelism, repartition
 from spark_eval.tables.conformed import Rows
 from spark_eval.tables.file_parts import PlainFiles
 
@@ -53,7 +53,7 @@ def group_by_key(objects: Spread, n_numbers: int, make: Callable[[int, list[Any]
 
     at_once = parallelism(objects)
     n_tasks = min(n_numbers, max(at_once, n_numbers // NUMBERS_PER_TASK))
-    return map_batches(bring_together([objects], NUMBER, n_tasks), meet)
+    return map_batches(repartition([objects], NUMBER, n_tasks), meet)
 
 
 def pickle_objects(objects: Iterable[NumberedObject]) -> Iterator[pa.RecordBatch]:

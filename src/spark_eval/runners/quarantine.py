@@ -13,7 +13,7 @@ from spark_eval.arrow.json_rows import rows_as_json
 from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.errors import DataError
 from spark_eval.runners.in_process import LocalBatches
-from spark_eval.runners.spread import first_rows, map_table, with_value
+from spark_eval.runners.spread import first_rows, map_table, where_in
 from spark_eval.schema import FATAL, FAULT, MODEL, Fault, Outcome
 from spark_eval.tables.conformed import Rows, arrow_type
 
@@ -67,7 +67,7 @@ def share_faults(
     for (source, model), of_codes in codes.items():
         share, n_bad = Fraction(str(most.get(source, 1))), of_codes.total()
         if n_bad > share * n_rows[source, model]:
-            rows = tables[source] if model is None else with_value(tables[source], MODEL, model)
+            rows = tables[source] if model is None else where_in(tables[source], MODEL, model)
             examples = first_rows(quarantined(source, rows), MOST_EXAMPLES)
             shown = ", ".join(f"{row['code']} {row['row'][:LONGEST_EXAMPLE]}" for row in examples)
             by_code = ", ".join(f"{number} {code}" for code, number in of_codes.items())

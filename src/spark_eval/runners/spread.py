@@ -20,7 +20,8 @@ from pyarrow.dataset import dataset, partitioning
 from spark_eval.arrow.files import Batches, read_parts
 from spark_eval.names import literal_path
 from spark_eval.runners.in_process import LocalBatches, cores
-from spark_eval.runtime.any_session import persist, tasks_at_once
+from spark_eval.runtime import any_session
+from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.schema import MODEL
 from spark_eval.tables.conformed import Rows
 from spark_eval.tables.file_parts import PlainFiles
@@ -45,11 +46,11 @@ def map_parts(rows: Spread, make: Callable[[Batches], Iterator[pa.RecordBatch]],
     return cast(Spread, frame.mapInArrow(make, from_arrow_schema(schema)))
 
 
-def bring_together(rows: Sequence[Spread], column: str, n_tasks: int) -> Spread:
+def repartition(rows: Sequence[Spread], column: str, n_tasks: int) -> Spread:
     """Return the rows of all, in ``n_tasks`` parts; rows of equal numbers are in one part."""
     whole: Any = concat(rows)
     if isinstance(whole, LocalBatches):
-        return cast(Spread, whole.together(column, n_tasks))
+        return cast(Spread, whole.repartition(column, n_tasks))
     return cast(Spread, whole.repartition(n_tasks, column))
 
 
@@ -62,27 +63,27 @@ def concat(rows: Sequence[Spread]) -> Spread:
     return cast(Spread, reduce(type(given[0]).unionAll, given))
 
 
-def rows_with(rows: Spread, column: str, names: Sequence[str]) -> Spread:
+def where_not_null(rows: Spread, column: str, names: Sequence[str]) -> Spread:
     """Return these columns of the rows whose ``column`` is not null."""
     if isinstance(rows, LocalBatches):
-        return cast(Spread, rows.with_values(column, names))
+        return cast(Spread, rows.where_not_null(column, names))
     frame: Any = rows
     return cast(Spread, frame.where(frame[column].isNotNull()).select(*names))
 
 
 def collect_column(rows: Any, column: str) -> list[Any]:
     """Return the values of a column that are not null."""
-    values = rows_with(rows, column, [column])
+    values = where_not_null(rows, column, [column])
     if isinstance(values, LocalBatches):
         found: list[Any] = values.table()[column].to_pylist()
         return found
     return [row[0] for row in values.collect()]
 
 
-def with_value(rows: Spread, column: str, *values: Any) -> Spread:
+def where_in(rows: Spread, column: str, *values: Any) -> Spread:
     """Return the rows with one of these texts, or numbers, in a column."""
     if isinstance(rows, LocalBatches):
-        return cast(Spread, rows.with_value(column, values))
+        return cast(Spread, rows.where_in(column, values))
     frame: Any = rows
     return cast(Spread, frame.where(frame[column].isin(list(values))))
 
@@ -94,7 +95,7 @@ def first_rows(rows: Any, most: int) -> list[dict[str, Any]]:
     return [row.asDict() for row in rows.limit(most).collect()]
 
 
-def write_together(rows: Sequence[Any], folder: str) -> None:
+def write_union(rows: Sequence[Any], folder: str) -> None:
     """Write the rows of all, which have one schema, to one Parquet file in a new folder."""
     if isinstance(rows[0], LocalBatches):
         write_file(rows, Path(folder))
@@ -111,17 +112,17 @@ def write_file(rows: Sequence[LocalBatches], folder: Path) -> None:
                 file.write_batch(batch)
 
 
-def keep(rows: Spread, held: ExitStack) -> Spread:
-    """Keep the rows until ``held`` closes; they are computed once."""
+def persist(rows: Spread, resources: ExitStack) -> Spread:
+    """Persist the rows until ``resources`` closes; they are computed once."""
     if isinstance(rows, LocalBatches):
-        return cast(Spread, rows.kept())
+        return cast(Spread, rows.persist())
     frame: Any = rows
-    return cast(Spread, persist(frame, held))
+    return cast(Spread, any_session.persist(frame, resources))
 
 
-def keep_table(table: Rows, held: ExitStack) -> Rows:
-    """Keep a small table until ``held`` closes; it is read once."""
-    return table.read() if isinstance(table, LocalTable) else persist(table, held)
+def persist_table(table: Rows, resources: ExitStack) -> Rows:
+    """Persist a small table until ``resources`` closes; it is read once."""
+    return table.read() if isinstance(table, LocalTable) else any_session.persist(table, resources)
 
 
 def parallelism(rows: Any) -> int:

@@ -98,10 +98,10 @@ def job_of_runs(verb: Verb, config: Config, run_id: str | None, session: OpenSes
     candidate's run, and reads published runs instead of sources.
     """
     if run_id is None:
-        is_scored = config.recommendations is None and config.predictions is not None
-        if not is_scored:
+        has_predictions = config.recommendations is None and config.predictions is not None
+        if not has_predictions:
             needed(config.recommendations, "recommendations")
-        run_id = Job.of(predictions.VERB if is_scored else evaluate.VERB, config, None, session).run_id
+        run_id = Job.of(predictions.VERB if has_predictions else evaluate.VERB, config, None, session).run_id
     store = store_of(config.output, session)
     runs = fingerprints_of(store, [run_id, *CompareRequest.of(config, run_id).other_runs])
     settings, timezone = settings_of(verb, config), config.split.rule().timezone

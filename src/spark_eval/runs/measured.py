@@ -14,7 +14,7 @@ from spark_eval.comparison.sides import Means, Side, Sides, means_of_rows
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.evaluation.plan import Plan
 from spark_eval.metrics.means import means_of_users
-from spark_eval.predictions.values import ScoredModel, compared_values
+from spark_eval.predictions.values import ModelValues, compared_values
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published, records_of, usual_place
 from spark_eval.publishing.published import PublishedTable, incomplete, open_table
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Key of the commit record of predictions: values with slopes, and the digest of rows, by model.
-SCORED: Final = "scored"
+SCORED: Final = "models"
 SPLIT: Final = "split"
 # Keys of the commit record that a comparison requires.
 JOB_KEYS: Final = ("config", "conventions", "models", "versions")
@@ -88,15 +88,15 @@ class ScoredRun:
 
     def side(self, spark: "SparkSession | None") -> Side:
         """Return the run as baseline or candidate; its tables are read when they are needed."""
-        scored = {model: ScoredModel.of_record(one) for model, one in self.record.job[SCORED].items()}
+        models = {model: ModelValues.of_record(one) for model, one in self.record.job[SCORED].items()}
         return Side(
-            models=list(scored),
-            metrics=compared_values(scored.values()),
+            models=list(models),
+            metrics=compared_values(models.values()),
             read_users=partial(self.users, spark),
             read_means=lambda: means_of_rows(self.open(Table.METRICS).rows()),
             conventions=str(self.record.job["conventions"]),
             run=self.record.run_id,
-            scored=scored,
+            values_by_model=models,
             n_rows=n_rows_of(self.record),
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.result import spread_in_spark
 from spark_eval.names import check_run_id
-from spark_eval.predictions import POINTWISE
+from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import published, records_of
 from spark_eval.publishing.local import LocalStore
@@ -112,7 +112,7 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
                 users, _ = spread_of(per_user.dataset(), is_published=True)
     jobs = {verb: record.job for verb, record in records.items()}
     other = None if baseline is None else facts_of(store, baseline)
-    return RunFacts(run_id, jobs, tables, lambda _: users, other, prediction_metrics=POINTWISE)
+    return RunFacts(run_id, jobs, tables, lambda _: users, other, prediction_metrics=PREDICTION_METRICS)
 
 
 def missing_run(store: Store, run_id: str) -> DataError:
@@ -186,4 +186,4 @@ def facts_of_results(results: Sequence[Displayable]) -> RunFacts:
         for table, rows in facts.tables.items():
             tables.setdefault(table, []).extend(rows)
         count_users = count_users or facts.count_users
-    return RunFacts(UNPUBLISHED, records, tables, count_users, prediction_metrics=POINTWISE)
+    return RunFacts(UNPUBLISHED, records, tables, count_users, prediction_metrics=PREDICTION_METRICS)

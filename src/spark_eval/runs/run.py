@@ -15,7 +15,7 @@ from spark_eval.publishing.attempt import Attempt
 from spark_eval.results.driver_tables import SmallRows, small_table, write_rows, write_small
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
 from spark_eval.runners.quarantine import quarantined
-from spark_eval.runners.spread import write_together
+from spark_eval.runners.spread import write_union
 from spark_eval.runs.job import Job, Run, sources_in
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Verb, Work, check_sources
@@ -56,11 +56,11 @@ def run_verb(verb: Verb, session: OpenSession, config: Config, run_id: str | Non
     """
     verb.check_sections(config)
     job, tables = verb.job(verb, config, run_id, session), verb.tables_of(config)
-    with job.attempt(session) as attempt, ExitStack() as held:
+    with job.attempt(session) as attempt, ExitStack() as resources:
         if attempt.is_published(job.fingerprint, tables, replace):
             published = attempt.records[verb.name].job["tables"]
             return job.already(attempt, [one.name for one in verb.tables if one.name in published])
-        work = Work(session, config, job, attempt, held)
+        work = Work(session, config, job, attempt, resources)
         work = replaced(work, local=local_input(verb, work) if verb.opens_spark else None)
         if verb.opens_spark and work.local is None:
             session()
@@ -181,5 +181,5 @@ def stage_quarantine(
     if not bad:
         return {}
     frames = [quarantined(source, sources[source]) for source in sorted(bad)]
-    write_together(frames, attempt.staged(Table.QUARANTINE))
+    write_union(frames, attempt.staged(Table.QUARANTINE))
     return {Table.QUARANTINE: bad.total()}

@@ -51,7 +51,7 @@ from spark_eval.experiments.plan import (
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.metrics.values import parse_metric
 from spark_eval.options import check_keys, declared
-from spark_eval.predictions import POINTWISE
+from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.predictions.task import PredictionPlan
 from spark_eval.results.mlflow_runs import parse_model_version
@@ -281,7 +281,7 @@ class ReportSection(Section):
     @classmethod
     def check_primary(cls, name: str | None) -> str | None:
         """Validate the name of a list metric; names of prediction metrics are accepted as they are."""
-        if name is not None and name.partition("(")[0] not in POINTWISE:
+        if name is not None and name.partition("(")[0] not in PREDICTION_METRICS:
             parse_metric(name, [None], "report.primary")
         return name
 

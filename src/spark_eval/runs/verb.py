@@ -72,7 +72,7 @@ METRICS: Final = Published(Table.METRICS, by=(MODEL,))
 
 @dataclass(frozen=True)
 class Work:
-    """Input of a verb; ``held`` is closed after the tables are published.
+    """Input of a verb; ``resources`` is closed after the tables are published.
 
     ``local`` are its tables if this process computes them; None if Spark does.
     """
@@ -81,7 +81,7 @@ class Work:
     config: "Config"
     job: "Job"
     attempt: "Attempt"
-    held: ExitStack
+    resources: ExitStack
     local: Any = None
 
     @property

@@ -15,7 +15,7 @@ from spark_eval.days.watch import Judgement, Point, judge
 from spark_eval.errors import ConfigError, DataError, GateFailure
 from spark_eval.names import summarize_names
 from spark_eval.options import documented
-from spark_eval.predictions import POINTWISE
+from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.places import store_of
 from spark_eval.results.driver_tables import arrow_table
@@ -170,7 +170,7 @@ def direction_of(metric: str, k: int | None) -> Direction:
     if is_list_metric(metric):
         direction = list_direction(metric)
     else:
-        direction = POINTWISE[metric.partition("(")[0]].direction
+        direction = PREDICTION_METRICS[metric.partition("(")[0]].direction
     if direction is Direction.NONE:
         message = f"watch: no value of {measure_of({'metric': metric, 'k': k})} is better than another"
         raise ConfigError("NO_DIRECTION", message)

@@ -48,8 +48,8 @@ def refuse_remote(of: "DataFrame | SparkSession", what: str) -> None:
         raise ConfigError("CONNECT_UNSUPPORTED", f"{message}, without SPARK_REMOTE: python or spark-submit")
 
 
-def persist(rows: "DataFrame", held: ExitStack) -> "DataFrame":
-    """Persist rows until the exit stack ``held`` closes; return the persisted frame, to be used from then on.
+def persist(rows: "DataFrame", resources: ExitStack) -> "DataFrame":
+    """Persist rows until ``resources`` closes; return the persisted frame, to be used from then on.
 
     Spark answers any plan from a persisted one that looks the same, even if files were rewritten in between.
     So the persisted plan has a filter that no other plan has. It removes nothing, and Spark drops it.
@@ -68,17 +68,17 @@ def persist(rows: "DataFrame", held: ExitStack) -> "DataFrame":
         message = "this server does not persist frames: frames used twice are computed twice"
         events.say("not_persisted", message, logging.WARNING)
         return rows
-    held.callback(rows.unpersist)
+    resources.callback(rows.unpersist)
     return rows
 
 
-def release_with(result: object, held: ExitStack) -> None:
-    """Close ``held`` when the result is garbage collected; ``held`` must not refer to the result."""
-    weakref.finalize(result, release_aside, held).atexit = False
+def release_with(result: object, resources: ExitStack) -> None:
+    """Close ``resources`` when the result is garbage collected; they must not refer to the result."""
+    weakref.finalize(result, release_aside, resources).atexit = False
 
 
-def release_aside(held: ExitStack) -> None:
-    """Close ``held`` in a new thread: garbage collection may interrupt a call of the JVM."""
+def release_aside(resources: ExitStack) -> None:
+    """Close ``resources`` in a new thread: garbage collection may interrupt a call of the JVM."""
 
     def release() -> None:
         if "pyspark" not in sys.modules:
@@ -87,7 +87,7 @@ def release_aside(held: ExitStack) -> None:
         from pyspark.errors import PySparkException
 
         with suppress(PySparkException, Py4JError, OSError):  # the session may have ended
-            held.close()
+            resources.close()
 
     Thread(target=release, name="spark-eval release", daemon=True).start()
 

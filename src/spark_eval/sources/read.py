@@ -154,6 +154,6 @@ def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan,
         case "predictions":
             given: DataFrame = conform_predictions(
                 frame, source.columns, source.model, source.checked()
-            ).given
+            ).judged
             return given
     return conform_table(frame, name, source, timezone, plan)

@@ -22,7 +22,7 @@ from spark_eval.runners.engine import (
     say_spark,
 )
 from spark_eval.runners.objects import collect_objects, map_table
-from spark_eval.runners.spread import with_value
+from spark_eval.runners.spread import where_in
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.schema import (
@@ -205,8 +205,8 @@ class Split(Displayable):
         if name not in self.rule.subset_names:
             what = f"unknown subset {name!r} in {self.method}; {nearest(name, self.rule.subset_names)}"
             raise ConfigError("UNKNOWN_SUBSET", "; ".join([what, *ways_to_train(self.rule.trained_on)]))
-        rows = with_value(self.used_rows, SUBSET, *(subset.value for subset in SUBSETS[name]))
-        return self.as_given(rows if fold is None else with_value(rows, FOLD, fold))
+        rows = where_in(self.used_rows, SUBSET, *(subset.value for subset in SUBSETS[name]))
+        return self.as_given(rows if fold is None else where_in(rows, FOLD, fold))
 
     @property
     def train(self) -> Any:

@@ -10,6 +10,8 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Final
 
+# Lower and upper end of an interval; None if unknown.
+LowHigh = tuple[float | None, float | None]
 # More bits than a double has, so that rounding the root again has no effect.
 ROOT_BITS: Final = 64
 

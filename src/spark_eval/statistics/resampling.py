@@ -12,14 +12,13 @@ from typing import Final
 import numpy as np
 
 from spark_eval.statistics.exact import Floats
+from spark_eval.statistics.intervals import LowHigh
 
 SCALE_BITS: Final = 31
 DEFAULT_RESAMPLES: Final = 1_000
 MOST_RESAMPLES: Final = 100_000
 # Up to this many users, all signs are enumerated.
-MOST_FLIPPED: Final = 20
-# Lower and upper end; None if unknown.
-LowHigh = tuple[float | None, float | None]
+MOST_ENUMERATED: Final = 20
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,10 @@ class Replicates:
         >>> Replicates.of([3 << 31, 2 << 31, 0], [6, 8, 0], 1.0)
         Replicates(value=0.5, means=array([0.25]))
         """
-        return cls.known(quotients(totals, weights, scale * 2.0**-SCALE_BITS))
+        return cls.of_means(quotients(totals, weights, scale * 2.0**-SCALE_BITS))
 
     @classmethod
-    def known(cls, means: Sequence[float | None]) -> "Replicates | None":
+    def of_means(cls, means: Sequence[float | None]) -> "Replicates | None":
         """Return replicates from means, the first over all users; None if the first is None."""
         first, *drawn = means
         if first is None:
@@ -49,12 +48,12 @@ class Replicates:
         return cls(first, np.array([mean for mean in drawn if mean is not None], dtype=np.float64))
 
 
-def quotients(above: Sequence[int], below: Sequence[int], unit: float) -> list[float | None]:
+def quotients(numerators: Sequence[int], denominators: Sequence[int], unit: float) -> list[float | None]:
     """Return quotients of integers in a unit; None where the divisor is 0.
 
     Each is rounded once, for numbers of any size, so equal means are equal doubles.
     """
-    pairs = zip(map(int, above), map(int, below), strict=True)
+    pairs = zip(map(int, numerators), map(int, denominators), strict=True)
     return [one / other * unit if other else None for one, other in pairs]
 
 
@@ -108,11 +107,14 @@ def bca_interval(replicates: Replicates | None, acceleration: float, confidence:
     if not 0 < twice < 2 * len(replicates.means):
         return None, None
     normal = NormalDist()
-    bias, reach = normal.inv_cdf(twice / (2 * len(replicates.means))), normal.inv_cdf((1 + confidence) / 2)
-    sides = [bias - reach, bias + reach]
-    if any(acceleration * side >= 1 for side in sides):
+    bias, half_width = (
+        normal.inv_cdf(twice / (2 * len(replicates.means))),
+        normal.inv_cdf((1 + confidence) / 2),
+    )
+    ends = [bias - half_width, bias + half_width]
+    if any(acceleration * end >= 1 for end in ends):
         return None, None
-    low, high = (normal.cdf(bias + side / (1 - acceleration * side)) for side in sides)
+    low, high = (normal.cdf(bias + end / (1 - acceleration * end)) for end in ends)
     return quantiles_of(replicates, low, high)
 
 
@@ -124,13 +126,13 @@ def quantiles_of(replicates: Replicates | None, low: float, high: float) -> LowH
     return lower, upper
 
 
-def exact_flip_p(quanta: Sequence[int], alternative: str = "two_sided") -> float:
-    """Return the share of all signs of up to MOST_FLIPPED differences with a sum as extreme as observed.
+def enumerated_flip_p(quanta: Sequence[int], alternative: str = "two_sided") -> float:
+    """Return the share of all signs of up to MOST_ENUMERATED differences with a sum as extreme as observed.
 
     ``quanta`` are the differences other than 0. Sums are equal if they differ by at most one quantum per
     difference.
 
-    >>> exact_flip_p([300, 200, -100])
+    >>> enumerated_flip_p([300, 200, -100])
     0.5
 
     Source: Fisher, The design of experiments, 1935, section 21.
@@ -141,12 +143,12 @@ def exact_flip_p(quanta: Sequence[int], alternative: str = "two_sided") -> float
     return int(count_as_extreme(sums, sum(quanta), len(quanta), alternative)) / len(sums)
 
 
-def drawn_flip_p(sums: Sequence[int], n_differing: int, alternative: str = "two_sided") -> float:
+def sampled_flip_p(sums: Sequence[int], n_differing: int, alternative: str = "two_sided") -> float:
     """Return the share of random signs with a sum as extreme as observed, including the observed one.
 
     ``sums`` are of scaled differences: first the observed sum, then one per draw.
 
-    >>> drawn_flip_p([10, 4, -9, 2], n_differing=1)
+    >>> sampled_flip_p([10, 4, -9, 2], n_differing=1)
     0.5
 
     Source: Phipson, Smyth, Permutation p-values should never be zero, 2010.
@@ -156,11 +158,11 @@ def drawn_flip_p(sums: Sequence[int], n_differing: int, alternative: str = "two_
     return (1 + count) / (1 + len(drawn))
 
 
-def count_as_extreme(sums: np.ndarray, theirs: int, slack: int, alternative: str) -> int:
-    """Count the sums at least as extreme as ``theirs`` in the direction of the alternative."""
+def count_as_extreme(sums: np.ndarray, observed: int, slack: int, alternative: str) -> int:
+    """Count the sums at least as extreme as ``observed`` in the direction of the alternative."""
     match alternative:
         case "greater":
-            return int(np.count_nonzero(sums >= theirs - slack))
+            return int(np.count_nonzero(sums >= observed - slack))
         case "less":
-            return int(np.count_nonzero(sums <= theirs + slack))
-    return int(np.count_nonzero(abs(sums) >= abs(theirs) - slack))
+            return int(np.count_nonzero(sums <= observed + slack))
+    return int(np.count_nonzero(abs(sums) >= abs(observed) - slack))

@@ -16,12 +16,12 @@ from spark_eval.evaluation.summary import METRICS, MetricRow
 from spark_eval.names import folder_name
 from spark_eval.predictions.tables import (
     CURVES,
-    PREDICTION_METRICS,
     THRESHOLDS,
     CurveRow,
     PredictionRow,
     ThresholdRow,
 )
+from spark_eval.predictions.tables import METRICS as PREDICTION_TABLE
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.rows import fold_rows
@@ -334,4 +334,4 @@ def predictions(
         Table.THRESHOLDS: thresholds,
         Table.ACCOUNTING: [],
     }
-    publish(root, run_id, "predictions", tables, PREDICTION_METRICS, conventions=STAMP, models=list(models))
+    publish(root, run_id, "predictions", tables, PREDICTION_TABLE, conventions=STAMP, models=list(models))

@@ -15,7 +15,7 @@ from spark_eval.accounting import Entry
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.summary import MetricRow
 from spark_eval.metrics.registry import RANKING
-from spark_eval.predictions import POINTWISE
+from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.mlflow_runs import logged_metrics
 from spark_eval.results.report import beyond, models, page, verdict
@@ -33,7 +33,7 @@ def mean(
 
 
 def facts_on(*rows: dict[str, Any], **more: Any) -> RunFacts:
-    return RunFacts("run", {}, {Table.METRICS: rows}, prediction_metrics=POINTWISE, **more)
+    return RunFacts("run", {}, {Table.METRICS: rows}, prediction_metrics=PREDICTION_METRICS, **more)
 
 
 def card_of(facts: RunFacts) -> dict[str, str]:

@@ -14,7 +14,7 @@ from spark_eval.per_user.population import AlignedUsers
 from spark_eval.statistics.differences import to_quanta
 from spark_eval.statistics.exact import Floats, Ints
 from spark_eval.statistics.ranked import RankSums
-from spark_eval.statistics.resampling import MOST_FLIPPED
+from spark_eval.statistics.resampling import MOST_ENUMERATED
 
 # Number of slices of |q| per cell: FEWEST_SLICES, and as many again for each USERS_PER_SLICE users.
 USERS_PER_SLICE: Final = 1 << 20
@@ -46,7 +46,7 @@ class Ranked(NamedTuple):
     def below(self, above: "Ranked") -> "Ranked":
         """Combine this slice with the one above it."""
         ranks, both = self.ranks + above.ranks, (self.quanta, above.quanta)
-        is_few = ranks.n <= MOST_FLIPPED
+        is_few = ranks.n <= MOST_ENUMERATED
         return Ranked(ranks, (both[0] or ()) + (both[1] or ()) if is_few else None)
 
 
@@ -153,8 +153,8 @@ def merge_equal_sizes(counts: SizeCounts) -> SizeCounts:
 
 
 def few_quanta(counts: SizeCounts) -> tuple[int, ...] | None:
-    """Return each user's difference in quanta; None if there are more than MOST_FLIPPED."""
-    if (counts.greater + counts.less).sum() > MOST_FLIPPED:
+    """Return each user's difference in quanta; None if there are more than MOST_ENUMERATED."""
+    if (counts.greater + counts.less).sum() > MOST_ENUMERATED:
         return None
     signed = [np.repeat(counts.size, counts.greater), -np.repeat(counts.size, counts.less)]
     return tuple(map(int, np.concatenate(signed).tolist()))

@@ -11,9 +11,9 @@ import numpy as np
 
 from spark_eval.arrow.codes import Booleans
 from spark_eval.per_user.cells import PairTotals, SegmentCombinations, cells_of, combine_segments
-from spark_eval.per_user.drawing import Amount, values_of
 from spark_eval.per_user.population import AlignedUsers, ComparisonTask, PairCounts
 from spark_eval.per_user.products import ProductAccumulator, Products, pair_products
+from spark_eval.per_user.resampling import Amount, values_of
 from spark_eval.statistics.differences import PairSums, RatioSums
 from spark_eval.statistics.exact import POINT_BITS, DigitSums, Floats, Ints, add
 
@@ -183,7 +183,7 @@ def sum_ratios(population: AlignedUsers, grouped: Sequence[SegmentCombinations])
     for mean, (column, weight) in enumerate(task.weighted):
         values = values_of(population, (column, weight), slice(None))
         for pair, (baseline, candidate) in enumerate(task.pairs):
-            parts = [amount.amounts(values) for amount in pair_parts(baseline, candidate, column, weight)]
+            parts = [amount.values(values) for amount in pair_parts(baseline, candidate, column, weight)]
             amounts, is_defined = np.stack([numbers for numbers, _ in parts]), parts[0][1]
             largest[pair, mean] = abs(amounts).max(axis=1, initial=0.0)
             for grouping in grouped:

@@ -26,8 +26,7 @@ def exposure(weights: GroupWeights, k: int | None, conventions: Conventions) -> 
     A value of the run for each group; items without a group form the group ``(missing)``. Item 2 is in a and
     b, so each gets one half. With ``weights=disc`` ranks are weighted by 1 / log2(rank + 1).
 
-    >>> from spark_eval.conventions import ExposureWeights
-    >>> from spark_eval.metrics.beyond.examples import example_context
+    >>> from spark_eval.kernels import ExposureWeights, example_context
     >>> context = example_context([[1, 2], [2]], [[], []], groups=["", "a", "ab", "b"], listed=[1, 2, 3])
     >>> for choice in ExposureWeights:
     ...     run = Conventions(exposure_weights=choice)

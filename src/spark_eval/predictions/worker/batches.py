@@ -14,7 +14,7 @@ from spark_eval.arrow.messages import coalesce_tables
 from spark_eval.errors import DataError
 from spark_eval.predictions.task import Clusters, PredictionPlan
 from spark_eval.predictions.worker.clusters import CellRows, cell_rows
-from spark_eval.predictions.worker.ordered import Range, ScoreRun, measured_range
+from spark_eval.predictions.worker.ordered import Range, ScoreRun, measure_range
 from spark_eval.predictions.worker.rows import Rows, addends, fault_codes
 from spark_eval.predictions.worker.score_ranges import RangeSize, Sample, range_offsets
 from spark_eval.predictions.worker.totals import (
@@ -35,7 +35,7 @@ ROWS_TOGETHER: Final = 1 << 19
 
 @dataclass
 class TaskCounts:
-    """Result of a Spark task: sums, row counts by (model, code; None if valid), and samples of its scores."""
+    """Counts of a task: sums, row counts by (model, code; None if valid), and samples of its scores."""
 
     totals: Totals = field(default_factory=Totals)
     rows: Counter[tuple[str | None, str | None]] = field(default_factory=Counter)
@@ -52,7 +52,7 @@ class TaskCounts:
         self.n_cell_rows += other.n_cell_rows
 
 
-Part: TypeAlias = "TaskCounts | ScoreRun | CellRows | pa.Table"
+TaskOutput: TypeAlias = "TaskCounts | ScoreRun | CellRows | pa.Table"
 
 
 @dataclass(frozen=True)
@@ -65,34 +65,34 @@ class RowReader:
     plan: PredictionPlan
     model: str | None
 
-    def parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+    def outputs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[TaskOutput]:
         """Yield score runs, valid rows if users or errors are needed, and finally the counts."""
-        counted = TaskCounts()
+        counts = TaskCounts()
         tables = (pa.Table.from_batches([batch]) for batch in batches)
         for table in coalesce_tables(tables, ROWS_TOGETHER):
-            for part in self.measured(table, counted):
+            for part in self.measured(table, counts):
                 match part:
                     case ScoreRun():
-                        counted.samples.append(Sample.of(part.cell, part.scores))
+                        counts.samples.append(Sample.of(part.cell, part.scores))
                     case CellRows():
-                        counted.n_cell_rows += len(part.rows)
+                        counts.n_cell_rows += len(part.rows)
                         if self.plan.by_score:
-                            counted.samples.append(Sample.of(part.cell, part.score))
+                            counts.samples.append(Sample.of(part.cell, part.score))
                     case _:
-                        counted.n_user_rows += len(part)
+                        counts.n_user_rows += len(part)
                 yield part
-        yield counted
+        yield counts
 
-    def with_codes(self, table: pa.Table) -> pa.Array:
+    def error_codes(self, table: pa.Table) -> pa.Array:
         """Return the code of each invalid row (n,), null for valid rows."""
         codes = fault_codes(table, Rows.of(table, self.plan), self.plan)
         return pa.nulls(len(table), pa.string()) if codes is None else codes
 
-    def measured(self, table: pa.Table, counted: TaskCounts) -> Iterator[ScoreRun | CellRows | pa.Table]:
+    def measured(self, table: pa.Table, counts: TaskCounts) -> Iterator[ScoreRun | CellRows | pa.Table]:
         """Count the rows of a table and sum the valid ones; yield score runs, and valid rows."""
         rows = Rows.of(table, self.plan)
         codes = fault_codes(table, rows, self.plan)
-        self.count(table, codes, counted)
+        self.count(table, codes, counts)
         if codes is not None:
             valid = np.flatnonzero(to_numpy(codes.is_null()))
             rows, table = rows.take(valid), table.take(pa.array(valid))
@@ -100,7 +100,7 @@ class RowReader:
             return
         table = with_coded_texts(table)
         groupings = self.groupings(table)
-        counted.totals.add(groupings, addends(rows, self.plan))
+        counts.totals.add(groupings, addends(rows, self.plan))
         if self.plan.has_errors:
             users = table[USER] if self.plan.intervals is Clusters.USER else None
             yield from cell_rows(groupings, users, rows, self.plan)
@@ -110,7 +110,7 @@ class RowReader:
         if self.plan.by_user:
             yield table
 
-    def totals_of_users(self, parts: Sequence[pa.Table]) -> Totals:
+    def totals_over_users(self, parts: Sequence[pa.Table]) -> Totals:
         """Return the sums over the users of a bucket; ``parts`` have all their rows."""
         totals, table = Totals(), pa.concat_tables(parts)
         [users] = Codes.of([table[USER]]).columns
@@ -121,10 +121,10 @@ class RowReader:
             add_users(totals, grouping, users, rows.score, rows.label, amounts)
         return totals
 
-    def count(self, table: pa.Table, codes: pa.Array | None, counted: TaskCounts) -> None:
+    def count(self, table: pa.Table, codes: pa.Array | None, counts: TaskCounts) -> None:
         """Count the rows by model and code."""
         if self.model is not None and codes is None:
-            counted.rows[self.model, None] += len(table)
+            counts.rows[self.model, None] += len(table)
             return
         models = (
             pa.repeat(self.model, len(table)) if self.model is not None else table[MODEL].cast(pa.string())
@@ -132,7 +132,7 @@ class RowReader:
         faults = pa.nulls(len(table), pa.string()) if codes is None else codes
         named = pa.table({MODEL: models, FAULT: faults})
         for row in named.group_by([MODEL, FAULT]).aggregate([([], "count_all")]).to_pylist():
-            counted.rows[row[MODEL], row[FAULT]] += row["count_all"]
+            counts.rows[row[MODEL], row[FAULT]] += row["count_all"]
 
     def groupings(self, table: pa.Table) -> list[Grouping]:
         """Group the rows into cells: by model, then by model and value for each segment."""
@@ -177,20 +177,20 @@ def runs(grouping: Grouping, rows: Rows) -> Iterator[ScoreRun]:
         yield ScoreRun(grouping.cells[kind // 2], kind % 2, scores, there)
 
 
-def totals_of_rows(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan) -> Totals:
+def totals_in_memory(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan) -> Totals:
     """Return the sums of a few rows of one model, computed in memory."""
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    reading = RowReader(plan, "")
-    parts = list(reading.parts(table.to_batches()))
+    reader = RowReader(plan, "")
+    outputs = list(reader.outputs(table.to_batches()))
     totals = Totals()
-    for counted in (part for part in parts if isinstance(part, TaskCounts)):
-        totals.merge(counted.totals)
+    for counts in (part for part in outputs if isinstance(part, TaskCounts)):
+        totals.merge(counts.totals)
     if plan.by_user:
-        totals.merge(reading.totals_of_users([part for part in parts if isinstance(part, pa.Table)]))
+        totals.merge(reader.totals_over_users([part for part in outputs if isinstance(part, pa.Table)]))
     if plan.by_score:
-        whole = Range.of(0, [part for part in parts if isinstance(part, ScoreRun)])
-        standing = range_offsets([RangeSize.of(whole)], plan.curve_points)[0]
-        totals.add_all(whole.cell, measured_range(whole, standing, (), False).sums)
+        whole = Range.of(0, [part for part in outputs if isinstance(part, ScoreRun)])
+        offset = range_offsets([RangeSize.of(whole)], plan.curve_points)[0]
+        totals.add_all(whole.cell, measure_range(whole, offset, (), False).sums)
     return totals
 
 

@@ -1,7 +1,8 @@
-"""Sums of each user's rows in a cell, and the squares of users' shares in the error of each value.
+"""Sums of each user's rows in a cell, and the squares of the users' influences on each value.
 
-A value is a function of sums over all rows. By the delta method its error is the sum of the users' shares:
-slopes times the user's own sums. Squares of shares are added up exactly. Without users each row is a user.
+A value is a function of sums over all rows. By the delta method its error is the sum of the users'
+influences: slopes times the user's own sums. Squares of influences are added up exactly. Without users, each
+row is one.
 """
 
 from collections import Counter, defaultdict
@@ -23,7 +24,7 @@ from spark_eval.statistics.draws import GOLDEN
 from spark_eval.statistics.exact import Floats, Ints, counts, exact_sums, sums_by_group
 from spark_eval.statistics.slopes import Slopes, SumKey
 
-# Names of counts among the sums of shares: of users, and of users with rows of a label.
+# Names of counts among the sums of influences: of users, and of users with rows of a label.
 N_USERS: Final = "n_users"
 N_OF_LABEL: Final = "n_of_label"
 # Sums that depend on the rows alone, not on the scores.
@@ -81,9 +82,9 @@ class CellRows:
         """Weight (n,) of each row; None if every row counts once."""
         return to_numpy(self.rows[WEIGHT]) if WEIGHT in self.rows.column_names else None
 
-    def placed(self, shares: Floats) -> "CellRows":
+    def with_placements(self, placements: Floats) -> "CellRows":
         """Return the rows with their placements."""
-        return CellRows(self.cell, self.rows.append_column(PLACED, pa.array(shares)))
+        return CellRows(self.cell, self.rows.append_column(PLACED, pa.array(placements)))
 
     def take(self, indices: Ints) -> "CellRows":
         """Return the rows with these indices."""
@@ -159,33 +160,33 @@ class UserSums:
                 hashes = scramble(hashes * np.uint64(GOLDEN) + bits)
         return int(hashes.sum(dtype=np.uint64))
 
-    def add_shares(self, totals: Totals, values: Sequence[Sequence[Slopes]]) -> None:
-        """Add the sums of the users' shares in each value, and of their products, to those of the cell."""
+    def add_influences(self, totals: Totals, values: Sequence[Sequence[Slopes]]) -> None:
+        """Add the sums of the users' influences on each value, and of their products, to the totals."""
         totals.add_sums(self.cell, N_USERS, counts(np.zeros(len(self), dtype=np.int64), 1))
         for label in (0, 1):
             if ("labels", label) in self.sums:
                 is_there = np.flatnonzero(self.sums["labels", label] > 0)
                 totals.add_sums(self.cell, f"{N_OF_LABEL} {label}", counts(np.zeros_like(is_there), 1))
         for index, slopes in enumerate(values):
-            shares = [self.share(part) for part in slopes]
-            for part, share in enumerate(shares):
-                totals.add_sums(self.cell, share_name(index, part), exact_sums(share))
-            for one, other in combinations_with_replacement(range(len(shares)), 2):
-                product = exact_sums(shares[one] * shares[other])
-                totals.add_sums(self.cell, share_name(index, one, other), product)
+            influences = [self.influence(part) for part in slopes]
+            for part, influence in enumerate(influences):
+                totals.add_sums(self.cell, influence_name(index, part), exact_sums(influence))
+            for one, other in combinations_with_replacement(range(len(influences)), 2):
+                product = exact_sums(influences[one] * influences[other])
+                totals.add_sums(self.cell, influence_name(index, one, other), product)
 
-    def share(self, slopes: Slopes) -> Floats:
-        """Return each user's share (n,) in the error of a value: the sum of slope times sum."""
-        share = np.zeros(len(self))
+    def influence(self, slopes: Slopes) -> Floats:
+        """Return each user's influence (n,) on a value: the sum of slope times sum."""
+        influence = np.zeros(len(self))
         for key in sorted(slopes):
             if slopes[key]:
-                share += slopes[key] * self.sums[key]
-        return share
+                influence += slopes[key] * self.sums[key]
+        return influence
 
 
-def share_name(*indices: int) -> str:
-    """Return the name of a sum of shares of a value, or of the products of two of its parts."""
-    return " ".join(map(str, ("share", *indices)))
+def influence_name(*indices: int) -> str:
+    """Return the name of a sum of influences on a value, or of the products of two of its parts."""
+    return " ".join(map(str, ("influence", *indices)))
 
 
 def add_rows_of_users(parts: Iterable[CellRows], plan: PredictionPlan) -> list[UserSums]:
@@ -210,7 +211,7 @@ def sum_rows_of_users(cell: Cell, table: pa.Table, plan: PredictionPlan) -> User
     weight = to_numpy(table[WEIGHT]) if WEIGHT in table.column_names else None
     rows = Rows(to_numpy(table[LABEL]).astype(np.float64), scores, weight)
     sums: dict[SumKey, Floats] = {}
-    for addend in with_placements(table, rows, plan):
+    for addend in addends_and_placements(table, rows, plan):
         if addend.size <= MOST_SUMS_OF_USERS:
             groups = codes if addend.indices is None else codes * addend.size + addend.indices
             of_users = sums_by_group(addend.values, groups, n_users * addend.size)
@@ -219,7 +220,7 @@ def sum_rows_of_users(cell: Cell, table: pa.Table, plan: PredictionPlan) -> User
     return UserSums(cell, users, sums)
 
 
-def with_placements(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
+def addends_and_placements(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
     """Yield the contributions of the rows, and their placements by label."""
     yield from addends(rows, plan)
     if PLACED in table.column_names:
@@ -227,22 +228,22 @@ def with_placements(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterat
 
 
 @dataclass
-class ShareSums:
-    """Sums of the shares of users, and digests of their rows by model."""
+class InfluenceSums:
+    """Sums of the influences of users, and digests of their rows by model."""
 
     totals: Totals = field(default_factory=Totals)
     digests: Counter[str | None] = field(default_factory=Counter)
 
-    def merge(self, other: "ShareSums") -> None:
+    def merge(self, other: "InfluenceSums") -> None:
         """Add the sums of other users."""
         self.totals.merge(other.totals)
         self.digests.update(other.digests)
 
 
-def shares_of(users: UserSums, slopes: CellSlopes) -> ShareSums:
-    """Return the sums of the shares of users in each value of their cell, and the digest of all rows."""
-    sums = ShareSums()
-    users.add_shares(sums.totals, slopes[users.cell])
+def influence_sums(users: UserSums, slopes: CellSlopes) -> InfluenceSums:
+    """Return the sums of the influences of users on each value of their cell, and the digest of all rows."""
+    sums = InfluenceSums()
+    users.add_influences(sums.totals, slopes[users.cell])
     model, segment, _ = users.cell
     if segment == ALL and users.users is not None:
         sums.digests[model] += users.digest()

@@ -61,8 +61,8 @@ class Range:
         return cls(runs[0].cell, number, scores[::-1], amounts[::-1])
 
     @property
-    def scored(self) -> "Range":
-        """The range itself."""
+    def distinct(self) -> "Range":
+        """Distinct scores: the range itself."""
         return self
 
 
@@ -80,7 +80,7 @@ class RowRange:
         return cls(number, whole.take(np.argsort(whole.score)))
 
     @property
-    def scored(self) -> Range:
+    def distinct(self) -> Range:
         """Distinct scores of the rows, with their amounts."""
         scores, label = self.rows.score, self.rows.label
         weight = self.rows.weight
@@ -92,7 +92,7 @@ class RowRange:
         )
 
 
-def range_of(number: int, parts: Sequence[ScoreRun | CellRows]) -> Range | RowRange:
+def merge_range(number: int, parts: Sequence[ScoreRun | CellRows]) -> Range | RowRange:
     """Merge the runs, or the rows, of a range."""
     rows = [part for part in parts if isinstance(part, CellRows)]
     runs = [part for part in parts if isinstance(part, ScoreRun)]
@@ -114,7 +114,7 @@ class RangeOffset:
     grid: int | None
 
 
-class Candidate(NamedTuple):
+class OperatingPoint(NamedTuple):
     """Threshold with the true and false positives at or above it."""
 
     threshold: float
@@ -123,8 +123,8 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Points:
-    """Points of a curve, by descending threshold."""
+class CurvePoints:
+    """CurvePoints of a curve, by descending threshold."""
 
     curve: str
     x: Floats
@@ -134,51 +134,54 @@ class Points:
 
 @dataclass(frozen=True)
 class RangeResult:
-    """Result of one range: exact sums, a candidate threshold for each rule, points of curves."""
+    """Result of one range: exact sums, the best threshold for each rule, points of curves.
+
+    A threshold is None if none of the range satisfies its rule.
+    """
 
     cell: Cell
     number: int
     n_scores: int
     sums: dict[str, DigitSums]
-    candidates: Sequence[Candidate | None]
-    points: Sequence[Points]
+    best_points: Sequence[OperatingPoint | None]
+    curves: Sequence[CurvePoints]
 
 
-def measured_range(
-    part: Range, standing: RangeOffset, rules: Sequence[ThresholdRule], with_curves: bool
+def measure_range(
+    part: Range, offset: RangeOffset, rules: Sequence[ThresholdRule], with_curves: bool
 ) -> RangeResult:
-    """Compute sums, candidate thresholds and points of a range."""
-    above = standing.above[np.newaxis]
+    """Compute sums, best thresholds and curves of a range."""
+    above = offset.above[np.newaxis]
     flagged = np.concatenate([above, above + np.cumsum(part.amounts, axis=0)])
     fp, tp = to_doubles(flagged).T
     precision = np.divide(tp, tp + fp, out=np.zeros(len(tp)), where=tp + fp > 0)
-    below = to_doubles(standing.total[0] - flagged[1:, 0])
+    below = to_doubles(offset.total[0] - flagged[1:, 0])
     negatives, positives = to_doubles(part.amounts).T
     # As in Spark, the curve begins at (0, precision of the best score); without weight, that precision is 1.
     heights = np.where(tp + fp > 0, precision, 1.0)
     before = heights[:-1].copy()
-    if standing.is_first:
+    if offset.is_first:
         before[:1] = heights[1:2]
     sums = {
         "pairs": positives * (below + negatives / 2),
         "steps": positives * precision[1:],
         "trapezoids": positives * ((before + heights[1:]) / 2),
     }
-    n_negatives, n_positives = to_doubles(standing.total).tolist()
-    points: list[Points] = []
+    n_negatives, n_positives = to_doubles(offset.total).tolist()
+    points: list[CurvePoints] = []
     if with_curves and n_negatives and n_positives:
-        points = curves(part.scores, fp / n_negatives, tp / n_positives, tp + fp, precision, standing)
+        points = curves_of(part.scores, fp / n_negatives, tp / n_positives, tp + fp, precision, offset)
     return RangeResult(
         part.cell,
         part.number,
         len(part.scores),
         {name: exact_sums(values) for name, values in sums.items()},
-        [best_of(rule, part.scores, tp[1:], fp[1:], n_positives) for rule in rules],
+        [best_threshold(rule, part.scores, tp[1:], fp[1:], n_positives) for rule in rules],
         points,
     )
 
 
-def placed_rows(rows: RowRange, standing: RangeOffset) -> CellRows:
+def add_placements(rows: RowRange, offset: RangeOffset) -> CellRows:
     """Return the rows of a range with their placements: shares of the rows of the other label.
 
     That of a positive is the share of negatives below it, that of a negative the share of positives above
@@ -186,29 +189,31 @@ def placed_rows(rows: RowRange, standing: RangeOffset) -> CellRows:
 
     Source: DeLong, DeLong, Clarke-Pearson, Comparing the areas under correlated ROC curves, 1988.
     """
-    part = rows.scored
-    flagged = standing.above[np.newaxis] + np.cumsum(part.amounts, axis=0)
-    here, total = to_doubles(part.amounts), to_doubles(standing.total)
-    below = to_doubles(standing.total[0] - flagged[:, 0])
+    part = rows.distinct
+    flagged = offset.above[np.newaxis] + np.cumsum(part.amounts, axis=0)
+    here, total = to_doubles(part.amounts), to_doubles(offset.total)
+    below = to_doubles(offset.total[0] - flagged[:, 0])
     above = to_doubles(flagged[:, 1] - part.amounts[:, 1])
     numbers = np.stack([above + here[:, 1] / 2, below + here[:, 0] / 2])
     shares = np.divide(
         numbers, total[::-1, np.newaxis], out=np.zeros_like(numbers), where=total[::-1, np.newaxis] > 0
     )
     index = len(part.scores) - np.cumsum(run_starts(rows.rows.score))
-    return rows.rows.placed(shares[rows.rows.label, index])
+    return rows.rows.with_placements(shares[rows.rows.label, index])
 
 
-def best(rule: ThresholdRule, candidates: Sequence[Candidate], positives: float) -> Candidate | None:
-    """Return the best threshold of all ranges and infinity (no flags); None if none satisfies the rule."""
-    falling = sorted([Candidate(np.inf, 0.0, 0.0), *candidates], reverse=True)
+def best_of_ranges(
+    rule: ThresholdRule, points: Sequence[OperatingPoint], positives: float
+) -> OperatingPoint | None:
+    """Return the best of the ranges' thresholds and infinity (no flags); None if none satisfies the rule."""
+    falling = sorted([OperatingPoint(np.inf, 0.0, 0.0), *points], reverse=True)
     scores, tp, fp = np.array(falling).T
-    return best_of(rule, scores, tp, fp, positives)
+    return best_threshold(rule, scores, tp, fp, positives)
 
 
-def best_of(
+def best_threshold(
     rule: ThresholdRule, scores: Floats, tp: Floats, fp: Floats, positives: float
-) -> Candidate | None:
+) -> OperatingPoint | None:
     """Return the best of descending thresholds; None if none satisfies the rule.
 
     Ties: flags take the lowest threshold, recall the lowest among those of highest precision, costs the
@@ -227,7 +232,7 @@ def best_of(
             fitting = fitting[precision == precision.max(initial=0.0)]
     if not len(fitting):
         return None
-    return Candidate(*(float(values[fitting[-1]]) for values in (scores, tp, fp)))
+    return OperatingPoint(*(float(values[fitting[-1]]) for values in (scores, tp, fp)))
 
 
 def cost(rule: ThresholdRule, tp: Any, fp: Any, positives: float) -> Any:
@@ -235,9 +240,9 @@ def cost(rule: ThresholdRule, tp: Any, fp: Any, positives: float) -> Any:
     return rule.false_positive * fp + rule.false_negative * (positives - tp)
 
 
-def curves(
-    scores: Floats, fpr: Floats, tpr: Floats, flags: Floats, precision: Floats, standing: RangeOffset
-) -> list[Points]:
+def curves_of(
+    scores: Floats, fpr: Floats, tpr: Floats, flags: Floats, precision: Floats, offset: RangeOffset
+) -> list[CurvePoints]:
     """Return the points of the ROC curve and the P-R curve of a range.
 
     ``scores`` has shape (n,). The other arrays, shape (n + 1,), start with the value above the range.
@@ -247,17 +252,17 @@ def curves(
     so its grid is logarithmic in the flags, in steps of less than 1 / grid.
     """
     in_roc = in_pr = np.ones(len(scores), dtype=bool)
-    if standing.grid is not None:
-        grid = standing.grid
+    if offset.grid is not None:
+        grid = offset.grid
         mantissa, exponent = np.frexp(flags)
         growth = exponent * (4 * grid) + np.floor(mantissa * 2 * grid)
         in_roc = changes(np.floor(fpr * grid)) | changes(np.floor(tpr * grid))
         in_pr = changes(np.floor(tpr * grid)) | changes(growth)
-        if standing.is_last and len(scores):
+        if offset.is_last and len(scores):
             in_roc[-1] = in_pr[-1] = True
     return [
-        Points(ROC, fpr[1:][in_roc], tpr[1:][in_roc], scores[in_roc]),
-        Points(PR, tpr[1:][in_pr], precision[1:][in_pr], scores[in_pr]),
+        CurvePoints(ROC, fpr[1:][in_roc], tpr[1:][in_roc], scores[in_roc]),
+        CurvePoints(PR, tpr[1:][in_pr], precision[1:][in_pr], scores[in_pr]),
     ]
 
 

@@ -81,26 +81,28 @@ def score_ranges(samples: Iterable[Sample], most: int) -> dict[Cell, ScoreRanges
     by_cell: dict[Cell, list[Sample]] = defaultdict(list)
     for sample in samples:
         by_cell[sample.cell].append(sample)
-    cuts, first = {}, 0
+    ranges, first = {}, 0
     for cell in sorted(by_cell, key=str):
-        known = np.sort(np.concatenate([sample.scores for sample in by_cell[cell]]))
+        sampled = np.sort(np.concatenate([sample.scores for sample in by_cell[cell]]))
         n_ranges = -(-sum(sample.n_scores for sample in by_cell[cell]) // most)
-        edges = np.unique(known[np.arange(1, n_ranges) * len(known) // n_ranges])
-        cuts[cell] = ScoreRanges(first, edges)
-        first += cuts[cell].n_ranges
-    return cuts
+        edges = np.unique(sampled[np.arange(1, n_ranges) * len(sampled) // n_ranges])
+        ranges[cell] = ScoreRanges(first, edges)
+        first += ranges[cell].n_ranges
+    return ranges
 
 
-def range_offsets(extents: Iterable[RangeSize], curve_points: int) -> Mapping[int, RangeOffset]:
+def range_offsets(sizes: Iterable[RangeSize], curve_points: int) -> Mapping[int, RangeOffset]:
     """Return by number the totals of each range's cell and the amounts above the range."""
     by_cell: dict[Cell, list[RangeSize]] = defaultdict(list)
-    for extent in sorted(extents, key=lambda extent: extent.number):
-        by_cell[extent.cell].append(extent)
+    for size in sorted(sizes, key=lambda size: size.number):
+        by_cell[size.cell].append(size)
     by_number = {}
     for ranges in by_cell.values():
-        reached = np.cumsum([one.amounts for one in ranges], axis=0)
+        cumulative = np.cumsum([one.amounts for one in ranges], axis=0)
         grid = grid_of(sum(one.n_scores for one in ranges), curve_points)
-        for one, until in zip(ranges, reached, strict=True):
-            above = until - one.amounts
-            by_number[one.number] = RangeOffset(reached[-1], above, one is ranges[0], one is ranges[-1], grid)
+        for one, until_here in zip(ranges, cumulative, strict=True):
+            above = until_here - one.amounts
+            by_number[one.number] = RangeOffset(
+                cumulative[-1], above, one is ranges[0], one is ranges[-1], grid
+            )
     return by_number

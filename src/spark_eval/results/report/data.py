@@ -100,7 +100,7 @@ class RunFacts:
 
         Metrics of predictions match by their exact name.
         """
-        if not self.is_scored:
+        if not self.has_predictions:
             return rows_of_metric(self.rows(table), metric, where)
         if found := [row for row in self.rows(table) if row["metric"] == metric]:
             return found
@@ -108,7 +108,7 @@ class RunFacts:
         raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", metric, known, where)
 
     @property
-    def is_scored(self) -> bool:
+    def has_predictions(self) -> bool:
         """True if the run measured predictions, False if lists."""
         return any(row.get("n_rows") is not None for row in self.rows(Table.METRICS)[:1])
 
@@ -131,7 +131,11 @@ class RunFacts:
         """
         rows = [row for row in self.of_users if self.is_shown(row["metric"])]
         marks = marks_of(rows, self.direction)
-        is_scored, measure, direction = self.is_scored, cache(self.measure_at), cache(self.direction)
+        has_predictions, measure, direction = (
+            self.has_predictions,
+            cache(self.measure_at),
+            cache(self.direction),
+        )
         cutoff, part, model = cache(cutoff_text), cache(part_name), cache(str)
         return [
             {
@@ -141,7 +145,7 @@ class RunFacts:
                 "k": cutoff(row["k"]),
                 "part": part(row[SEGMENT], row[SEGMENT_VALUE]),
                 "better": direction(row["metric"]).value,
-                "n": row["n_rows"] if is_scored else row["n_users"],
+                "n": row["n_rows"] if has_predictions else row["n_users"],
                 "mark": marks.get((row["metric"], (row[MODEL], row["k"])), "") if row[SEGMENT] == ALL else "",
             }
             for row in rows
@@ -158,7 +162,7 @@ class RunFacts:
 
     def measure_at(self, metric: str, k: int | None) -> str:
         """Return a metric with its cutoff; metrics of predictions have none."""
-        return metric if self.is_scored else measure_of({"metric": metric, "k": k})
+        return metric if self.has_predictions else measure_of({"metric": metric, "k": k})
 
     @property
     def of_groups(self) -> list[Row]:
@@ -167,7 +171,7 @@ class RunFacts:
 
     def is_of_predictions(self, metric: str) -> bool:
         """Return True for a metric of predictions."""
-        return self.is_scored or not is_list_metric(metric)
+        return self.has_predictions or not is_list_metric(metric)
 
     def direction(self, metric: str) -> Direction:
         """Return the direction of a metric: higher, lower or none."""
@@ -183,7 +187,7 @@ class RunFacts:
             *(MODEL, "metric", "k", "measure", SEGMENT, SEGMENT_VALUE, "part", "value"),
             *("ci_low", "ci_high", "n", "n_undefined", "mark", "better"),
         )
-        counted = "rows" if self.is_scored else "users"
+        counted = "rows" if self.has_predictions else "users"
         headings = {"n": counted, "n_undefined": "users without a value", "ci_low": "from", "ci_high": "to"}
         return Dataset.of(Table.METRICS, self.measured, columns, headings)
 

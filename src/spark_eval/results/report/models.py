@@ -131,7 +131,7 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
             "",
             shown=(),
             where=OF_ALL_USERS,
-            rows=[MODEL] if facts.is_scored else [MODEL, "k"],
+            rows=[MODEL] if facts.has_predictions else [MODEL, "k"],
         ),
     ]
     statements = [Statement(text) for text in best_sentences(everybody)]

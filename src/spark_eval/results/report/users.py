@@ -21,7 +21,7 @@ def segments(facts: RunFacts) -> Chapter | None:
         return None
     names = list(dict.fromkeys(row[SEGMENT] for row in rows))
     few = dict.fromkeys(row["part"] for row in rows if (row["n"] or 0) < FEW)
-    unit = "rows" if facts.is_scored else "users"
+    unit = "rows" if facts.has_predictions else "users"
     text = f"The stronger the colour, the higher the value; a cell with ⚠ has fewer than {FEW} {unit}."
     statements = [Statement(text)]
     if few:

@@ -103,7 +103,7 @@ def metric_text(facts: RunFacts, model: str, measure: str) -> str:
     mean = "".join(
         f" {short(row['value'])}"
         + ("" if row["ci_low"] is None else f" ({interval_text(row['ci_low'], row['ci_high'])})")
-        + ("" if row["n"] is None else f", {row['n']:,} {'rows' if facts.is_scored else 'users'}")
+        + ("" if row["n"] is None else f", {row['n']:,} {'rows' if facts.has_predictions else 'users'}")
         for row in rows[:1]
     )
     chosen = "" if facts.asked_primary else " Chosen by default; report.primary names another."

@@ -25,7 +25,7 @@ def compute(work: Work) -> Computed:
     tables = open_on_spark(work) if work.local is None else work.local
     events.stage("read", then="measure")
     evaluation = measure_lists(tables, work.attempt.staged(Table.PER_USER))
-    work.held.enter_context(closing(evaluation.resources))
+    work.resources.enter_context(closing(evaluation.resources))
     return Computed(
         rows=evaluation.small_tables,
         entries=evaluation.entries,

@@ -41,17 +41,17 @@ def compute(work: Work) -> Computed:
     plan = section_of(work.config).checked()
     table = work.local or open_on_spark(work)
     measured = measure_predictions(table, work.job.most_quarantined)
-    work.held.enter_context(closing(measured.held))
+    work.resources.enter_context(closing(measured.resources))
     written, facts = dict[str, int](), dict[str, Any]()
     if plan.intervals is Clusters.USER:
         stage_frame(measured.users.frame, work.attempt, Table.PER_USER, MODEL)
         written[Table.PER_USER] = measured.n_per_user
-        facts["scored"] = {model: scored.to_record() for model, scored in measured.scored.items()}
+        facts["scored"] = {model: one.to_record() for model, one in measured.values_by_model.items()}
     return Computed(
         rows=measured.small_tables,
         entries=measured.entries,
         written=written,
-        judged={PREDICTIONS: table.given},
+        judged={PREDICTIONS: table.judged},
         facts={"conventions": plan.stamp, "models": measured.models} | facts,
         n_rows=len(measured.metric_rows),
     )

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from local import crowd, measure
 
-from spark_eval.predictions import POINTWISE, PointwiseMetric
+from spark_eval.predictions import PREDICTION_METRICS, PredictionMetric
 from spark_eval.predictions.task import Scores, Task
 from spark_eval.schema import Direction
 
 TASKS = [
     pytest.param(metric, task, id=f"{metric.name} {task}")
-    for metric in POINTWISE.values()
+    for metric in PREDICTION_METRICS.values()
     for task in metric.tasks
 ]
 SEEDS = range(5)
@@ -34,13 +34,13 @@ def rows_of(task: Task, seed: int) -> dict[str, Any]:
     return rows
 
 
-def values(rows: dict[str, Any], task: Task, metric: PointwiseMetric) -> dict[str, float | None]:
+def values(rows: dict[str, Any], task: Task, metric: PredictionMetric) -> dict[str, float | None]:
     classes: dict[str, Any] = {"classes": ["a", "b", "c"]} if task is Task.MULTICLASS else {}
     return measure(rows, task, metrics=[metric.name], **classes).values
 
 
 @pytest.mark.parametrize(("metric", "task"), TASKS)
-def test_values_lie_within_the_bounds(metric: PointwiseMetric, task: Task) -> None:
+def test_values_lie_within_the_bounds(metric: PredictionMetric, task: Task) -> None:
     least, most = metric.bounds
     for seed in SEEDS:
         for value in values(rows_of(task, seed), task, metric).values():
@@ -50,7 +50,7 @@ def test_values_lie_within_the_bounds(metric: PointwiseMetric, task: Task) -> No
 
 
 @pytest.mark.parametrize(("metric", "task"), TASKS)
-def test_perfect_predictions_score_best(metric: PointwiseMetric, task: Task) -> None:
+def test_perfect_predictions_score_best(metric: PredictionMetric, task: Task) -> None:
     if metric.best is None:
         return
     assert metric.best in metric.bounds
@@ -65,7 +65,7 @@ def test_perfect_predictions_score_best(metric: PointwiseMetric, task: Task) -> 
 
 
 @pytest.mark.parametrize(("metric", "task"), TASKS)
-def test_the_direction_tells_perfect_predictions_from_others(metric: PointwiseMetric, task: Task) -> None:
+def test_the_direction_tells_perfect_predictions_from_others(metric: PredictionMetric, task: Task) -> None:
     if metric.direction is Direction.NONE:
         assert metric.name == "confusion"
         return
@@ -76,7 +76,7 @@ def test_the_direction_tells_perfect_predictions_from_others(metric: PointwiseMe
 
 
 @pytest.mark.parametrize(("metric", "task"), TASKS)
-def test_a_weight_of_two_is_two_rows(metric: PointwiseMetric, task: Task) -> None:
+def test_a_weight_of_two_is_two_rows(metric: PredictionMetric, task: Task) -> None:
     for seed in SEEDS:
         rows = rows_of(task, seed) | {"weight": np.ones(120)}
         twice = {name: np.concatenate([column, column]) for name, column in rows.items()}
@@ -87,7 +87,7 @@ def test_a_weight_of_two_is_two_rows(metric: PointwiseMetric, task: Task) -> Non
 
 
 def test_every_metric_fits_a_kind_of_scores_of_each_of_its_tasks() -> None:
-    for metric in POINTWISE.values():
+    for metric in PREDICTION_METRICS.values():
         for task in metric.tasks:
             assert any(metric.fits(task, scores) for scores in Scores)
             assert not any(metric.fits(other, one) for other in set(Task) - {*metric.tasks} for one in Scores)

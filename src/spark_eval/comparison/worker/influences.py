@@ -1,4 +1,4 @@
-"""Sums of users' shares in the values of two models of predictions, over buckets of users."""
+"""Sums of users' influences on the values of two models of predictions, over buckets of users."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,16 +19,16 @@ EQUAL: Final = 2.0**-40
 # Counts of users: with a better, with a lower contribution of the candidate, and with rows of either label.
 COUNTS: Final = ("greater", "less", "of_label_0", "of_label_1")
 # Names of sums: (pair, value, name).
-ShareKey = tuple[int, int, str]
+InfluenceKey = tuple[int, int, str]
 
 
 @dataclass
-class ShareTotals:
+class InfluenceTotals:
     """Sums over some buckets: ``counts`` and exact ``sums`` by pair, value and name; users of each pair."""
 
     users: PairCounts
-    counts: dict[ShareKey, int] = field(default_factory=dict)
-    sums: dict[ShareKey, DigitSums] = field(default_factory=dict)
+    counts: dict[InfluenceKey, int] = field(default_factory=dict)
+    sums: dict[InfluenceKey, DigitSums] = field(default_factory=dict)
 
     def __iadd__(self, other: Self) -> Self:
         """Add the sums of other buckets."""
@@ -36,9 +36,9 @@ class ShareTotals:
         for key, count in other.counts.items():
             self.counts[key] = self.counts.get(key, 0) + count
         for key, sums in other.sums.items():
-            mine = self.sums.setdefault(key, {})
-            for position, amounts in sums.items():
-                add(mine, position, amounts)
+            total = self.sums.setdefault(key, {})
+            for exponent, amounts in sums.items():
+                add(total, exponent, amounts)
         return self
 
     def number(self, pair: int, value: int, name: str) -> Fraction:
@@ -47,59 +47,62 @@ class ShareTotals:
 
 
 @dataclass(frozen=True)
-class ShareAdder:
-    """Adds up the shares of users; ``models`` are the values of each model of the task, in one order."""
+class InfluenceAdder:
+    """Adder of the influences of users; ``models`` are the values of each model of the task, in one order."""
 
     models: Sequence[Sequence[SlopedValue]]
 
-    def sums(self, population: AlignedUsers) -> ShareTotals:
+    def sums(self, population: AlignedUsers) -> InfluenceTotals:
         """Return the sums of all pairs and values over a bucket."""
         task = population.task
         columns = dict(zip(task.columns, range(len(task.columns)), strict=True))
-        totals = ShareTotals(population.counts())
+        totals = InfluenceTotals(population.counts())
         numbers = population.values(task.columns)
-        for pair, ((baseline, candidate), both) in enumerate(
+        for pair, ((baseline, candidate), common) in enumerate(
             zip(task.pairs, population.common(), strict=True)
         ):
-            sides = [numbers[model][:, both] for model in (baseline, candidate)]
+            sides = [numbers[model][:, common] for model in (baseline, candidate)]
             of_models = [self.models[model] for model in (baseline, candidate)]
             for index, values in enumerate(zip(*of_models, strict=True)):
                 parts = [
-                    [share(part, side, columns) for part in value.slopes]
+                    [influence(part, side, columns) for part in value.slopes]
                     for value, side in zip(values, sides, strict=True)
                 ]
                 slopes = mean_slopes(*values)
-                merits = [share(slopes, side, columns) for side in sides]
-                add_pair(totals, (pair, index), parts, merits)
+                contributions = [influence(slopes, side, columns) for side in sides]
+                add_pair(totals, (pair, index), parts, contributions)
                 for label in (0, 1):
                     if (column := column_of(("labels", label))) in columns:
-                        n_there = int((sides[0][columns[column]] > 0).sum())
-                        totals.counts[pair, index, f"of_label_{label}"] = n_there
+                        n_with_label = int((sides[0][columns[column]] > 0).sum())
+                        totals.counts[pair, index, f"of_label_{label}"] = n_with_label
         return totals
 
 
 def add_pair(
-    totals: ShareTotals, key: tuple[int, int], parts: Sequence[Sequence[Floats]], merits: Sequence[Floats]
+    totals: InfluenceTotals,
+    key: tuple[int, int],
+    parts: Sequence[Sequence[Floats]],
+    contributions: Sequence[Floats],
 ) -> None:
     """Add the sums of products of all parts of both models, and the counts of better and worse users."""
-    below, above = merits
+    below, above = contributions
     is_other = abs(above - below) > EQUAL * np.maximum(abs(above), abs(below))
     totals.counts[*key, "greater"] = int(((above > below) & is_other).sum())
     totals.counts[*key, "less"] = int(((above < below) & is_other).sum())
-    shares = {
+    influences = {
         f"{side}{part}": one
         for side, of_side in zip("ab", parts, strict=True)
         for part, one in enumerate(of_side)
     }
-    for name, one in shares.items():
+    for name, one in influences.items():
         totals.sums[*key, name] = exact_sums(one)
-    for (name, one), (other_name, other) in product(shares.items(), repeat=2):
+    for (name, one), (other_name, other) in product(influences.items(), repeat=2):
         if name <= other_name:
             totals.sums[*key, name + other_name] = exact_sums(one * other)
 
 
-def share(slopes: Slopes, sums: Floats, columns: Mapping[str, int]) -> Floats:
-    """Return each user's share (n,) in the error of a value; ``sums`` has shape (columns, n)."""
+def influence(slopes: Slopes, sums: Floats, columns: Mapping[str, int]) -> Floats:
+    """Return each user's influence (n,) on a value; ``sums`` has shape (columns, n)."""
     total = np.zeros(sums.shape[1])
     for key in sorted(slopes):
         if slopes[key]:

@@ -89,12 +89,23 @@ MECHANISMS: Final = Mechanisms()
 
 
 def simulate(scale: float = 1.0, seed: int = 7, mechanisms: Mechanisms = MECHANISMS) -> pd.DataFrame:
-    """Return the log by time: userId, movieId (int64, from 1), rating (0.5 .. 5), timestamp (epoch seconds).
+    """Simulate a log of ratings: the same arguments give the same bits, with one version of numpy.
 
-    The number of users grows with ``scale``, that of items with its square root. Scale 1 has about 68,000
-    rows of 2,000 users; scale 100 has about 10 million rows of 200,000 users, in 1.6 GB of memory. The same
-    arguments give the same log, bit for bit, with one version of numpy. Raises ValueError unless ``scale`` is
-    positive.
+    Args:
+        scale: Factor of the number of users; that of items grows with its square root. Scale 1 has about
+            68,000 rows of 2,000 users; scale 100 about 10 million rows of 200,000 users, in 1.6 GB of memory.
+        seed: Random seed.
+        mechanisms: Numbers and habits of users and items.
+
+    Returns:
+        A pandas frame by time: userId, movieId (int64, from 1), rating (0.5 .. 5), timestamp (epoch seconds).
+
+    Raises:
+        ValueError: ``scale`` is not positive.
+
+    Examples:
+        >>> simulate(scale=0.01).columns.tolist()
+        ['userId', 'movieId', 'rating', 'timestamp']
     """
     if not scale > 0:
         raise ValueError(f"scale must be positive, not {scale}")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from spark_eval.demo.simulate import MECHANISMS, simulate
+from spark_eval.demo.simulation import MECHANISMS, simulate
 
 
 @pytest.fixture(scope="module")
@@ -122,5 +122,5 @@ def test_taste_is_what_ratings_vary_with(log: pd.DataFrame) -> None:
 
 
 def test_neither_spark_nor_a_session_is_imported() -> None:
-    program = "import sys, spark_eval.demo.simulate; sys.exit('pyspark' in sys.modules)"
+    program = "import sys, spark_eval.demo.simulation; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

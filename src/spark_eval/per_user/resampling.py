@@ -21,9 +21,9 @@ from spark_eval.statistics.resampling import SCALE_BITS, scale_of, scaled
 # Index of a model in the task, and a column of its ``per_user`` rows.
 Factor = tuple[int, str]
 # Number of amounts that are resampled together.
-DRAWN_AT_ONCE: Final = 256
+AMOUNTS_AT_ONCE: Final = 256
 # Upper bound of cells times replicates; each takes 16 bytes.
-MOST_DRAWN: Final = 10_000_000
+MOST_SUMS: Final = 10_000_000
 HALF_BITS: Final = 32
 NO_HASHES: Final[Hashes] = np.empty(0, dtype=np.uint64)
 
@@ -75,7 +75,7 @@ class Amount(NamedTuple):
         defined = tuple((index, name) for index in (model, *others) for name in (column, weight))
         return cls(((model, column), (model, weight)), (), defined), cls(((model, weight),), (), defined)
 
-    def amounts(self, of: Mapping[Factor, Floats]) -> tuple[Floats, Booleans]:
+    def values(self, of: Mapping[Factor, Floats]) -> tuple[Floats, Booleans]:
         """Compute the amounts (n,), 0 if undefined, and their mask (n,) from the values of the factors."""
         is_defined = reduce(np.logical_and, (np.isfinite(of[factor]) for factor in self.defined))
         amounts = reduce(np.multiply, (of[factor] for factor in self.plus))
@@ -94,20 +94,20 @@ def values_of(population: AlignedUsers, names: Sequence[str], order: Ints | slic
     }
 
 
-def each_amount(
-    drawn: Sequence[Amount], population: AlignedUsers, order: Ints | slice
+def iter_amounts(
+    amounts: Sequence[Amount], population: AlignedUsers, order: Ints | slice
 ) -> Iterator[tuple[Floats, Booleans]]:
-    """Yield values and mask of each amount, with the users in the given order; see ``Amount.amounts``."""
-    names = list(dict.fromkeys(name for amount in drawn for _, name in amount.defined))
-    values = values_of(population, names, order)
-    return (amount.amounts(values) for amount in drawn)
+    """Yield values and mask of each amount, with the users in the given order; see ``Amount.values``."""
+    names = list(dict.fromkeys(name for amount in amounts for _, name in amount.defined))
+    factors = values_of(population, names, order)
+    return (amount.values(factors) for amount in amounts)
 
 
-def largest_of(drawn: Sequence[Amount], population: AlignedUsers) -> Floats:
+def largest_amounts(amounts: Sequence[Amount], population: AlignedUsers) -> Floats:
     """Return the largest absolute value of each amount; shape (m,)."""
-    parts = [drawn[first : first + DRAWN_AT_ONCE] for first in range(0, len(drawn), DRAWN_AT_ONCE)]
-    each = (amounts for part in parts for amounts, _ in each_amount(part, population, slice(None)))
-    return np.array([abs(amounts).max(initial=0.0) for amounts in each])
+    parts = [amounts[first : first + AMOUNTS_AT_ONCE] for first in range(0, len(amounts), AMOUNTS_AT_ONCE)]
+    columns = (values for part in parts for values, _ in iter_amounts(part, population, slice(None)))
+    return np.array([abs(values).max(initial=0.0) for values in columns])
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,12 @@ class Resampler:
     """Resampling of users in all cells; a user's draws depend on the seed and the user id only.
 
     ``cells`` are those of the comparison. ``largest`` (m,) are the largest absolute values of the amounts
-    ``drawn``. ``replicates`` is the number of bootstrap samples, ``flips`` that of random sign vectors; 0:
+    ``amounts``. ``replicates`` is the number of bootstrap samples, ``flips`` that of random sign vectors; 0:
     none. With ``has_cubes`` the cubes are summed as well.
     """
 
     cells: Sequence[SegmentValue]
-    drawn: Sequence[Amount]
+    amounts: Sequence[Amount]
     largest: Floats
     seed: int
     replicates: int
@@ -131,8 +131,8 @@ class Resampler:
         """Return the sums of a bucket, each (cells * m, ...)."""
         index_of = {cell: index for index, cell in enumerate(self.cells)}
         total, grouped = self.zero(), combine_segments(population.segments, len(population))
-        n_numbers = len(self.drawn) * max(self.replicates, self.flips)
-        if max(grouping.n_crossings for grouping in grouped) * n_numbers > MOST_DRAWN:
+        n_numbers = len(self.amounts) * max(self.replicates, self.flips)
+        if max(grouping.n_crossings for grouping in grouped) * n_numbers > MOST_SUMS:
             grouped = combine_segments(population.segments, len(population), crossed=False)
         for grouping in grouped:
             indices = [index_of[cell] for cell in grouping.cells]
@@ -143,32 +143,34 @@ class Resampler:
 
     def zero(self, *shape: int) -> ResampledSums:
         """Return sums of zero: for all cells and amounts, or of the given shape."""
-        shape = shape or (len(self.cells) * len(self.drawn),)
+        shape = shape or (len(self.cells) * len(self.amounts),)
         widths = (1 + self.replicates, 1 + self.replicates, 1 + self.flips, 4)
         return ResampledSums(*(np.zeros((*shape, width), dtype=np.int64) for width in widths))
 
     def of_grouping(self, population: AlignedUsers, grouping: SegmentCombinations) -> ResampledSums:
         """Return the sums of a grouping's combinations, each (n_crossings, m, ...)."""
         hashes, flipped = (
-            id_hashes(population.ids, np.int64(self.seed + more))[grouping.order] if is_asked else NO_HASHES
-            for more, is_asked in enumerate((self.replicates, self.flips))
+            id_hashes(population.ids, np.int64(self.seed + more))[grouping.order]
+            if is_requested
+            else NO_HASHES
+            for more, is_requested in enumerate((self.replicates, self.flips))
         )
-        sums = self.zero(grouping.n_crossings, len(self.drawn))
-        for first in range(0, len(self.drawn), DRAWN_AT_ONCE):
-            chosen = slice(first, min(first + DRAWN_AT_ONCE, len(self.drawn)))
+        sums = self.zero(grouping.n_crossings, len(self.amounts))
+        for first in range(0, len(self.amounts), AMOUNTS_AT_ONCE):
+            chosen = slice(first, min(first + AMOUNTS_AT_ONCE, len(self.amounts)))
             n_chosen = chosen.stop - first
-            both, mask = self.columns(population, grouping.order, chosen)
+            columns, mask = self.columns(population, grouping.order, chosen)
             for crossing, (start, end) in enumerate(pairwise(grouping.ends.tolist())):
                 run = slice(start, end)
                 if self.replicates:
-                    resampled = resampled_sums(poisson_weights, hashes[run], both[run], self.replicates).T
+                    resampled = resampled_sums(poisson_weights, hashes[run], columns[run], self.replicates).T
                     sums.totals[crossing, chosen] = resampled[:n_chosen]
                     sums.weights[crossing, chosen] = resampled[n_chosen:][mask]
                 if self.flips:
-                    signs = resampled_sums(flips, flipped[run], both[run, :n_chosen], self.flips)
+                    signs = resampled_sums(flips, flipped[run], columns[run, :n_chosen], self.flips)
                     sums.flipped[crossing, chosen] = signs.T
                 if self.has_cubes:
-                    sums.cubes[crossing, chosen] = cubes_of(both[run, :n_chosen])
+                    sums.cubes[crossing, chosen] = cubes_of(columns[run, :n_chosen])
         return sums
 
     def columns(self, population: AlignedUsers, order: Ints, chosen: slice) -> tuple[Floats, Ints]:
@@ -180,7 +182,7 @@ class Resampler:
         columns: list[Floats] = []
         masks: dict[bytes, tuple[int, Floats]] = {}
         mask = []
-        each = each_amount(self.drawn[chosen], population, order)
+        each = iter_amounts(self.amounts[chosen], population, order)
         for (amounts, is_defined), largest in zip(each, self.largest[chosen].tolist(), strict=True):
             columns.append(scaled(amounts, scale_of(largest)))
             index, _ = masks.setdefault(is_defined.tobytes(), (len(masks), is_defined.astype(np.float64)))
@@ -201,7 +203,7 @@ def cubes_of(differences: Floats) -> Ints:
 
 def check_replicates(n_cells: int, n_replicates: int) -> None:
     """Raise ConfigError TOO_MANY_REPLICATES if the sums of the replicates do not fit into memory."""
-    if n_cells * n_replicates > MOST_DRAWN:
+    if n_cells * n_replicates > MOST_SUMS:
         message = f"{n_cells:,} cells x {n_replicates:,} replicates = {n_cells * n_replicates:,} sums"
-        hint = f"at most {MOST_DRAWN:,}; choose fewer models, metrics, segments or resamples"
+        hint = f"at most {MOST_SUMS:,}; choose fewer models, metrics, segments or resamples"
         raise ConfigError("TOO_MANY_REPLICATES", f"{message}; {hint}")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spark_eval.errors import ConfigError
-from spark_eval.predictions import POINTWISE
+from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.plan import make_prediction_plan
 from spark_eval.predictions.task import Scores, Task
 from spark_eval.runs.sections import read_config
@@ -85,7 +85,11 @@ def test_only_what_is_asked_for_costs_a_shuffle() -> None:
 
 @pytest.mark.parametrize("task", Task)
 def test_every_metric_fits_some_task_and_says_what_it_is(task: Task) -> None:
-    fitting = [metric for metric in POINTWISE.values() if any(metric.fits(task, scores) for scores in Scores)]
+    fitting = [
+        metric
+        for metric in PREDICTION_METRICS.values()
+        if any(metric.fits(task, scores) for scores in Scores)
+    ]
     assert fitting
     for metric in fitting:
         assert metric.summary.endswith(".") or ";" in metric.summary
