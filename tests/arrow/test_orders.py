@@ -21,7 +21,7 @@ def test_each_run_is_sorted_in_its_place(runs: list[list[int]], longest: int) ->
     values = np.array([value for run in runs for value in run], dtype=np.int64)
     starts = np.cumsum([0, *map(len, runs[:-1])]) if runs else np.empty(0, dtype=np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codes, "LONGEST_TOGETHER", longest)
+        patch.setattr(codes, "LONGEST_BATCHED", longest)
         order = argsort_values_within_runs(values, starts)
     assert sorted(order.tolist()) == list(range(len(values)))
     assert values[order].tolist() == [value for run in runs for value in sorted(run)]
