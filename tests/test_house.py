@@ -22,7 +22,7 @@ TREES: Final = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MO
 # Modules that make DataFrames of DataFrames; whoever calls them decides when a query runs.
 TRANSFORMS: Final = {
     *("evaluation.conform", "evaluation.exchange"),
-    *("predictions.conform", "predictions.measure", "runners.exchange", "runners.user_buckets"),
+    *("predictions.conform", "predictions.measure", "runners.user_buckets"),
     *("splits.conform", "splits.label"),
     *("tables.inputs", "tables.partitions"),
 }

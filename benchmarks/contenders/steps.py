@@ -26,7 +26,7 @@ from spark_eval.evaluation.conform import (
 from spark_eval.evaluation.exchange import buckets_for, evaluation_task, measure, messages_of, per_user_schema
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.evaluation.tables import Tables, check_folds
-from spark_eval.runners.exchange import exchange
+from spark_eval.runners.spread import exchange
 
 
 class Steps:

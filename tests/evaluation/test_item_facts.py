@@ -16,9 +16,13 @@ from item_metrics import METRICS, registered
 from spark_eval.arrow.codes import Codes
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import make_plan
-from spark_eval.evaluation.worker.items.attributes import ItemAttributes, item_attributes
+from spark_eval.evaluation.worker.items.attributes import (
+    ItemAttributes,
+    item_attributes,
+    sets_from_lists,
+    vectors_from_lists,
+)
 from spark_eval.evaluation.worker.items.context import empty_and_unknown_lists
-from spark_eval.evaluation.worker.items.sets import sets_from_lists, vectors_from_lists
 from spark_eval.metrics.beyond.catalog import UNKNOWN, Catalog, Entries, ItemContext, Sets
 from spark_eval.schema import Outcome
 

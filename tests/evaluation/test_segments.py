@@ -15,12 +15,11 @@ from pyspark.sql import functions as F
 
 from spark_eval.accounting import Counts
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.aggregates import count_users
 from spark_eval.evaluation.conform import conform_train, plain_table
 from spark_eval.evaluation.evaluate import evaluate
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.evaluation.segments import activity_bounds, check_segments
-from spark_eval.evaluation.side_tables import check_train, check_users, read_train
+from spark_eval.evaluation.side_tables import check_train, check_users, count_users, read_train
 from spark_eval.evaluation.tables import Tables
 from spark_eval.evaluation.wanted import Described
 from spark_eval.schema import Fault, Outcome

@@ -18,8 +18,8 @@ from spark_eval.publishing import remote
 from spark_eval.publishing.attempt import Attempt, Store
 from spark_eval.publishing.commits import published
 from spark_eval.publishing.local import LocalStore
-from spark_eval.publishing.places import store_of
 from spark_eval.publishing.remote import HadoopStore
+from spark_eval.publishing.stores import store_of
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.schema import Table

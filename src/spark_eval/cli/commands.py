@@ -150,7 +150,7 @@ def report(
 ) -> None:
     """Write one self-contained HTML page on a published run, from its tables alone."""
     from spark_eval.cli.runner import open_config, working
-    from spark_eval.publishing.places import store_of
+    from spark_eval.publishing.stores import store_of
     from spark_eval.runs.report import store_at, write_report
 
     if (path is None) == (file is None):

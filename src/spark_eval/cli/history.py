@@ -13,7 +13,7 @@ from spark_eval.days.plan import HistoryOptions, HistoryPlan, make_history_plan
 from spark_eval.errors import ConfigError
 from spark_eval.options import declared
 from spark_eval.publishing.attempt import Store
-from spark_eval.publishing.places import store_of
+from spark_eval.publishing.stores import store_of
 from spark_eval.results.sentences import interval_text, short, where
 from spark_eval.runs.history import history_of
 from spark_eval.runs.report import store_at

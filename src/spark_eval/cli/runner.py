@@ -123,7 +123,7 @@ def made_report(config: Config, session: Callable[[], Any], run_id: str) -> str 
     """Write the report of a published run if the config requests one; return its path."""
     if not config.report:
         return None
-    from spark_eval.publishing.places import store_of
+    from spark_eval.publishing.stores import store_of
     from spark_eval.runs.report import write_report
 
     return write_report(store_of(config.output, session), run_id, primary=config.primary)

@@ -15,9 +15,9 @@ from spark_eval.conventions.presets import PRESETS, conventions_of
 from spark_eval.errors import DataError, escape_control_characters
 from spark_eval.names import summarize_names
 from spark_eval.publishing.commits import Record, published
-from spark_eval.publishing.places import store_of
 from spark_eval.publishing.published import check_is_there, damage_of, open_table
 from spark_eval.publishing.remote import MOST_HOURS
+from spark_eval.publishing.stores import store_of
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.results.sentences import Row
 from spark_eval.runs.job import EVALUATE, Run

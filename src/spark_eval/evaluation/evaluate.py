@@ -51,9 +51,15 @@ from spark_eval.runners.engine import (
     say_local,
     say_spark,
 )
-from spark_eval.runners.exchange import exchange
 from spark_eval.runners.objects import collect_objects, collect_or_raise
-from spark_eval.runners.spread import collect_column, persist, read_written, table_of, where_not_null
+from spark_eval.runners.spread import (
+    collect_column,
+    exchange,
+    persist,
+    read_written,
+    table_of,
+    where_not_null,
+)
 from spark_eval.runners.user_buckets import buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote, release_with

@@ -31,9 +31,17 @@ from spark_eval.evaluation.worker.items.counts import ItemTally, histogram, part
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.task import EvaluationTask
 from spark_eval.names import folder_name, model_faults
-from spark_eval.runners.exchange import BUCKETS_PER_TASK, exchange, send
 from spark_eval.runners.objects import NUMBER, OBJECT, OBJECTS, group_by_key
-from spark_eval.runners.spread import Spread, is_first_task, map_parts, parallelism, where_not_null
+from spark_eval.runners.spread import (
+    BUCKETS_PER_TASK,
+    Spread,
+    exchange,
+    is_first_task,
+    map_parts,
+    parallelism,
+    send,
+    where_not_null,
+)
 from spark_eval.schema import (
     FAULT,
     FOLD,

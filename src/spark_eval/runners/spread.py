@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pyarrow.dataset import dataset, partitioning
 
 from spark_eval.arrow.files import Batches, read_parts
+from spark_eval.arrow.messages import MESSAGE
 from spark_eval.names import literal_path
 from spark_eval.runners.in_process import LocalBatches, cores
 from spark_eval.runtime import any_session
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 # Rows spread over tasks: a Spark frame or ``LocalBatches``, where only functions below tell them apart.
 Spread = TypeVar("Spread")
+# Number of buckets per task if row counts are unknown; large buckets are divided later.
+BUCKETS_PER_TASK: Final = 4
+SendBatches = Callable[[Batches], Iterator[pa.RecordBatch]]
 TASK_NUMBERS: Final = pa.schema({"id": pa.int64()})
 
 
@@ -52,6 +56,16 @@ def repartition(rows: Sequence[Spread], column: str, n_tasks: int) -> Spread:
     if isinstance(whole, LocalBatches):
         return cast(Spread, whole.repartition(column, n_tasks))
     return cast(Spread, whole.repartition(n_tasks, column))
+
+
+def send(table: Rows, files: PlainFiles | None, sender: SendBatches, n_tasks: int) -> Any:
+    """Return the messages of a table; workers read its files themselves if these are plain Parquet."""
+    return map_table(table, sender, MESSAGE, files, n_tasks, coded=True)
+
+
+def exchange(messages: Sequence[Spread], n_tasks: int) -> Spread:
+    """Return all messages, shuffled so that each bucket of users is in one task."""
+    return repartition(messages, "bucket", n_tasks)
 
 
 def concat(rows: Sequence[Spread]) -> Spread:

@@ -9,7 +9,7 @@ from spark_eval.comparison.plan import ComparePlan
 from spark_eval.comparison.rows import GateRow
 from spark_eval.comparison.sides import BaselineName
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.publishing.places import store_of
+from spark_eval.publishing.stores import store_of
 from spark_eval.runs.job import Job, Run, digest_of, fingerprints_of, settings_of
 from spark_eval.runs.measured import known_runs, measured_run
 from spark_eval.runs.run import needed

@@ -13,8 +13,8 @@ from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError, without_secrets
 from spark_eval.publishing.attempt import Attempt, Store
 from spark_eval.publishing.commits import Files, Record, records_of, usual_place
-from spark_eval.publishing.places import check_places, store_of
 from spark_eval.publishing.published import open_table
+from spark_eval.publishing.stores import check_output_paths, store_of
 from spark_eval.publishing.verify import Expected
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Verb
@@ -117,7 +117,7 @@ class Job:
         """
         events.begin(self.verb, self.run_id)
         if self.store.is_local:
-            check_places(Path(self.store.files.root), self.run_id, table_names())
+            check_output_paths(Path(self.store.files.root), self.run_id, table_names())
         with Attempt(self.store, self.run_id, self.verb) as attempt:
             for dead in attempt.recovered:
                 events.say("recovered", f"cleared away: attempt {dead}, which had died", attempt=dead)

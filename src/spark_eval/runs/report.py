@@ -14,9 +14,9 @@ from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import published, records_of
 from spark_eval.publishing.local import LocalStore
-from spark_eval.publishing.places import check_places
 from spark_eval.publishing.published import RUN_ID_COLUMN, incomplete, open_table, unknown_run
 from spark_eval.publishing.remote import MOST_HOURS, HadoopStore
+from spark_eval.publishing.stores import check_output_paths
 from spark_eval.results.report.data import RunFacts, share_texts
 from spark_eval.results.report.page import report_page
 from spark_eval.results.report.spread import UserCount, spread_of
@@ -50,7 +50,7 @@ def write_report(
     if file is not None:
         return write_page(page, Path(file))
     if isinstance(store, LocalStore):
-        check_places(Path(store.files.root), run_id, table_names())
+        check_output_paths(Path(store.files.root), run_id, table_names())
         return write_page(page, Path(store.files.root, REPORT, f"{run_id}.html"))
     return write_to_store(store, page, f"{run_id}.html")
 

@@ -17,7 +17,7 @@ from spark_eval.names import summarize_names
 from spark_eval.options import documented
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.publishing.attempt import Store
-from spark_eval.publishing.places import store_of
+from spark_eval.publishing.stores import store_of
 from spark_eval.results.driver_tables import arrow_table
 from spark_eval.results.leaderboard import is_list_metric, list_direction, measure_of
 from spark_eval.results.sentences import where

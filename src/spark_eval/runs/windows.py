@@ -10,7 +10,7 @@ from spark_eval.names import summarize_names
 from spark_eval.options import documented
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record
-from spark_eval.publishing.places import store_of
+from spark_eval.publishing.stores import store_of
 from spark_eval.runs.job import EVALUATE, Job, digest_of, fingerprints_of, settings_of
 from spark_eval.runs.measured import MeasuredRun, known_runs
 from spark_eval.runs.report import store_at

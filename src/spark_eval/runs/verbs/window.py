@@ -59,7 +59,7 @@ def show(run: "Run", screen: Screen) -> None:
 
 def check(_verb: Verb, config: "Config", session: "OpenSession") -> list[str]:
     """Check that the days are published; return their names."""
-    from spark_eval.publishing.places import store_of
+    from spark_eval.publishing.stores import store_of
     from spark_eval.runs.windows import parts_of
 
     plan = config.window.checked()

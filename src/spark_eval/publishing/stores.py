@@ -32,15 +32,15 @@ def store_of(output: Output, session: OpenSession) -> Store:
     return HadoopStore(HadoopFiles(session(), uri_of(output.path)), manifest=output.manifest)
 
 
-def check_places(root: Path, run_id: str, tables: Iterable[str]) -> None:
+def check_output_paths(root: Path, run_id: str, tables: Iterable[str]) -> None:
     """Check that these tables of a run, and all else that it writes, stay below a local root.
 
     Raises ConfigError UNSUPPORTED_OUTPUT if the root, or the nearest existing path above it, is a file or a
     dead link, and OUTSIDE_OUTPUT if a link leads out of the root.
     """
-    there = next(place for place in (root, *root.parents) if place.is_symlink() or place.exists())
-    if not there.is_dir():
-        message = f"output.path {str(root)!r}: {str(there)!r} is not a folder; choose another path"
+    nearest = next(path for path in (root, *root.parents) if path.is_symlink() or path.exists())
+    if not nearest.is_dir():
+        message = f"output.path {str(root)!r}: {str(nearest)!r} is not a folder; choose another path"
         raise ConfigError("UNSUPPORTED_OUTPUT", message)
     folders = [root / table / f"run_id={run_id}" for table in tables]
     files = (Path(commit_path(str(root), run_id)), root / REPORT / f"{run_id}.html")
