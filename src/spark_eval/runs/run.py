@@ -135,8 +135,8 @@ def check_inputs(session: OpenSession, config: Config, verb: Verb | None = None)
 def is_taken_here(verb: Verb, job: Job, config: Config, session: OpenSession) -> bool:
     """Return True if this process takes the inputs of a verb, whose columns and types are then checked."""
     attempt = Attempt(job.store, job.run_id, verb.name)  # never begun
-    with ExitStack() as held:
-        return local_input(verb, Work(session, config, job, attempt, held)) is not None
+    with ExitStack() as resources:
+        return local_input(verb, Work(session, config, job, attempt, resources)) is not None
 
 
 def needed(section: Given | None, name: str) -> Given:
