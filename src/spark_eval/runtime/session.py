@@ -106,6 +106,7 @@ def get_session(
     for name in TRACE_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
     events.enable_console_logging_if_interactive()
+    requests.wait_until_stopped()
     session = existing_session()
     if session is not None:
         say_what_is_ignored(session, conf or {})

@@ -15,6 +15,8 @@ from typing import Any, Final
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Spark needs one or two seconds to stop its tasks; a second signal does not wait for it.
 SECONDS_TO_CLEAR_UP: Final = 10.0
+# A busy machine needs longer; a later call of the program waits for it, but not for ever.
+SECONDS_TO_STOP: Final = 120.0
 
 
 class Stopped(BaseException):
@@ -25,8 +27,8 @@ class Stopped(BaseException):
 class Requests:
     """Received signals and their handling.
 
-    ``last_acts`` stop Spark's jobs or session; ``handlers`` are the installed signal handlers. While
-    ``is_held``, the first signal is delayed; once ``is_over``, signals are ignored.
+    ``last_acts`` stop Spark's jobs or session, in the thread ``stopping``; ``handlers`` are the installed signal
+    handlers. While ``is_held``, the first signal is delayed; once ``is_over``, signals are ignored.
     """
 
     arrived: list[signal.Signals] = field(default_factory=list)
@@ -34,6 +36,7 @@ class Requests:
     handlers: dict[signal.Signals, Any] = field(default_factory=dict)
     is_held: bool = False
     is_over: bool = False
+    stopping: threading.Thread | None = None
 
     def take(self, number: int, _: FrameType | None) -> None:
         """Stop the work and raise Stopped; while ``is_held``, only from the second signal on."""
@@ -54,9 +57,15 @@ class Requests:
                 with suppress(Exception):  # the JVM may be gone
                     act()
 
-        worker = threading.Thread(target=stop, name="last acts", daemon=True)
-        worker.start()
-        worker.join(SECONDS_TO_CLEAR_UP)
+        self.stopping = threading.Thread(target=stop, name="last acts", daemon=True)
+        self.stopping.start()
+        self.stopping.join(SECONDS_TO_CLEAR_UP)
+
+    def wait_until_stopped(self) -> None:
+        """Wait for the last acts of an earlier call: a session that still stops runs no query."""
+        if self.stopping is not None:
+            self.stopping.join(SECONDS_TO_STOP)
+            self.stopping = None
 
     def listen(self) -> None:
         """Install the handlers; call it again after a session starts, because PySpark replaces SIGINT's."""
@@ -82,7 +91,7 @@ def handle_signals() -> Iterator[Requests]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        vars(requests).update(vars(Requests()))
+        vars(requests).update(vars(Requests(stopping=requests.stopping)))
 
 
 @contextmanager
