@@ -5,6 +5,7 @@ have removed some.
 ``python -m tests.test_prose`` prints where each construction is left.
 """
 
+import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,18 @@ RETIRED: Final = {
     # Write two sentences.
     r"\b(of|in|by|to|for|with|from|at|on|under) (which|whom|whose)\b": 4,
 }
+# Names of variables that do not say what they are, and how many are left at most; name the thing.
+VAGUE: Final = {*("told", "said", "asked", "met", "taken", "kept", "found", "held", "place", "places")}
+MOST_VAGUE: Final = 105
+
+
+def vague_names() -> Iterator[str]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            is_variable = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            name = node.id if is_variable else node.arg if isinstance(node, ast.arg) else None
+            if name in VAGUE:
+                yield f"{path.relative_to(SOURCE.parent)}:{node.lineno}: {name}"
 
 
 def found(pattern: str) -> Iterator[str]:
@@ -44,6 +57,11 @@ def found(pattern: str) -> Iterator[str]:
 def test_a_retired_construction_does_not_come_back(pattern: str, limit: int) -> None:
     lines = list(found(pattern))
     assert len(lines) <= limit, "\n".join(lines)
+
+
+def test_vague_names_of_variables_do_not_come_back() -> None:
+    lines = list(vague_names())
+    assert len(lines) <= MOST_VAGUE, "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class Steps:
 
     def measured(self, n_metrics: int | None, folder: Path | None) -> DataFrame:
         """The rows of the first so many metrics, or with ``folder`` a summary of each bucket."""
-        plan = replace(self.tables.plan, asked=self.tables.plan.asked[:n_metrics])
+        plan = replace(self.tables.plan, requested=self.tables.plan.requested[:n_metrics])
         tables = replace(self.tables, plan=plan)
         question, schema = evaluation_task(tables, None, None), per_user_schema(tables)
         messages = exchange(self.sent(), self.n_tasks)

@@ -145,7 +145,7 @@ def question_of(plan: Plan, tables: Tables) -> EvaluationTask:
         has_scores="score" in tables.lists.column_names,
         most_relevance=LARGEST_DOUBLE,
         bounds=tables.bounds,
-        facts=tables.facts or facts_of(tables.trained, item),
+        attributes=tables.facts or facts_of(tables.trained, item),
     )
 
 

@@ -153,9 +153,9 @@ def odd_type(column: Any) -> str | None:
     return None
 
 
-def has_supported_encoding(footer: pq.FileMetaData, place: int) -> bool:
+def has_supported_encoding(footer: pq.FileMetaData, index: int) -> bool:
     """Return True if a column is in this file, with a listed codec and listed encodings."""
-    chunks = [footer.row_group(number).column(place) for number in range(footer.num_row_groups)]
+    chunks = [footer.row_group(number).column(index) for number in range(footer.num_row_groups)]
     return all(
         chunk.compression in CODECS and ENCODINGS.issuperset(chunk.encodings) and not chunk.file_path
         for chunk in chunks

@@ -56,10 +56,10 @@ def buckets_of(users: pa.Array, n_buckets: int) -> Ints:
     return bucket_of(hashes_of(users), n_buckets)
 
 
-def partition_rows(table: pa.Table, places: Ints, n_places: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of each group 0 to ``n_places - 1``, in this order."""
-    order = np.argsort(places.astype(np.uint16), kind="stable")
-    ends = np.cumsum(np.bincount(places, minlength=n_places)).tolist()
+def partition_rows(table: pa.Table, groups: Ints, n_groups: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of each group 0 to ``n_groups - 1``, in this order."""
+    order = np.argsort(groups.astype(np.uint16), kind="stable")
+    ends = np.cumsum(np.bincount(groups, minlength=n_groups)).tolist()
     columns = {name: take_rows(table[name], order) for name in table.column_names}
     for start, end in pairwise([0, *ends]):
         part = {
@@ -110,8 +110,8 @@ def drop_unused_dictionary(column: pa.Array) -> pa.Array:
     codes = to_numpy(column.indices)
     is_used = np.zeros(len(column.dictionary), dtype=bool)
     is_used[codes] = True
-    place = np.cumsum(is_used, dtype=np.int32) - 1
-    return pa.DictionaryArray.from_arrays(place[codes], column.dictionary.filter(pa.array(is_used)))
+    index = np.cumsum(is_used, dtype=np.int32) - 1
+    return pa.DictionaryArray.from_arrays(index[codes], column.dictionary.filter(pa.array(is_used)))
 
 
 def narrow_integers(values: NDArray[Any]) -> NDArray[Any]:

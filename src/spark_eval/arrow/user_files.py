@@ -21,12 +21,12 @@ from spark_eval.schema import MODEL
 FILE_FORM: Final = re.compile(r"part-(?P<bucket>\d+)-of-(?P<of>\d+)-[0-9a-f]{32}\.parquet")
 
 
-def open_dataset(place: str) -> ds.Dataset:
+def open_dataset(path: str) -> ds.Dataset:
     """Open a local table, with its models as text."""
     by_model = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     form = ds.ParquetFileFormat(default_fragment_scan_options=checked)
-    return ds.dataset(place, partitioning=by_model, format=form)
+    return ds.dataset(path, partitioning=by_model, format=form)
 
 
 def check_no_nan(rows: pa.Table | pa.RecordBatch, path: str) -> None:

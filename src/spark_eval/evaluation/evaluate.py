@@ -24,7 +24,7 @@ from spark_eval.evaluation.exchange import (
 from spark_eval.evaluation.plan import EvaluateOptions, MeanInterval, Plan, make_plan
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.evaluation.segments import check_given, tables_read
-from spark_eval.evaluation.side_tables import Training, facts_of_items, read_users_and_items
+from spark_eval.evaluation.side_tables import Training, attributes_of_items, read_users_and_items
 from spark_eval.evaluation.summaries import SUMMARY, Summaries
 from spark_eval.evaluation.summary import MeanKey
 from spark_eval.evaluation.tables import (
@@ -208,8 +208,8 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
     plan = tables.plan
     with ExitStack() as resources:
         training, tables = read_users_and_items(tables, resources)
-        facts, tables = facts_of_items(tables, training)
-        task = evaluation_task(tables, training.bounds, facts)
+        attributes, tables = attributes_of_items(tables, training)
+        task = evaluation_task(tables, training.bounds, attributes)
         n_buckets, n_tasks = buckets_for(tables)
         messages = exchange(messages_of(tables, n_buckets, n_tasks), n_tasks)
         schema = per_user_schema(tables)
@@ -220,7 +220,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         if in_place is None or plan.of_run:
             rows = persist(rows, resources)
         summaries = Summaries(list(map(pickle.loads, collect_column(rows, SUMMARY))), plan)
-        entries = checked_entries_of(tables, training, facts, summaries)
+        entries = checked_entries_of(tables, training, attributes, summaries)
         summaries = with_candidates(summaries)
         if in_place is None:
             per_user = table_of(where_not_null(rows, USER, schema.names), folder)
@@ -282,7 +282,7 @@ def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, LowHigh]:
 
 
 def checked_entries_of(
-    tables: Tables, training: Training, facts: ItemAttributes | None, summaries: Summaries
+    tables: Tables, training: Training, attributes: ItemAttributes | None, summaries: Summaries
 ) -> list[Entry]:
     """Return the entries of the accounting; raise one DataError that lists the errors of all tables.
 
@@ -291,8 +291,8 @@ def checked_entries_of(
     plan, entries = tables.plan, [*training.entries, *table_entries("truth", summaries.truth)]
     of_truth = truth_faults(entries, summaries.truth, plan)
     of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
-    if facts is not None and facts.folds is not None and plan.needs_items:
-        of_folds += train_fold_faults(summaries, facts.folds.tolist())
+    if attributes is not None and attributes.folds is not None and plan.needs_items:
+        of_folds += train_fold_faults(summaries, attributes.folds.tolist())
     entries += list_entries(summaries.lists, summaries.truth.n_users, plan.conventions)
     events.stage("measure", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
     check_tables(tables, entries, summaries.lists, [*of_truth, *of_folds])

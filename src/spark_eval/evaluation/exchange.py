@@ -67,7 +67,7 @@ LEAST_ROWS: Final = 50_000
 
 
 def evaluation_task(
-    tables: Tables, bounds: Mapping[int, int] | None, facts: ItemAttributes | None
+    tables: Tables, bounds: Mapping[int, int] | None, attributes: ItemAttributes | None
 ) -> EvaluationTask:
     """Return the task for the executors."""
     return EvaluationTask(
@@ -78,7 +78,7 @@ def evaluation_task(
         has_scores=RANK not in tables.recommendations.columns,
         most_relevance=tables.plan.most_relevance,
         bounds=bounds,
-        facts=facts,
+        attributes=attributes,
         request=id_type(tables.recommendations, REQUEST) if tables.plan.by_request else None,
     )
 

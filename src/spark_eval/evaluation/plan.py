@@ -124,13 +124,13 @@ class EvaluateOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Plan:
-    """Validated options of ``evaluate``; ``asked`` are the requested metrics, in order.
+    """Validated options of ``evaluate``; ``requested`` are the requested metrics, in order.
 
     ``request_truth`` is None if users have one list each; it follows from the tables. ``candidates`` is known
     after measuring; None for full rankings.
     """
 
-    asked: Sequence[MetricValue]
+    requested: Sequence[MetricValue]
     conventions: Conventions
     checks: Checks
     segments: Sequence[str]
@@ -151,26 +151,26 @@ class Plan:
     @cached_property
     def metrics(self) -> list[MetricValue]:
         """Metrics with a value per user."""
-        return [value for value in self.asked if value.metric.is_of_users]
+        return [value for value in self.requested if value.metric.is_of_users]
 
     @cached_property
     def of_run(self) -> list[MetricValue]:
         """Metrics of the whole run, computed from the number of lists with each item."""
-        return [value for value in self.asked if Need.ITEM_COUNTS in value.metric.needs]
+        return [value for value in self.requested if Need.ITEM_COUNTS in value.metric.needs]
 
     @cached_property
     def of_groups(self) -> list[MetricValue]:
         """Metrics with a value of the run for each group of items."""
-        return [value for value in self.asked if Need.GROUP_WEIGHTS in value.metric.needs]
+        return [value for value in self.requested if Need.GROUP_WEIGHTS in value.metric.needs]
 
     @cached_property
     def needs(self) -> frozenset[Need]:
         """All needs of the metrics, under their choices; executors get these inputs alone."""
-        return frozenset[Need]().union(*(value.needs(self.conventions) for value in self.asked))
+        return frozenset[Need]().union(*(value.needs(self.conventions) for value in self.requested))
 
     def values_with(self, *needs: Need) -> list[MetricValue]:
         """Return the metrics that have one of these needs."""
-        return [value for value in self.asked if not value.needs(self.conventions).isdisjoint(needs)]
+        return [value for value in self.requested if not value.needs(self.conventions).isdisjoint(needs)]
 
     @property
     def columns(self) -> list[str]:
@@ -186,7 +186,7 @@ class Plan:
     @cached_property
     def cuts(self) -> list[int]:
         """All cutoffs k of the metrics, ascending."""
-        return sorted({value.k for value in self.asked if value.k is not None})
+        return sorted({value.k for value in self.requested if value.k is not None})
 
     @cached_property
     def user_columns(self) -> list[str]:
@@ -245,7 +245,7 @@ class Plan:
     @cached_property
     def truth_depth(self) -> int | None:
         """Maximum number of a user's relevant items in an ideal list, best first; None: all."""
-        return None if any(value.k is None for value in self.asked) else max(self.cuts)
+        return None if any(value.k is None for value in self.requested) else max(self.cuts)
 
     @cached_property
     def length_cuts(self) -> tuple[int, ...] | None:

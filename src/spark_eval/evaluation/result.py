@@ -83,11 +83,11 @@ class Evaluation(Writable):
     tables: ClassVar[tuple[str, ...]] = ("metrics", "per_user", "stages", "funnel", "sums", "accounting")
 
     def __repr__(self) -> str:
-        names = ", ".join(dict.fromkeys(value.name for value in self.plan.asked))
-        cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.asked))
+        names = ", ".join(dict.fromkeys(value.name for value in self.plan.requested))
+        cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.requested))
         tables = f"metrics, {'stages, funnel, ' if self.plan.stages else ''}per_user, accounting"
-        told = f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables} are DataFrames"
-        return "; ".join([told, *unusable(self.entries)])
+        text = f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables} are DataFrames"
+        return "; ".join([text, *unusable(self.entries)])
 
     def leaderboard(self, metric: str | None = None, *, segment: str | None = None) -> TextTable:
         """Return a table of the models and their metrics, with the best values marked.
@@ -174,7 +174,7 @@ class Evaluation(Writable):
         """The rows of ``metrics``."""
         rows = metric_rows(self.sum_rows, self.intervals)
         if self.run_rows:
-            rows = in_requested_order([*rows, *self.run_rows], self.plan.asked)
+            rows = in_requested_order([*rows, *self.run_rows], self.plan.requested)
         return rows + fold_rows(rows, ("n_users", "n_undefined", "n_requests"))
 
     @cached_property

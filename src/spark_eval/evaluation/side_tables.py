@@ -146,7 +146,7 @@ def check_bytes(n_bytes: int, source: str) -> None:
         raise DataError("TOO_MANY_FACTS", message)
 
 
-def facts_of_items(tables: Tables, training: Training) -> tuple[ItemAttributes | None, Tables]:
+def attributes_of_items(tables: Tables, training: Training) -> tuple[ItemAttributes | None, Tables]:
     """Return the item attributes for the executors, None if not needed, and the tables.
 
     If only the trained items are needed and they are too many for the executors, recommendations and truth
@@ -163,12 +163,14 @@ def facts_of_items(tables: Tables, training: Training) -> tuple[ItemAttributes |
         return None, replace(tables, recommendations=recommendations, truth=truth, files=files)
     check_bytes(max(training.n_items * BYTES_PER_ITEM, is_left_out * (MOST_BYTES + 1)), "train")
     of_items = None if tables.items is None else valid_items(tables.items)
-    taken, n_users = None, training.n_users if Need.POPULARITY in plan.needs else {}
+    train_pairs, n_users = None, training.n_users if Need.POPULARITY in plan.needs else {}
     if tables.train is not None and Need.TAKERS in plan.needs:
-        taken = trained_pairs(tables.train, lambda n_pairs: check_bytes(n_pairs * BYTES_PER_TAKER, "train"))
+        train_pairs = trained_pairs(
+            tables.train, lambda n_pairs: check_bytes(n_pairs * BYTES_PER_TAKER, "train")
+        )
     kind = id_type(tables.truth, ITEM)
-    facts = item_attributes(kind, of_items, training.items, n_users, taken)
-    return (facts.with_text_order if Need.TEXT_ORDER in plan.needs else facts), tables
+    attributes = item_attributes(kind, of_items, training.items, n_users, train_pairs)
+    return (attributes.with_text_order if Need.TEXT_ORDER in plan.needs else attributes), tables
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 ONE, X, Y, PRE_X, PRE_Y, HAS_PAST = range(6)
 N_VARIABLES: Final = 6
 PAIRS: Final = tuple(combinations_with_replacement(range(N_VARIABLES), 2))
-PLACES: Final = {pair: place for place, pair in enumerate(PAIRS)} | {
-    (j, i): place for place, (i, j) in enumerate(PAIRS)
+PAIR_INDEX: Final = {pair: index for index, pair in enumerate(PAIRS)} | {
+    (j, i): index for index, (i, j) in enumerate(PAIRS)
 }
 
 # Linear combination of the variables of a unit.
@@ -64,7 +64,7 @@ class Moments:
 
     def product(self, one: int, other: int) -> int:
         """Return the sum over units of the product of two variables."""
-        return self.products[PLACES[one, other]]
+        return self.products[PAIR_INDEX[one, other]]
 
     def total(self, combination: Combination) -> Fraction:
         """Return the sum of a combination over units."""

@@ -186,7 +186,7 @@ def plan_of(texts: Sequence[str] | str, k: Any, conventions: Rules) -> Plan:
         message = "truth_duplicates=last needs timestamps of relevant items, which arrays do not have"
         raise ConfigError("INVALID_CHOICE", f"{message}; choose max, sum or count, or use evaluate")
     plan = make_plan(metrics=texts, k=k, conventions=rules)
-    for value in plan.asked:
+    for value in plan.requested:
         if value.metric.knows_items:
             raise ConfigError("UNKNOWN_METRIC", f"{value} needs item attributes; use evaluate instead")
     return plan

@@ -107,18 +107,18 @@ class Attempt:
         is_same = job is not None and job["fingerprint"] == fingerprint
         if self.record is not None and is_same and damage_of(self.store.files, self.record) is None:
             return True
-        taken = [table for table in tables if is_there(self.goal(table))]
+        existing = [table for table in tables if is_there(self.goal(table))]
         if not is_same:
             for verb in self.records.keys() - {staging.verb}:
                 others = set(tables) & set(self.records[verb].job["tables"]) - set(SHARED)
                 if others:
                     message = f"run {staging.run_id!r} has {', '.join(sorted(others))} of its verb {verb}"
                     raise ConfigError("RUN_EXISTS", f"{message}; use another --run-id")
-            if (job is not None or taken) and not replace:
-                what = "other content" if job is not None else f"unknown origin ({', '.join(taken)})"
+            if (job is not None or existing) and not replace:
+                what = "other content" if job is not None else f"unknown origin ({', '.join(existing)})"
                 message = f"{staging.work} is there already, of {what}; use --replace or another --run-id"
                 raise ConfigError("RUN_EXISTS", message)
-        if taken:
+        if existing:
             self.store.check_swap(staging)
         return False
 

@@ -56,7 +56,7 @@ class LocalStore:
 
     def __init__(self, root: Path | str) -> None:
         self.files = LocalFiles(str(root))
-        self.held: set[Path] = set()
+        self.locked: set[Path] = set()
 
     def home(self) -> str:
         """Return the folder of attempts."""
@@ -76,9 +76,9 @@ class LocalStore:
                 message = f"another attempt at {staging.work} is at work; retry later"
                 raise BusyError("RUN_BUSY", message)
             time.sleep(SECONDS_TO_WAIT / 20)
-        self.held.add(lock.path)
+        self.locked.add(lock.path)
         try:
-            for path in set(Path(self.home()).glob("*.lock")) - self.held:
+            for path in set(Path(self.home()).glob("*.lock")) - self.locked:
                 left = Lock(path)  # of an attempt that died and left nothing else
                 left.acquire()
                 left.release()
@@ -86,7 +86,7 @@ class LocalStore:
         finally:
             if not is_there(Path(staging.folder, INTENT)):  # the next start carries out an intent
                 self.files.remove(staging.folder)
-            self.held.remove(lock.path)
+            self.locked.remove(lock.path)
             lock.release()
             with suppress(OSError):
                 Path(self.home()).rmdir()
@@ -103,7 +103,7 @@ class LocalStore:
         """Yield True if an attempt is dead: its folder exists and its lock is free. Hold the lock."""
         lock = self.lock(staging)
         try:
-            is_free = lock.path in self.held or lock.acquire()
+            is_free = lock.path in self.locked or lock.acquire()
             yield is_free and self.files.is_there(staging.folder)
         finally:
             lock.release()

@@ -149,7 +149,7 @@ class HadoopStore:
     ) -> Mapping[str, Any]:
         """Write the record with its number; with renames, write it first as an intent and carry that out."""
         sizes = zip(job["tables"].items(), moves, strict=True)
-        tables = {name: {**size, "path": place} for (name, size), (_, place) in sizes}
+        tables = {name: {**size, "path": path} for (name, size), (_, path) in sizes}
         of_attempt = {"run_id": staging.run_id, "attempt": staging.name, "tables": tables}
         job = {**job, **of_attempt, "moves": [] if self.manifest else moves}
         text = json.dumps(job, indent=2, sort_keys=True) + "\n"

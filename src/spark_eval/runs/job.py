@@ -195,8 +195,8 @@ class Job:
 
     def run(self, attempt: Attempt, tables: Iterable[str], is_new: bool) -> Run:
         """Return the run with the paths of its tables."""
-        places = {table: attempt.path_of(table) for table in tables}
-        return Run(self.run_id, places, is_new, self.store.files, attempt.records[self.verb])
+        paths = {table: attempt.path_of(table) for table in tables}
+        return Run(self.run_id, paths, is_new, self.store.files, attempt.records[self.verb])
 
 
 def settings_of(verb: Verb, config: Config) -> dict[str, Any]:

@@ -27,8 +27,8 @@ class Stopped(BaseException):
 class Requests:
     """Received signals and their handling.
 
-    ``last_acts`` stop Spark's jobs or session, in the thread ``stopping``; ``handlers`` are the installed signal
-    handlers. While ``is_held``, the first signal is delayed; once ``is_over``, signals are ignored.
+    ``last_acts`` stop Spark's jobs or session, in the thread ``stopping``; ``handlers`` are the installed
+    signal handlers. While ``is_held``, the first signal is delayed; once ``is_over``, signals are ignored.
     """
 
     arrived: list[signal.Signals] = field(default_factory=list)

@@ -98,8 +98,8 @@ def named_columns(frame: Any) -> Iterator[tuple[str, Any]]:
     """Yield (name, values) of every column, index columns first if all levels of the index have names."""
     if isinstance(frame, pd.DataFrame):
         rows = frame.reset_index() if all(frame.index.names) else frame
-        for place, label in enumerate(rows.columns):
-            yield str(label), rows.iloc[:, place]
+        for index, label in enumerate(rows.columns):
+            yield str(label), rows.iloc[:, index]
     else:
         yield from zip(frame.column_names, frame.columns, strict=True)
 

@@ -111,8 +111,8 @@ def relations(frame: "DataFrame") -> Iterator[Any]:
         return
     # Spark has no public method that returns more than the names.
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-    for place in range(leaves.size()):
-        leaf = leaves.apply(place)
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
         if (
             class_of(leaf) == "LogicalRelation"
             and class_of(leaf.relation()) == "HadoopFsRelation"

@@ -136,8 +136,8 @@ class LocalTable:
 
     def cast(self, name: str, kind: pa.DataType) -> "LocalTable":
         """Return the table with another type of a column; rows of files are cast when they are measured."""
-        place = self.schema.get_field_index(name)
-        schema = self.schema.set(place, pa.field(name, kind))
+        index = self.schema.get_field_index(name)
+        schema = self.schema.set(index, pa.field(name, kind))
         return replace(self, schema=schema, rows=self.rows and self.rows.cast(schema))
 
     def are_filled(self, names: Sequence[str]) -> bool:

@@ -141,24 +141,24 @@ class FirstRows:
             DataError: MISSING_COLUMN for all required columns without a match; AMBIGUOUS_COLUMN.
         """
         needed, optional = COLUMNS[self.section]
-        taken = {ours: Guess(theirs, "given", is_given=True) for ours, theirs in self.given.items()}
+        chosen = {ours: Guess(theirs, "given", is_given=True) for ours, theirs in self.given.items()}
         faults = []
         for ours in (*needed, *optional):
-            guess = taken.get(ours) or self.guess(ours, {one.column for one in taken.values()})
+            guess = chosen.get(ours) or self.guess(ours, {one.column for one in chosen.values()})
             if guess is not None:
-                taken[ours] = guess
+                chosen[ours] = guess
             elif ours in needed:
                 faults.append(DataError("MISSING_COLUMN", self.without(ours)))
         DataError.raise_all(faults)
-        self.check_case(taken)
-        return {ours: taken[ours] for ours in (*needed, *optional) if ours in taken}
+        self.check_case(chosen)
+        return {ours: chosen[ours] for ours in (*needed, *optional) if ours in chosen}
 
-    def guess(self, ours: str, taken: set[str]) -> Guess | None:
+    def guess(self, ours: str, chosen: set[str]) -> Guess | None:
         """Return the likeliest unused column for ``ours``, with the others that fit; None if none fits."""
         ranked = sorted(
             (order, number, name, reason)
             for number, name in enumerate(self.rows.column_names)
-            if name not in taken and self.fits(ours, name)
+            if name not in chosen and self.fits(ours, name)
             for order, reason in [likeness(ours, name, self.kind(name))]
             if order is not None
         )
@@ -182,9 +182,9 @@ class FirstRows:
         """Return the kind of the values of a column."""
         return kind_of(column_values(self.rows, name).type)
 
-    def check_case(self, taken: Mapping[str, Guess]) -> None:
+    def check_case(self, chosen: Mapping[str, Guess]) -> None:
         """Raise DataError AMBIGUOUS_COLUMN if column names differ by case only."""
-        for guess in taken.values():
+        for guess in chosen.values():
             alike = [name for name in self.rows.column_names if name.lower() == guess.column.lower()]
             if len(alike) > 1:
                 message = f"{self.section}: columns {', '.join(alike)} differ by case only; rename one"

@@ -310,17 +310,17 @@ class Bucket:
         """
         if IN_TRAIN in self.rows[kind].column_names:
             return ~to_numpy(self.rows[kind][IN_TRAIN]).astype(bool)
-        facts = self.task.facts
-        if facts is None or facts.catalog.n_rows is None or index is None:
+        attributes = self.task.attributes
+        if attributes is None or attributes.catalog.n_rows is None or index is None:
             return None
-        if facts.folds is None or people.folds is None:
-            return np.asarray(~facts.is_trained[0][index])
-        fold = facts.tables_of(people.folds, len(people))[user]
-        return ~facts.is_trained[fold, index] & (fold >= 0)
+        if attributes.folds is None or people.folds is None:
+            return np.asarray(~attributes.is_trained[0][index])
+        fold = attributes.tables_of(people.folds, len(people))[user]
+        return ~attributes.is_trained[fold, index] & (fold >= 0)
 
     def catalog_index(self, item: Ints) -> Ints | None:
         """Return the catalogue indices of item codes; None if there are no item attributes."""
-        return None if self.task.facts is None else self.find_index(item)
+        return None if self.task.attributes is None else self.find_index(item)
 
     @cached_property
     def find_index(self) -> IndexFinder:

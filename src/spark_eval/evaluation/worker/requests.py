@@ -133,5 +133,5 @@ def add_clusters(
             (PRODUCTS, products),
             (WEIGHT_SQUARES, squares),
         )
-        for name, places in sums:
-            totals.put_sums(name, where, places)
+        for name, cells in sums:
+            totals.put_sums(name, where, cells)

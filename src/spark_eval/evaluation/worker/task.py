@@ -31,10 +31,10 @@ class EvaluationTask:
     """Plan of an evaluation, and the attributes of its tables that executors need.
 
     ``user``, ``item`` and ``request`` are the types of the ids, int64 or text; ``request`` is None if users
-    have one list. ``model`` is the name of the only model,
-    None if a column has the names. Relevances above ``most_relevance`` have no finite gain. ``bounds`` maps
-    each activity decile to its largest number of interactions. ``facts`` are the item attributes, None if
-    there are none; items without training interactions in them are cold.
+    have one list. ``model`` is the name of the only model, None if a column has the names. Relevances above
+    ``most_relevance`` have no finite gain. ``bounds`` maps each activity decile to its largest number of
+    interactions. ``attributes`` are the item attributes, None if there are none; items without training
+    interactions in them are cold.
     """
 
     plan: Plan
@@ -44,13 +44,13 @@ class EvaluationTask:
     has_scores: bool
     most_relevance: float
     bounds: Mapping[int, int] | None
-    facts: ItemAttributes | None = None
+    attributes: ItemAttributes | None = None
     request: pa.DataType | None = None
 
     @property
     def item_attributes(self) -> ItemAttributes:
         """Item attributes; empty if there are none."""
-        return self.facts or ItemAttributes(pa.array([], self.item), Catalog(0))
+        return self.attributes or ItemAttributes(pa.array([], self.item), Catalog(0))
 
     @property
     def checks_all(self) -> bool:

@@ -28,12 +28,12 @@ def moments_by_group(variables: Sequence[Ints | None], groups: Ints, n_groups: i
     present, starts = np.unique(groups[order], return_index=True)
     columns = [None if one is None else one[order] for one in variables]
     sums = [[0] * len(PAIRS) for _ in range(n_groups)]
-    for place, (i, j) in enumerate(PAIRS):
+    for index, (i, j) in enumerate(PAIRS):
         one, other = columns[i], columns[j]
         if one is not None and other is not None:
             totals = products_by_run(one, other, starts)
             for group, total in zip(present.tolist(), totals, strict=True):
-                sums[group][place] = total
+                sums[group][index] = total
     return [Moments(tuple(products)) for products in sums]
 
 

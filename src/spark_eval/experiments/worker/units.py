@@ -371,8 +371,8 @@ class UnitSums:
 
 def days_of(starts: Ints, keys: Ints, timezone: str) -> Ints:
     """Return the day (n,) of the start of each event's unit."""
-    distinct, places = np.unique(starts[keys], return_inverse=True)
-    return local_days(distinct, timezone)[places]
+    distinct, groups = np.unique(starts[keys], return_inverse=True)
+    return local_days(distinct, timezone)[groups]
 
 
 def rounded_ratios(x: Ints, y: Ints) -> Ints:

@@ -133,8 +133,9 @@ def exposure_of_groups(facts: RunFacts) -> Chapter | None:
         return None
     sizes = {row["group"]: row["share"] or 0.0 for row in rows if row[MODEL] is None}
     groups = sorted(sizes, key=lambda group: (-sizes[group], group))
-    kept = groups[:MOST_GROUPS]
-    ordered = sorted((row for row in rows if row["group"] in kept), key=lambda row: kept.index(row["group"]))
+    shown_groups = groups[:MOST_GROUPS]
+    of_groups = (row for row in rows if row["group"] in shown_groups)
+    ordered = sorted(of_groups, key=lambda row: shown_groups.index(row["group"]))
     view = chart(
         Form.BARS,
         "Share of each group of items",

@@ -84,16 +84,16 @@ class RunFacts:
 
     def of_metrics(self, metrics: Sequence[str], where: str) -> "RunFacts":
         """Return the facts on these metrics alone; raise ConfigError METRIC_NOT_MEASURED."""
-        kept: dict[str, Sequence[Row]] = {
+        given: dict[str, Sequence[Row]] = {
             table: [row for metric in metrics for row in self.rows_of(table, metric, where)]
             for table in (Table.METRICS, Table.COMPARISONS)
             if self.rows(table)
         }
-        if not kept:
+        if not given:
             raise ConfigError(
                 "METRIC_NOT_MEASURED", f"{where}: nothing is measured here; leave the metric out"
             )
-        return replace(self, tables={**self.tables, **kept})
+        return replace(self, tables={**self.tables, **given})
 
     def rows_of(self, table: str, metric: str, where: str) -> Sequence[Row]:
         """Return the rows of a table on one metric; raise ConfigError METRIC_NOT_MEASURED if there are none.

@@ -24,13 +24,13 @@ def prediction_curves(facts: RunFacts) -> Chapter | None:
     rows = facts.rows(Table.CURVES)
     if not rows:
         return None
-    kept = list(thinned(rows))
-    names = list(dict.fromkeys(row["curve"] for row in kept))
-    dataset = Dataset.of("curves", kept, (MODEL, "curve", "x", "y", "threshold", "weight"))
+    points = list(thinned(rows))
+    names = list(dict.fromkeys(row["curve"] for row in points))
+    dataset = Dataset.of("curves", points, (MODEL, "curve", "x", "y", "threshold", "weight"))
     views = [curve_view(name, dataset) for name in names]
     statements = [Statement("Areas and errors of these curves stand among the metrics above.")]
-    if len(kept) < len(rows):
-        text = f"{len(kept):,} of {len(rows):,} points are drawn; the table curves has all of them."
+    if len(points) < len(rows):
+        text = f"{len(points):,} of {len(rows):,} points are drawn; the table curves has all of them."
         statements.append(Statement(text))
     if bound := max(row["error_bound"] or 0.0 for row in rows):
         text = f"curves of many scores are published with a reduced number of points, within {bound:.2g}."

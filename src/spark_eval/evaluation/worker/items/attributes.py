@@ -108,13 +108,13 @@ def item_attributes(
     items: pa.Table | None,
     trained: pa.Table | None,
     n_users: Mapping[int | None, int],
-    taken: pa.Table | None = None,
+    train_pairs: pa.Table | None = None,
 ) -> ItemAttributes:
     """Build the item attributes; ids are cast to ``kind``.
 
     ``items`` has a row per item with the required columns: groups and features (lists of text), vector.
     ``trained`` has a row per item (and fold) with n_rows, and n_takers if required; ``n_users`` are the
-    training users by fold, if required; ``taken`` has a row per item and user (and fold).
+    training users by fold, if required; ``train_pairs`` has a row per item and user (and fold).
 
     Raises DataError DUPLICATE_ITEM, VECTOR_LENGTHS or VECTOR_NOT_FINITE.
     """
@@ -124,22 +124,22 @@ def item_attributes(
     folds = None
     if trained is not None and FOLD in trained.column_names:
         folds = np.unique(trained[FOLD].to_numpy().astype(np.int64))
-    facts = ItemAttributes(ids, Catalog(len(ids)), folds)
-    catalog = Catalog(len(ids)) if trained is None else add_training_counts(facts, trained, n_users)
-    if taken is not None:
-        catalog = replace(catalog, takers=training_users_by_item(facts, taken))
+    attributes = ItemAttributes(ids, Catalog(len(ids)), folds)
+    catalog = Catalog(len(ids)) if trained is None else add_training_counts(attributes, trained, n_users)
+    if train_pairs is not None:
+        catalog = replace(catalog, takers=training_users_by_item(attributes, train_pairs))
     if items is not None:
-        catalog = add_item_table(facts, catalog, items)
-    return replace(facts, catalog=catalog)
+        catalog = add_item_table(attributes, catalog, items)
+    return replace(attributes, catalog=catalog)
 
 
 def add_training_counts(
-    facts: ItemAttributes, trained: pa.Table, n_users: Mapping[int | None, int]
+    attributes: ItemAttributes, trained: pa.Table, n_users: Mapping[int | None, int]
 ) -> Catalog:
     """Return the catalogue of training items, with their numbers of interactions."""
-    folds = [None] if facts.folds is None else facts.folds.tolist()
-    shape = len(folds), len(facts.ids) + 1
-    at = facts.cells_of_rows(trained)
+    folds = [None] if attributes.folds is None else attributes.folds.tolist()
+    shape = len(folds), len(attributes.ids) + 1
+    at = attributes.cells_of_rows(trained)
     n_rows = np.zeros(shape, dtype=np.int64)
     n_rows[at] = trained[N_ROWS].to_numpy()
     n_takers = None
@@ -147,19 +147,19 @@ def add_training_counts(
         n_takers = np.zeros(shape, dtype=np.int64)
         n_takers[at] = trained[N_TAKERS].to_numpy()
     of_folds = np.array([n_users[fold] for fold in folds], dtype=np.int64) if n_users else None
-    return Catalog(len(facts.ids), n_rows > 0, n_takers, n_rows, of_folds)
+    return Catalog(len(attributes.ids), n_rows > 0, n_takers, n_rows, of_folds)
 
 
-def add_item_table(facts: ItemAttributes, catalog: Catalog, items: pa.Table) -> Catalog:
+def add_item_table(attributes: ItemAttributes, catalog: Catalog, items: pa.Table) -> Catalog:
     """Add the attributes of the table of items; its items become the catalogue."""
-    n = len(facts.ids) + 1
-    index = facts.indices_of_rows(items)
+    n = len(attributes.ids) + 1
+    index = attributes.indices_of_rows(items)
     rows = count_by_code(index, n)
     if rows.max(initial=0) > 1:
         message = f"items: {np.count_nonzero(rows > 1)} items have several rows"
-        shown = facts.ids[int(rows.argmax())].as_py()
+        shown = attributes.ids[int(rows.argmax())].as_py()
         raise DataError("DUPLICATE_ITEM", f"{message}, such as {shown!r}; keep one row per item")
-    is_listed = np.broadcast_to(rows > 0, (1 if facts.folds is None else len(facts.folds), n))
+    is_listed = np.broadcast_to(rows > 0, (1 if attributes.folds is None else len(attributes.folds), n))
     sets = {
         name: sets_from_lists(items[name], index, n)
         for name in (GROUPS, FEATURES)
@@ -175,13 +175,14 @@ def add_item_table(facts: ItemAttributes, catalog: Catalog, items: pa.Table) -> 
     )
 
 
-def training_users_by_item(facts: ItemAttributes, taken: pa.Table) -> list[Sets]:
+def training_users_by_item(attributes: ItemAttributes, train_pairs: pa.Table) -> list[Sets]:
     """Return the sets of training users of each item, by fold."""
-    row, index = facts.cells_of_rows(taken)
-    user = to_numpy(taken[USER].combine_chunks().dictionary_encode().indices).astype(np.int64)
-    n_folds = 1 if facts.folds is None else len(facts.folds)
+    row, index = attributes.cells_of_rows(train_pairs)
+    user = to_numpy(train_pairs[USER].combine_chunks().dictionary_encode().indices).astype(np.int64)
+    n_folds = 1 if attributes.folds is None else len(attributes.folds)
     return [
-        sets_of_pairs(index[row == fold], user[row == fold], len(facts.ids) + 1) for fold in range(n_folds)
+        sets_of_pairs(index[row == fold], user[row == fold], len(attributes.ids) + 1)
+        for fold in range(n_folds)
     ]
 
 

@@ -22,9 +22,9 @@ class ItemContextBuilder:
 
     def __init__(self, bucket: Bucket, lists: BucketLists) -> None:
         plan, self.bucket = bucket.task.plan, bucket
-        people, self.facts = bucket.people, bucket.task.item_attributes
+        people, self.attributes = bucket.people, bucket.task.item_attributes
         # A fold that is missing in training raises an error after all buckets are measured.
-        self.fold = np.maximum(self.facts.tables_of(people.folds, len(people)), 0)
+        self.fold = np.maximum(self.attributes.tables_of(people.folds, len(people)), 0)
         self.relevant = self.relevant_items() if Need.RELEVANT in plan.needs else None
         self.profile = self.trained_items() if Need.HISTORY in plan.needs else None
         self.base, self.has_base = None, None
@@ -72,7 +72,7 @@ class ItemContextBuilder:
         of_users = (self.relevant, self.profile, self.base)
         relevant, profile, base = (one and one.of_rows(users) for one in of_users)
         return ItemContext(
-            catalog=self.facts.catalog,
+            catalog=self.attributes.catalog,
             fold=self.fold[users],
             hits=self.bucket.find_index(hit_items),
             hit_items=self.bucket.items.in_order(hit_items),
@@ -94,18 +94,18 @@ def empty_and_unknown_lists(context: ItemContext | None) -> dict[Outcome, Boolea
         lacking[Outcome.OUTSIDE_CATALOG] = context.of_entries(~catalog.is_listed, listed)
     if catalog.n_rows is not None:
         lacking[Outcome.UNSEEN_ITEMS] = context.of_entries(catalog.n_rows == 0, listed)
-    for outcome, facts in (
+    for outcome, attributes in (
         (Outcome.WITHOUT_GROUPS, catalog.groups),
         (Outcome.WITHOUT_FEATURES, catalog.features),
         (Outcome.WITHOUT_VECTORS, catalog.vectors),
     ):
-        if facts is not None:
-            lacking[outcome] = is_unknown(facts)[listed.index]
+        if attributes is not None:
+            lacking[outcome] = is_unknown(attributes)[listed.index]
     n = listed.n_rows
     counts = {outcome: count_by_code(listed.row[entries], n) > 0 for outcome, entries in lacking.items()}
     return {Outcome.EMPTY_LISTS: listed.count(None) == 0, **counts}
 
 
-def is_unknown(facts: Floats | Sets) -> Booleans:
+def is_unknown(values: Floats | Sets) -> Booleans:
     """Return True for items without the attribute; shape (n + 1,)."""
-    return np.asarray(facts.sizes == 0 if isinstance(facts, Sets) else np.isnan(facts).all(axis=1))
+    return np.asarray(values.sizes == 0 if isinstance(values, Sets) else np.isnan(values).all(axis=1))

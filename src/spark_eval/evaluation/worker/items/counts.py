@@ -50,7 +50,7 @@ class ItemTally:
     """
 
     def __init__(self, task: EvaluationTask) -> None:
-        self.facts = task.item_attributes
+        self.attributes = task.item_attributes
         self.order = task.plan.run_cuts
         self.cuts = sorted(self.order, key=lambda k: (k is None, k))
         self.unknown = pa.array([], task.item)
@@ -98,7 +98,7 @@ class ItemTally:
     @property
     def n_numbers(self) -> int:
         """Number of numbered items."""
-        return self.facts.catalog.n_items + len(self.unknown)
+        return self.attributes.catalog.n_items + len(self.unknown)
 
     def numbers(self, bucket: Bucket, listed: Entries) -> Ints:
         """Return the numbers of recommended items; shape (entries,)."""
@@ -110,7 +110,7 @@ class ItemTally:
         is_new = index_of(ids, self.unknown) < 0
         self.unknown = pa.concat_arrays([self.unknown, ids.filter(pa.array(is_new))])
         number = listed.index.copy()
-        number[unknown] = self.facts.catalog.n_items + index_of(ids, self.unknown)[which]
+        number[unknown] = self.attributes.catalog.n_items + index_of(ids, self.unknown)[which]
         return number
 
     def add_up(self) -> None:
@@ -134,30 +134,30 @@ class ItemTally:
             name: pa.array(names, pa.string()).dictionary_encode().take(pa.array(cell))
             for name, names in zip(CELL, zip(*self.cells, strict=True), strict=True)
         }
-        columns[ITEM] = pa.concat_arrays([self.facts.ids, self.unknown]).take(pa.array(item))
+        columns[ITEM] = pa.concat_arrays([self.attributes.ids, self.unknown]).take(pa.array(item))
         columns[ITEM_BITS] = pa.array(self.item_bits(cell, item))
         names = [f"{name}_{self.order.index(k)}" for name in self.names for k in self.cuts]
         return pa.table(columns | dict(zip(names, amounts.T.copy(), strict=True)))
 
     def item_bits(self, cell: Ints, item: Ints) -> NDArray[np.int8]:
         """Return the bits IS_LISTED and IS_TRAINED of items, in the fold of each cell or in any fold."""
-        facts, bits = self.facts, np.zeros(len(item), dtype=np.int8)
-        index = np.minimum(item, facts.catalog.n_items)
-        fold = np.array([fold_of_cell(facts, name) for name in self.cells])[cell]
-        for bit, table in ((IS_LISTED, facts.catalog.is_listed), (IS_TRAINED, facts.is_trained)):
+        attributes, bits = self.attributes, np.zeros(len(item), dtype=np.int8)
+        index = np.minimum(item, attributes.catalog.n_items)
+        fold = np.array([fold_of_cell(attributes, name) for name in self.cells])[cell]
+        for bit, table in ((IS_LISTED, attributes.catalog.is_listed), (IS_TRAINED, attributes.is_trained)):
             if table is not None:
                 has_bit = np.concatenate([table, table.any(axis=0, keepdims=True)])[fold, index]
                 bits[has_bit] |= bit
         return bits
 
 
-def fold_of_cell(facts: ItemAttributes, cell: SegmentCell) -> int:
+def fold_of_cell(attributes: ItemAttributes, cell: SegmentCell) -> int:
     """Return the row of a fold's cell in the catalogue's tables, -1 for other cells."""
     _, segment, value = cell
-    if segment != FOLD or facts.folds is None:
+    if segment != FOLD or attributes.folds is None:
         return -1
     # A fold that is missing in training raises an error after all buckets are measured.
-    return max(int(facts.tables_of(np.array([int(value)]), 1)[0]), 0)
+    return max(int(attributes.tables_of(np.array([int(value)]), 1)[0]), 0)
 
 
 def first_cutoff_index(rank: Ints, cuts: Sequence[int | None]) -> Ints:
@@ -229,7 +229,7 @@ def histogram(tallies: Sequence[pa.Table]) -> pa.Table:
 def run_rows(
     plan: Plan,
     histograms: Sequence[pa.Table],
-    facts: ItemAttributes,
+    attributes: ItemAttributes,
     totals: Mapping[SegmentCell, Mapping[str, ColumnSums]],
     models: Sequence[str],
 ) -> list[MetricRow]:
@@ -242,7 +242,9 @@ def run_rows(
     for cell in cells_of_models(totals, models):
         for value in plan.of_run:
             users = totals.get(cell, {}).get(filled_column(value.k), NOBODY)
-            counts = item_counts(of_cells.get((*cell, plan.run_cuts.index(value.k)), []), facts, cell, users)
+            counts = item_counts(
+                of_cells.get((*cell, plan.run_cuts.index(value.k)), []), attributes, cell, users
+            )
             key = (cell[0], value.name, value.k, *cell[1:], plan.stamp)
             rows.append(MetricRow.of_run(key, value.of_run(counts, plan.conventions), users.n_users))
     return rows
@@ -260,7 +262,7 @@ def counts_by_cell(histograms: Sequence[pa.Table]) -> dict[tuple[Any, ...], list
 
 
 def item_counts(
-    rows: Sequence[tuple[int, ...]], facts: ItemAttributes, cell: SegmentCell, users: ColumnSums
+    rows: Sequence[tuple[int, ...]], attributes: ItemAttributes, cell: SegmentCell, users: ColumnSums
 ) -> ItemCounts:
     """Return the counts of a cell as input of the kernels."""
     width = len(rows[0]) if rows else 3
@@ -274,27 +276,27 @@ def item_counts(
         is_listed=bits & IS_LISTED > 0,
         is_trained=bits & IS_TRAINED > 0,
         slots=np.array(slots, dtype=np.float64),
-        n_catalog=n_of_table(facts, facts.catalog.is_listed, cell),
-        n_trained=n_of_table(facts, facts.is_trained, cell),
+        n_catalog=n_of_table(attributes, attributes.catalog.is_listed, cell),
+        n_trained=n_of_table(attributes, attributes.is_trained, cell),
         n_population=users.n_users,
         n_filled=users.n_defined,
     )
 
 
-def n_of_table(facts: ItemAttributes, table: Booleans | None, cell: SegmentCell) -> int:
+def n_of_table(attributes: ItemAttributes, table: Booleans | None, cell: SegmentCell) -> int:
     """Count the items in a table of the catalogue: of the cell's fold, or of any fold."""
     if table is None:
         return 0
     _, segment, value = cell
-    if segment == FOLD and facts.folds is not None:
-        return int(np.count_nonzero(table[np.searchsorted(facts.folds, int(value))]))
+    if segment == FOLD and attributes.folds is not None:
+        return int(np.count_nonzero(table[np.searchsorted(attributes.folds, int(value))]))
     return int(np.count_nonzero(table.any(axis=0)))
 
 
 def group_rows(
     plan: Plan,
     parts: Sequence[Mapping[tuple[int, str], GroupWeights]],
-    facts: ItemAttributes,
+    attributes: ItemAttributes,
     totals: Mapping[SegmentCell, Mapping[str, ColumnSums]],
     models: Sequence[str],
 ) -> list[MetricRow]:
@@ -305,7 +307,7 @@ def group_rows(
     """
     rows = []
     for index, value in enumerate(plan.of_groups):
-        of_catalog = GroupWeights.of_catalog(facts.catalog)
+        of_catalog = GroupWeights.of_catalog(attributes.catalog)
         for model in models:
             weights = [part[index, model] for part in parts if (index, model) in part]
             if not weights:
