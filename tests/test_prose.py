@@ -40,10 +40,9 @@ MOST_VAGUE: Final = 105
 def vague_names() -> Iterator[str]:
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            is_variable = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-            name = node.id if is_variable else node.arg if isinstance(node, ast.arg) else None
-            if name in VAGUE:
-                yield f"{path.relative_to(SOURCE.parent)}:{node.lineno}: {name}"
+            match node:
+                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) if name in VAGUE:
+                    yield f"{path.relative_to(SOURCE.parent)}:{node.lineno}: {name}"
 
 
 def found(pattern: str) -> Iterator[str]:
