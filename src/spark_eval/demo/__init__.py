@@ -19,3 +19,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:  # the models need Spark, the log does not
         return getattr(import_module(f"spark_eval.demo.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
