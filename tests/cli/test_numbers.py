@@ -10,23 +10,23 @@ from users import User, graded, hits, user
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
-SEED_004 = [
+TUTORIAL = [
     user([11, 1, 17, 7, 21, 8, 0, 28, 9, 20], [11, 1, 7, 17, 21]),
     user([16, 1, 6, 18, 3, 4, 25, 19, 8, 14], [4, 16, 1]),
     user([24, 10, 26, 2, 8, 28, 4, 23, 13, 21], [26, 10, 22, 8]),
 ]
 # Each case is a model with users of its own.
 CASES: Mapping[str, Sequence[User]] = {
-    "seed 000": [graded([0, 5, 1, 4, 2])],
-    "seed 000, a click at rank 3": [hits([3], length=5, n_relevant=1)],
-    "seed 000, hits 1 and 4": [hits([1, 4], length=4, n_relevant=2)],
-    "seed 001": [hits([1, 4, 5, 6], length=6, n_relevant=4)],
-    "seed 002, first hits": [hits(ranks, length=3, n_relevant=1) for ranks in ([1], [3], [])],
-    "seed 002, hits 1 and 4": [hits([1, 4], length=6, n_relevant=2)],
-    "seed 002": [graded([3, 2, 3, 0, 1, 2])],
-    "seed 002, six labels": [hits([1, 2], length=6, n_relevant=2)],
-    "seed 002, one without positives": [user([1, 2, 3], []), user([1, 2, 3], [1, 2])],
-    "seed 004": SEED_004,
+    "Evaluation Frameworks": [graded([0, 5, 1, 4, 2])],
+    "Evaluation Frameworks, a click at rank 3": [hits([3], length=5, n_relevant=1)],
+    "Evaluation Frameworks, hits 1 and 4": [hits([1, 4], length=4, n_relevant=2)],
+    "Course on metrics": [hits([1, 4, 5, 6], length=6, n_relevant=4)],
+    "Validation and Metrics, first hits": [hits(ranks, length=3, n_relevant=1) for ranks in ([1], [3], [])],
+    "Validation and Metrics, hits 1 and 4": [hits([1, 4], length=6, n_relevant=2)],
+    "Validation and Metrics": [graded([3, 2, 3, 0, 1, 2])],
+    "Validation and Metrics, six labels": [hits([1, 2], length=6, n_relevant=2)],
+    "Validation and Metrics, one without positives": [user([1, 2, 3], []), user([1, 2, 3], [1, 2])],
+    "Tutorial": TUTORIAL,
     "Spark": [
         user([1, 6, 2, 7, 8, 3, 9, 10, 4, 5], [1, 2, 3, 4, 5]),
         user([4, 1, 5, 6, 2, 7, 3, 8, 9, 10], [1, 2, 3]),
@@ -35,33 +35,33 @@ CASES: Mapping[str, Sequence[User]] = {
     "Spark, graded": [User([1, 2, 3], {3: 1, 2: 2, 1: 3})],
 }
 NUMBERS = [
-    ("seed 000", "dcg", 5, 6.151061),
-    ("seed 000", "ndcg", 5, 0.686932),
-    ("seed 000", "ndcg(ideal=list)", 5, 0.686932),
-    ("seed 000, a click at rank 3", "arhr", 5, 1 / 3),
-    ("seed 000, hits 1 and 4", "map", 5, 0.75),  # its first formula gives 1.1667
-    ("seed 000, hits 1 and 4", "mar", 5, 0.75),  # 1.25
-    ("seed 001", "map(denominator=hits)", 6, 0.691667),
-    ("seed 002, first hits", "mrr", 3, 0.444444),
-    ("seed 002, hits 1 and 4", "map", 6, 0.75),
-    ("seed 002, hits 1 and 4", "map", 3, 0.5),
-    ("seed 002, hits 1 and 4", "precision", 6, 0.333333),
-    ("seed 002", "dcg(gain=exp2)", 6, 13.848264),
-    ("seed 002", "ndcg(gain=exp2)", 6, 0.9488107485678985),
-    ("seed 002", "ndcg", 6, 0.960808),
-    ("seed 002", "ndcg(gain=exp2)", 3, 0.959454),
-    ("seed 002", "ndcg", 3, 0.977781),
-    ("seed 002, six labels", "precision", 2, 1.0),  # its code sorts ascending and gives 0
-    ("seed 002, one without positives", "precision", 2, 0.5),  # its code gives -1 for the one
-    *(("seed 004", "recall_capped", k, value) for k, value in ((1, 0.666667), (5, 0.805556), (10, 0.916667))),
-    *(("seed 004", "mrr", k, value) for k, value in ((1, 0.666667), (5, 0.833333), (10, 0.833333))),
-    *(("seed 004", "precision", k, value) for k, value in ((1, 0.666667), (5, 0.666667), (10, 0.366667))),
+    ("Evaluation Frameworks", "dcg", 5, 6.151061),
+    ("Evaluation Frameworks", "ndcg", 5, 0.686932),
+    ("Evaluation Frameworks", "ndcg(ideal=list)", 5, 0.686932),
+    ("Evaluation Frameworks, a click at rank 3", "arhr", 5, 1 / 3),
+    ("Evaluation Frameworks, hits 1 and 4", "map", 5, 0.75),  # its first formula gives 1.1667
+    ("Evaluation Frameworks, hits 1 and 4", "mar", 5, 0.75),  # 1.25
+    ("Course on metrics", "map(denominator=hits)", 6, 0.691667),
+    ("Validation and Metrics, first hits", "mrr", 3, 0.444444),
+    ("Validation and Metrics, hits 1 and 4", "map", 6, 0.75),
+    ("Validation and Metrics, hits 1 and 4", "map", 3, 0.5),
+    ("Validation and Metrics, hits 1 and 4", "precision", 6, 0.333333),
+    ("Validation and Metrics", "dcg(gain=exp2)", 6, 13.848264),
+    ("Validation and Metrics", "ndcg(gain=exp2)", 6, 0.9488107485678985),
+    ("Validation and Metrics", "ndcg", 6, 0.960808),
+    ("Validation and Metrics", "ndcg(gain=exp2)", 3, 0.959454),
+    ("Validation and Metrics", "ndcg", 3, 0.977781),
+    ("Validation and Metrics, six labels", "precision", 2, 1.0),  # its code sorts ascending and gives 0
+    ("Validation and Metrics, one without positives", "precision", 2, 0.5),  # its code gives -1 for the one
+    *(("Tutorial", "recall_capped", k, value) for k, value in ((1, 0.666667), (5, 0.805556), (10, 0.916667))),
+    *(("Tutorial", "mrr", k, value) for k, value in ((1, 0.666667), (5, 0.833333), (10, 0.833333))),
+    *(("Tutorial", "precision", k, value) for k, value in ((1, 0.666667), (5, 0.666667), (10, 0.366667))),
     *(
-        ("seed 004", "map(denominator=hits)", k, value)
+        ("Tutorial", "map(denominator=hits)", k, value)
         for k, value in ((1, 0.666667), (5, 0.862963), (10, 0.807407))
     ),
-    *(("seed 004", "map", k, value) for k, value in ((1, 0.666667), (5, 0.702778), (10, 0.758333))),
-    *(("seed 004", "ndcg(gain=binary)", k, v) for k, v in ((1, 0.666667), (5, 0.785958), (10, 0.841678))),
+    *(("Tutorial", "map", k, value) for k, value in ((1, 0.666667), (5, 0.702778), (10, 0.758333))),
+    *(("Tutorial", "ndcg(gain=binary)", k, v) for k, v in ((1, 0.666667), (5, 0.785958), (10, 0.841678))),
     ("Spark", "precision", 1, 1 / 3),
     ("Spark", "precision", 5, 0.8 / 3),
     ("Spark", "recall", 5, 16 / 45),
@@ -114,9 +114,9 @@ def test_numbers_of_the_sources(values: pd.Series, case: str, metric: str, k: in
     assert values[case, metric, k] == pytest.approx(value, abs=5e-7)
 
 
-def test_seed_004_prints_an_ndcg_of_document_ids(values: pd.Series) -> None:
+def test_the_tutorial_prints_an_ndcg_of_document_ids(values: pd.Series) -> None:
     for k, printed in ((1, 0.0), (5, 0.3298), (10, 0.5956)):
-        assert values["seed 004", "ndcg", k] > printed + 0.2
+        assert values["Tutorial", "ndcg", k] > printed + 0.2
 
 
 # Hits at ranks 1 and 3 of each list: 5 items of 8 relevant ones, 5 of 3, and a list of only 3, of 8.

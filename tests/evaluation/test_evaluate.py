@@ -152,7 +152,7 @@ def test_ids_of_two_types_are_refused() -> None:
     assert code_of(tiny([], user="string"), liked([])) == "ID_TYPE_MISMATCH"
 
 
-def test_seed_008_repeated_truth_never_lifts_a_metric_above_one() -> None:
+def test_repeated_truth_never_lifts_a_metric_above_one() -> None:
     recommendations = tiny([("als", 1, item, item) for item in (1, 2, 3)])
     truth = liked([(1, item, 1.0) for item in (1, 2, 1)])
     evaluation = evaluate(recommendations, truth, k=3, metrics=["map"], engine="local")

@@ -13,7 +13,7 @@ from users import User, graded, user
 from spark_eval.conventions import AverageDenominator, AverageVariant, Conventions, Gain
 
 
-def test_seed_002_sorts_scores_ascending() -> None:
+def test_validation_and_metrics_sorts_scores_ascending() -> None:
     labels = [0, 0, 1, 1, 0, 0]
     scores = [0.1, 0.2, 0.9, 0.8, 0.3, 0.4]
     worst_first = [label for _, label in sorted(zip(scores, labels, strict=True))]
@@ -21,14 +21,14 @@ def test_seed_002_sorts_scores_ascending() -> None:
     assert one("precision", graded(worst_first[::-1]), 2) == 1.0
 
 
-def test_seed_002_gives_minus_one_to_a_user_without_positives() -> None:
+def test_validation_and_metrics_gives_minus_one_to_a_user_without_positives() -> None:
     assert one("precision", user([1, 2, 3], []), 2) == 0.0
 
 
 @pytest.mark.parametrize(
     ("k", "printed", "correct"), [(1, 0, 2 / 3), (5, 0.3298, 0.785958), (10, 0.5956, 0.841678)]
 )
-def test_seed_004_passes_document_ids_as_scores(k: int, printed: float, correct: float) -> None:
+def test_the_tutorial_passes_document_ids_as_scores(k: int, printed: float, correct: float) -> None:
     users = [
         user([11, 1, 17, 7, 21, 8, 0, 28, 9, 20], [11, 1, 7, 17, 21]),
         user([16, 1, 6, 18, 3, 4, 25, 19, 8, 14], [4, 16, 1]),
@@ -39,7 +39,7 @@ def test_seed_004_passes_document_ids_as_scores(k: int, printed: float, correct:
     assert mean > printed + 0.2
 
 
-def test_seed_000_sums_over_all_ranks() -> None:
+def test_frameworks_sums_over_all_ranks() -> None:
     hits = [1, 0, 0, 1]
     found = list(accumulate(hits))
     wrong_ap = sum(n / rank for rank, n in enumerate(found, 1)) / 2
@@ -51,7 +51,7 @@ def test_seed_000_sums_over_all_ranks() -> None:
 
 
 @pytest.mark.parametrize("denominator", AverageDenominator)
-def test_no_choice_of_ours_gives_what_seed_000_sums(denominator: AverageDenominator) -> None:
+def test_no_choice_of_ours_gives_what_frameworks_sums(denominator: AverageDenominator) -> None:
     for variant in AverageVariant:
         conventions = Conventions(
             ap_denominator=denominator, ap_variant=variant, ar_denominator=denominator, ar_variant=variant

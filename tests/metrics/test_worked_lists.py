@@ -99,7 +99,7 @@ def test_what_the_only_user_had_is_no_share_of_anything() -> None:
     assert value.measure(lists, Conventions())[value.column].tolist() == [0, 0]
 
 
-def test_distances_of_seed_003() -> None:
+def test_distances_of_limitations() -> None:
     one, other = np.array([[0.0, 1.0], [1.0, 10.0]]), np.array([[1.0, 0.0], [10.0, 100.0]])
     assert cosine(one, other) == pytest.approx([1, 0], abs=1e-15)
     assert euclid(one, other) == pytest.approx([1.414214, 90.448881], abs=5e-7)

@@ -16,7 +16,7 @@ NEW_LINES: dict[str, Any] = {
 }
 
 
-def test_the_confusion_matrix_of_seed_003() -> None:
+def test_the_confusion_matrix_of_limitations() -> None:
     found = measure({"label": TRUE, "score": PREDICTED}, scores="class", **NEW_LINES).values
     assert found == {
         "confusion(label=0,predicted=0)": 2,
@@ -41,7 +41,7 @@ def test_the_same_as_a_task_of_several_classes() -> None:
     assert found["mean_class_accuracy"] == pytest.approx(7 / 12)
 
 
-def test_all_predicted_negative_of_seed_001() -> None:
+def test_all_predicted_negative_of_the_course() -> None:
     rows = {"label": [1] + [0] * 99, "score": [0.0] * 100}
     found = measure(rows, metrics=["accuracy", "mean_class_accuracy", "recall", "precision"]).values
     assert found["accuracy(threshold=0.5)"] == 0.99
@@ -50,14 +50,14 @@ def test_all_predicted_negative_of_seed_001() -> None:
     assert found["precision(threshold=0.5)"] is None
 
 
-def test_the_ten_patients_of_seed_003() -> None:
+def test_the_ten_patients_of_limitations() -> None:
     rows = {"label": [1, 1, 1] + [0] * 7, "score": [0.9, 0.9, 0.1, 0.9] + [0.1] * 6}
     first, last = (row for row in measure(rows, metrics=["auc"], curves=True).curves if row["curve"] == "roc")
     assert (first["x"], first["y"], first["threshold"]) == (1 / 7, 2 / 3, 0.9)
     assert (last["x"], last["y"]) == (1.0, 1.0)
 
 
-def test_the_auc_of_seed_003() -> None:
+def test_the_auc_of_limitations() -> None:
     assert measure({"label": [1, 1, 0], "score": [0.9, 0.8, 0.7]}, metrics=["auc"]).values == {"auc": 1.0}
 
 

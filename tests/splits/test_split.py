@@ -21,7 +21,7 @@ from spark_eval.splits.split import Split, split
 RATINGS = Path(__file__).parents[2].parent / "shared" / "data" / "ml-latest-small" / "ratings.csv"
 
 
-def test_the_windows_of_seed_002(spark: SparkSession) -> None:
+def test_the_windows_of_validation_and_metrics(spark: SparkSession) -> None:
     log = log_at(
         spark,
         "2023-01-01 00:00:00",
