@@ -27,7 +27,7 @@ def link(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "more", "options", "is_requested"),
+    ("path", "more", "options", "is_asked"),
     [
         ("log", lambda _: None, {}, False),
         ("file://HOME/log", lambda _: None, {}, False),
@@ -45,13 +45,13 @@ def link(folder: Path) -> None:
     ],
 )
 def test_a_session_is_asked_for_only_where_a_walk_may_err(
-    tmp_path: Path, path: str, more: Callable[[Path], object], options: dict[str, str], is_requested: bool
+    tmp_path: Path, path: str, more: Callable[[Path], object], options: dict[str, str], is_asked: bool
 ) -> None:
     put(tmp_path / "log" / "0.parquet")
     more(tmp_path / "log")
     place = path.replace("HOME", str(tmp_path)) if "://" in path else f"{tmp_path}/{path}"
     source = Source(path=place, options={**options})
-    if is_requested:
+    if is_asked:
         with pytest.raises(Asked):
             fingerprint(source, no_session)
     else:

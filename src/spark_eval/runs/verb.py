@@ -54,13 +54,13 @@ class Published:
     """Table that a verb publishes.
 
     ``by`` are the columns that name its folders below the run. ``is_reported`` is true if reports read its
-    rows. ``is_requested`` tells whether a run of this config publishes it.
+    rows. ``is_asked`` tells whether a run of this config publishes it.
     """
 
     name: str
     by: tuple[str, ...] = ()
     is_reported: bool = True
-    is_requested: Callable[["Config"], bool] = always
+    is_asked: Callable[["Config"], bool] = always
 
     def __post_init__(self) -> None:
         TABLE_NAMES.add(self.name)
@@ -203,7 +203,7 @@ class Verb:
 
     def tables_of(self, config: "Config") -> tuple[str, ...]:
         """Return the names of the tables that a run of this config publishes."""
-        return tuple(table.name for table in self.tables if table.is_requested(config))
+        return tuple(table.name for table in self.tables if table.is_asked(config))
 
     @property
     def by_model(self) -> set[str]:

@@ -98,7 +98,7 @@ VERB = Verb(
     sections=("compare", "gates"),
     tables=(
         Published(Table.COMPARISONS),
-        Published(Table.GATES, is_requested=lambda config: bool(config.gates_of_models)),
+        Published(Table.GATES, is_asked=lambda config: bool(config.gates_of_models)),
         ACCOUNTING,
     ),
     phases=("compare",),

@@ -117,9 +117,9 @@ VERB = Verb(
     tables=(
         METRICS,
         ACCOUNTING,
-        Published(Table.PER_USER, by=(MODEL,), is_reported=False, is_requested=has_users),
-        Published(Table.CURVES, by=(MODEL,), is_requested=has_curves),
-        Published(Table.THRESHOLDS, by=(MODEL,), is_requested=has_rules),
+        Published(Table.PER_USER, by=(MODEL,), is_reported=False, is_asked=has_users),
+        Published(Table.CURVES, by=(MODEL,), is_asked=has_curves),
+        Published(Table.THRESHOLDS, by=(MODEL,), is_asked=has_rules),
     ),
     phases=("metrics",),
     compute=compute,
