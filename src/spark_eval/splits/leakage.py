@@ -14,7 +14,7 @@ from spark_eval.names import summarize_names
 from spark_eval.results.subsets import SubsetRow
 from spark_eval.runners.combinations import combinations
 from spark_eval.runners.objects import collect_objects, group_by_key, map_batches, map_table
-from spark_eval.runners.spread import Spread, concat, read_again, rows_with, where_in
+from spark_eval.runners.spread import Spread, concat, read_again, where_in, where_not_null
 from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset, ddl_of
 from spark_eval.splits.facts import FoldCounts, SplitCounts
 from spark_eval.splits.rules.fold_rule import NEVER, FoldRule
@@ -111,7 +111,7 @@ def messages_of_subsets(
     if sent:
         return concat(sent)
     of_parts: Any = where_in(rows, SUBSET, *(part.value for part in parts))
-    return map_batches(rows_with(of_parts, SUBSET, [*columns, SUBSET]), sender)
+    return map_batches(where_not_null(of_parts, SUBSET, [*columns, SUBSET]), sender)
 
 
 def messages_of_subset(
