@@ -147,7 +147,7 @@ def stage_day(work: Work, inputs: Inputs) -> "tuple[int, list[Entry]]":
     tables = {name: inputs.tables[name] for name in SOURCES}
     most = work.job.most_quarantined
     rows, n_rows, entries = measure_user_days(
-        tables, inputs.plan, inputs.names[EVENTS], day, work.held, inputs.units, most
+        tables, inputs.plan, inputs.names[EVENTS], day, work.resources, inputs.units, most
     )
     place = work.attempt.staged(Table.USER_DAYS)
     if isinstance(rows, LocalBatches):
