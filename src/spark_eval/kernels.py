@@ -25,7 +25,7 @@ OFFERED: Final[dict[str, Any]] = {
     **{choice.__name__: choice for choice in CONVENTIONS.values()},
 }
 
-__all__ = [  # noqa: PLE0604
+__all__ = [
     "Conventions",
     "GroupWeights",
     "ItemCounts",
