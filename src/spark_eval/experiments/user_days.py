@@ -37,7 +37,7 @@ from spark_eval.runners.objects import (
     unpickle_objects,
 )
 from spark_eval.runners.quarantine import share_faults
-from spark_eval.runners.spread import concat, keep, map_parts
+from spark_eval.runners.spread import concat, map_parts, persist
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import KIND, TIMESTAMP, UNIT, USER, Outcome
 from spark_eval.tables.arrow_frames import Frame
@@ -189,7 +189,7 @@ def measure_user_days(
         except DataError as error:
             return error
 
-    summed = keep(group_by_key(parts, n_buckets, measure), held)
+    summed = persist(group_by_key(parts, n_buckets, measure), held)
     counts = map_objects(
         summed, lambda one: [(None, one if isinstance(one, DataError) else (one[0], len(one[1])))]
     )

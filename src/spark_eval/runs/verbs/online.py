@@ -139,7 +139,7 @@ def stage_day(work: Work, inputs: Inputs) -> "tuple[int, list[Entry]]":
     """Stage ``user_days`` of the day; return the number of its rows, and the accounting."""
     from spark_eval.experiments.user_days import measure_user_days, parse_day
     from spark_eval.runners.in_process import LocalBatches
-    from spark_eval.runners.spread import write_together
+    from spark_eval.runners.spread import write_union
     from spark_eval.runs.run import needed
 
     assert inputs.plan is not None
@@ -151,7 +151,7 @@ def stage_day(work: Work, inputs: Inputs) -> "tuple[int, list[Entry]]":
     )
     place = work.attempt.staged(Table.USER_DAYS)
     if isinstance(rows, LocalBatches):
-        write_together([rows], place)
+        write_union([rows], place)
     else:
         rows.write.mode("error").parquet(place)
     return n_rows, entries
