@@ -51,9 +51,10 @@ from spark_eval.runners.engine import (
     say_local,
     say_spark,
 )
-from spark_eval.runners.objects import collect_objects, collect_or_raise
 from spark_eval.runners.spread import (
     collect_column,
+    collect_objects,
+    collect_or_raise,
     exchange,
     persist,
     read_written,

@@ -31,11 +31,14 @@ from spark_eval.evaluation.worker.items.counts import ItemTally, histogram, part
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.task import EvaluationTask
 from spark_eval.names import folder_name, model_faults
-from spark_eval.runners.objects import NUMBER, OBJECT, OBJECTS, group_by_key
 from spark_eval.runners.spread import (
     BUCKETS_PER_TASK,
+    NUMBER,
+    OBJECT,
+    OBJECTS,
     Spread,
     exchange,
+    group_by_key,
     is_first_task,
     map_parts,
     parallelism,
@@ -124,8 +127,8 @@ def train_messages(tables: Tables) -> tuple[Any, int]:
     if n_rows is not None:
         n_buckets = min(1 + n_rows // ROWS_PER_BUCKET, MOST_BUCKETS)
     n_tasks = min(n_buckets, max(cores, n_buckets // BUCKETS_PER_TASK))
-    sender = Sender(n_buckets, Content.TRAIN, judge_train)
-    return exchange([send_train(tables, sender, n_tasks)], n_tasks), n_buckets
+    messages = send_train(tables, Sender(n_buckets, Content.TRAIN, judge_train), n_tasks)
+    return exchange([messages], n_tasks), n_buckets
 
 
 def buckets_for(tables: Tables) -> tuple[int, int]:
