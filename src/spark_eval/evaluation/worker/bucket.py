@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.accounting import ListCounts, TruthCounts, outcome_and_reason
+from spark_eval.accounting import EntryKey, ListCounts, TruthCounts, outcome_and_reason
 from spark_eval.arrow.checksums import truth_digest
 from spark_eval.arrow.codes import (
     Booleans,
@@ -268,39 +268,37 @@ class Bucket:
         """Count the rows of the truth and their users by outcome; ``n_users`` counts lists with truth."""
         user, size = self.pairs[0], self.pairs[3]
         truth, bad, bad_users = self.relevant, self.rows[Content.BAD_TRUTH], self.user[Content.BAD_TRUTH]
-        largest, n_users = int(truth.n_relevant.max(initial=0)), count_unique(self.truth.user)
-        counts = TruthCounts(largest=largest, n_users=n_users, max_relevance=truth.largest_relevance)
         n_rows = len(self.rows[Content.TRUTH]) + len(bad)
-        counts.note(
-            (Outcome.IN, None), n_rows, self.count_owners(np.append(self.user[Content.TRUTH], bad_users))
-        )
+        # Outcome and reason, number of rows, and the users (indices of ``judged``) who have them.
+        noted: list[tuple[EntryKey, int, Ints]] = [
+            ((Outcome.IN, None), n_rows, np.append(self.user[Content.TRUTH], bad_users))
+        ]
         used: dict[str | None, Ints] = {None: truth.user}
         if truth.is_cold is not None:
             used = {None: truth.user[~truth.is_cold], Reason.COLD_ITEM: truth.user[truth.is_cold]}
-        for reason, users in used.items():
-            counts.note((Outcome.USED, reason), len(users), self.count_owners(users))
+        noted += [((Outcome.USED, reason), len(users), users) for reason, users in used.items()]
         why, left_out = self.irrelevant
-        counts.note(outcome_and_reason(why), int(size[left_out].sum()), self.count_owners(user[left_out]))
-        n_repeats = int(size[~left_out].sum()) - len(truth.user)
-        counts.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM] = n_repeats
+        noted.append((outcome_and_reason(why), int(size[left_out].sum()), user[left_out]))
         for fault in pc.unique(bad[FAULT]).to_pylist():
             named = bad_users[to_numpy(pc.equal(self.named[Content.BAD_TRUTH][FAULT], fault))]
-            n_bad = pc.sum(pc.equal(bad[FAULT], fault)).as_py()
-            counts.note(outcome_and_reason(fault), n_bad, self.count_owners(named))
-        is_odd = is_numeric_lookalike(self.judged.ids)
-        counts.users[Outcome.ODD_IDS, USER] = self.count_owners(
-            np.flatnonzero(is_odd & (truth.n_relevant > 0))
-        )
-        counts.users[Outcome.ODD_IDS, ITEM] = self.count_owners(
-            truth.user[is_numeric_lookalike(self.items.ids(truth.item))]
-        )
+            noted.append((outcome_and_reason(fault), pc.sum(pc.equal(bad[FAULT], fault)).as_py(), named))
+        is_odd_user = is_numeric_lookalike(self.judged.ids) & (truth.n_relevant > 0)
+        odd = {
+            USER: np.flatnonzero(is_odd_user),
+            ITEM: truth.user[is_numeric_lookalike(self.items.ids(truth.item))],
+        }
+        largest, n_users = int(truth.n_relevant.max(initial=0)), count_unique(self.truth.user)
+        counts = TruthCounts(largest=largest, n_users=n_users, max_relevance=truth.largest_relevance)
+        n_repeats = int(size[~left_out].sum()) - len(truth.user)
+        counts.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM] = n_repeats
+        owner = None if self.judged is self.owners else self.owner
+        with_users: list[tuple[EntryKey, Ints]] = [(key, users) for key, _, users in noted]
+        with_users += [((Outcome.ODD_IDS, column), users) for column, users in odd.items()]
+        for key, rows, _ in noted:
+            counts.rows[key] += rows
+        for key, users in with_users:
+            counts.users[key] += count_unique(users if owner is None else owner[users])
         return counts
-
-    def count_owners(self, judged: Ints) -> int:
-        """Count the distinct users among indices of ``judged``."""
-        if self.owner is None or self.judged is self.owners:
-            return count_unique(judged)
-        return count_unique(self.owner[judged])
 
     def is_cold(self, kind: Content, people: Users, user: Ints, index: Ints | None) -> Booleans | None:
         """Return True for rows whose item has no training interactions (in the fold of the user).
