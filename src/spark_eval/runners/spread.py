@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial, reduce
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import unquote
@@ -114,13 +114,6 @@ def where_in(rows: Spread, column: str, *values: Any) -> Spread:
         return cast(Spread, rows.where_in(column, values))
     frame: Any = rows
     return cast(Spread, frame.where(frame[column].isin(list(values))))
-
-
-def first_rows(rows: Any, most: int) -> list[dict[str, Any]]:
-    """Return the first rows, at most this number; only the parts with them are computed."""
-    if isinstance(rows, LocalBatches):
-        return list(islice(rows.rows(), most))
-    return [row.asDict() for row in rows.limit(most).collect()]
 
 
 def write_union(rows: Sequence[Any], folder: str) -> None:
