@@ -17,7 +17,7 @@ from spark_eval.arrow.messages import (
     partition_bucket,
     to_bytes,
 )
-from spark_eval.arrow.row_faults import fault_rules, interactions_of_users, judge_train, valid_train
+from spark_eval.arrow.row_faults import interactions_of_users, judge_train, valid_train
 from spark_eval.arrow.send import Sender
 from spark_eval.arrow.user_files import file_name
 from spark_eval.conventions.choice import Need
@@ -90,7 +90,7 @@ def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[Any]:
     """Return the messages of all tables."""
     names = [USER, ITEM, RANK, SCORE, FOLD, REQUEST, IN_TRAIN, *([MODEL] if tables.model is None else [])]
     lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
-    plan, files, rules = tables.plan, tables.files, fault_rules(tables.plan.conventions)
+    plan, files, rules = tables.plan, tables.files, tables.rules
     messages = [
         send(tables.truth, files.get("truth"), Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
         send(

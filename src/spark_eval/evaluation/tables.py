@@ -5,6 +5,7 @@ Without it, values of unusable tables would be zeros.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from spark_eval.accounting import (
     table_entries,
 )
 from spark_eval.arrow.files import Batches
-from spark_eval.arrow.row_faults import fault_rules, judge_train
+from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_train, judge_truth
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import LARGEST_DOUBLE, ListWeight, MeanInterval, Plan, RequestTruth
@@ -113,13 +114,21 @@ class Tables:
         recommendations, truth = align_ids(self.recommendations, self.truth)
         return replace(self, recommendations=recommendations, truth=truth)
 
+    @property
+    def rules(self) -> dict[str, FaultRule]:
+        """Rule of each table whose rows are validated in executors."""
+        return {
+            "recommendations": judge_lists,
+            "truth": partial(judge_truth, conventions=self.plan.conventions),
+        }
+
     def judged(self, entries: Iterable[Entry]) -> dict[str, Any]:
         """Return the tables that have quarantined rows, with codes in ``fault``.
 
         Recommendations and truth are reduced to their quarantined rows; the other tables are complete.
         """
         bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
-        rules = fault_rules(self.plan.conventions)
+        rules = self.rules
 
         def judged(name: str, frame: Rows) -> Any:
             if name not in rules and not isinstance(frame, LocalTable):

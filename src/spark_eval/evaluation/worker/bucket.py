@@ -22,7 +22,7 @@ from spark_eval.arrow.codes import (
     is_numeric_lookalike,
     to_numpy,
 )
-from spark_eval.arrow.messages import Content, sum_equal_keys
+from spark_eval.arrow.messages import Content
 from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.worker.items.attributes import IndexFinder
 from spark_eval.evaluation.worker.lists import BucketLists, Hits, RowArrays, distinct_hits
@@ -44,83 +44,24 @@ from spark_eval.evaluation.worker.truth import Truth, combine_duplicates
 from spark_eval.evaluation.worker.users import (
     Users,
     has_user,
-    indices_of_lists,
-    indices_of_users,
     number_requests,
     number_users,
 )
 from spark_eval.metrics.beyond.catalog import UNKNOWN, Entries
 from spark_eval.schema import (
     FAULT,
-    FOLD,
     IN_TRAIN,
     ITEM,
-    MISSING,
     MODEL,
-    N_INTERACTIONS,
-    NO_TRAIN,
     RANK,
     REQUEST,
     SCORE,
     USER,
-    BuiltIn,
     Fault,
     Outcome,
     Reason,
 )
 from spark_eval.statistics.exact import Ints
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Values of a segment, and the index of each user's value; users without a value have None."""
-
-    code: Ints
-    values: Sequence[str | None]
-
-    @property
-    def names(self) -> list[str]:
-        """Value names as shown in the means."""
-        return [MISSING if value is None else value for value in self.values]
-
-    def column(self, chosen: Ints) -> pa.Array:
-        """Return the values of the chosen users."""
-        return pa.array(self.values, pa.string()).take(pa.array(self.code[chosen]))
-
-
-def segments_of(
-    names: Sequence[str], people: Users, users: pa.Table, trained: pa.Table, bounds: Mapping[int, int] | None
-) -> dict[str, Segment]:
-    """Return the segments of all users by name.
-
-    ``users`` has a row per user, or per user and request, with a column per segment that is not built in;
-    ``trained`` has numbers of training interactions, to be summed. ``bounds`` maps each activity decile to
-    its largest number of interactions.
-    """
-    segments: dict[str, Segment] = {}
-    if REQUEST in users.column_names:
-        row = indices_of_lists(people, users)
-    else:
-        row = indices_of_users(people, Users.of(users, people.ids.type))
-    if not set(BuiltIn).isdisjoint(names):
-        trained = sum_equal_keys([trained], (USER, FOLD))
-        of_user = indices_of_users(people, Users.of(trained, people.ids.type))
-    for name in names:
-        if name == FOLD and people.folds is not None:
-            folds, code = np.unique(people.folds, return_inverse=True)
-            segments[name] = Segment(code, [str(fold) for fold in folds])
-        elif name == BuiltIn.KNOWN:
-            segments[name] = Segment((of_user < 0).astype(np.int64), [name, NO_TRAIN])
-        elif name == BuiltIn.ACTIVITY:
-            n = to_numpy(trained[N_INTERACTIONS])
-            decile = np.append(np.searchsorted(list((bounds or {}).values()), n), len(bounds or {}))
-            segments[name] = Segment(decile[of_user].astype(np.int64), [*map(str, bounds or {}), NO_TRAIN])
-        else:
-            coded = users[name].cast(pa.string()).combine_chunks().dictionary_encode()
-            values = (*coded.dictionary.to_pylist(), None)
-            code = np.append(to_numpy(coded.indices.fill_null(len(values) - 1)), len(values) - 1)
-            segments[name] = Segment(code[row].astype(np.int64), values)
-    return segments
 
 
 def models_in(rows: Mapping[Content, pa.Table], only: str | None) -> list[str | None]:
