@@ -90,8 +90,7 @@ from spark_eval.runners.engine import (
     say_local,
     say_spark,
 )
-from spark_eval.runners.objects import NumberedObject, collect_or_raise, group_by_key
-from spark_eval.runners.spread import parallelism, persist
+from spark_eval.runners.spread import NumberedObject, collect_or_raise, group_by_key, parallelism, persist
 from spark_eval.runners.user_buckets import Buckets, UserTable, buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, FOLDS, Table

@@ -17,7 +17,7 @@ from spark_eval.arrow.messages import (
     partition_bucket,
     to_bytes,
 )
-from spark_eval.arrow.row_faults import fault_rules, interactions_of_users, judge_train, valid_train
+from spark_eval.arrow.row_faults import interactions_of_users, judge_train, valid_train
 from spark_eval.arrow.send import Sender
 from spark_eval.arrow.user_files import file_name
 from spark_eval.conventions.choice import Need
@@ -31,11 +31,14 @@ from spark_eval.evaluation.worker.items.counts import ItemTally, histogram, part
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.task import EvaluationTask
 from spark_eval.names import folder_name, model_faults
-from spark_eval.runners.objects import NUMBER, OBJECT, OBJECTS, group_by_key
 from spark_eval.runners.spread import (
     BUCKETS_PER_TASK,
+    NUMBER,
+    OBJECT,
+    OBJECTS,
     Spread,
     exchange,
+    group_by_key,
     is_first_task,
     map_parts,
     parallelism,
@@ -87,7 +90,7 @@ def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[Any]:
     """Return the messages of all tables."""
     names = [USER, ITEM, RANK, SCORE, FOLD, REQUEST, IN_TRAIN, *([MODEL] if tables.model is None else [])]
     lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
-    plan, files, rules = tables.plan, tables.files, fault_rules(tables.plan.conventions)
+    plan, files, rules = tables.plan, tables.files, tables.rules
     messages = [
         send(tables.truth, files.get("truth"), Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
         send(
@@ -124,8 +127,8 @@ def train_messages(tables: Tables) -> tuple[Any, int]:
     if n_rows is not None:
         n_buckets = min(1 + n_rows // ROWS_PER_BUCKET, MOST_BUCKETS)
     n_tasks = min(n_buckets, max(cores, n_buckets // BUCKETS_PER_TASK))
-    sender = Sender(n_buckets, Content.TRAIN, judge_train)
-    return exchange([send_train(tables, sender, n_tasks)], n_tasks), n_buckets
+    messages = send_train(tables, Sender(n_buckets, Content.TRAIN, judge_train), n_tasks)
+    return exchange([messages], n_tasks), n_buckets
 
 
 def buckets_for(tables: Tables) -> tuple[int, int]:

@@ -5,21 +5,32 @@ Without it, values of unusable tables would be zeros.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_eval.accounting import Entry, ListCounts, TruthCounts, check_accounting
+from spark_eval.accounting import (
+    Entry,
+    ListCounts,
+    TruthCounts,
+    check_accounting,
+    list_entries,
+    rows_in,
+    table_entries,
+)
 from spark_eval.arrow.files import Batches
-from spark_eval.arrow.row_faults import fault_rules, judge_train
+from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_train, judge_truth
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import LARGEST_DOUBLE, ListWeight, MeanInterval, Plan, RequestTruth
 from spark_eval.evaluation.summaries import Summaries
 from spark_eval.metrics.means import weighted_means
+from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import model_faults
 from spark_eval.runners.in_process import LocalBatches
 from spark_eval.runners.quarantine import MOST_EXAMPLES, share_faults, unusable_rows
+from spark_eval.runtime import events
 from spark_eval.schema import (
     FATAL,
     FAULT,
@@ -38,6 +49,7 @@ from spark_eval.schema import (
     Outcome,
     Reason,
 )
+from spark_eval.statistics.exact import Ints
 from spark_eval.tables.conformed import Rows, align_ids, check_id_types, some_values
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.local_tables import LocalTable
@@ -102,19 +114,27 @@ class Tables:
         recommendations, truth = align_ids(self.recommendations, self.truth)
         return replace(self, recommendations=recommendations, truth=truth)
 
+    @property
+    def rules(self) -> dict[str, FaultRule]:
+        """Rule of each table whose rows are validated in executors."""
+        return {
+            "recommendations": judge_lists,
+            "truth": partial(judge_truth, conventions=self.plan.conventions),
+        }
+
     def judged(self, entries: Iterable[Entry]) -> dict[str, Any]:
         """Return the tables that have quarantined rows, with codes in ``fault``.
 
         Recommendations and truth are reduced to their quarantined rows; the other tables are complete.
         """
         bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
-        rules = fault_rules(self.plan.conventions)
+        rules = self.rules
 
         def judged(name: str, frame: Rows) -> Any:
-            if isinstance(frame, LocalTable):
-                rows = unusable_rows(frame, rules.get(name, judge_train))
-                return as_conformed(rows, name, self.model)
-            return unusable_rows(frame, rules[name]) if name in rules else frame
+            if name not in rules and not isinstance(frame, LocalTable):
+                return frame  # conforming it has judged it
+            rows = unusable_rows(frame, rules.get(name, judge_train))
+            return as_conformed(rows, name, self.model) if isinstance(rows, LocalBatches) else rows
 
         return {name: judged(name, frame) for name, frame in self.given().items() if name in bad}
 
@@ -164,6 +184,27 @@ def truth_faults(entries: Sequence[Entry], counts: TruthCounts, plan: Plan) -> l
     return faults
 
 
+def checked_entries(
+    tables: Tables, of_training: Sequence[Entry], train_folds: Ints | None, summaries: Summaries
+) -> list[Entry]:
+    """Return the entries of the accounting; raise one DataError that lists the errors of all tables.
+
+    Raises ConfigError UNKNOWN_MODEL if the base or a stage names a model without recommendations.
+    """
+    plan, entries = tables.plan, [*of_training, *table_entries("truth", summaries.truth)]
+    of_truth = truth_faults(entries, summaries.truth, plan)
+    of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
+    if train_folds is not None and plan.needs_items:
+        of_folds += train_fold_faults(summaries, train_folds.tolist())
+    entries += list_entries(summaries.lists, summaries.truth.n_users, plan.conventions)
+    events.stage("measure", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
+    check_tables(tables, entries, summaries.lists, [*of_truth, *of_folds])
+    if plan.base is not None and plan.base not in summaries.models:
+        raise ConfigError.unknown("UNKNOWN_MODEL", "model", plan.base, summaries.models, "evaluate.base")
+    check_stage_models(plan.stages, summaries.models)
+    return entries
+
+
 def check_tables(
     tables: Tables,
     entries: Sequence[Entry],
@@ -175,9 +216,10 @@ def check_tables(
     ``counts`` are those of the lists. ``faults`` are the errors already found. Errors of the lists, rows with
     fatal codes and excessive quarantine are added.
     """
-    of_lists = list_faults(tables, entries, counts)
-    limits = tables.most_quarantined
-    shares = share_faults(entries, tables.judged(entries), limits) if limits else []
+    of_lists, shares = list_faults(tables, entries, counts), []
+    if tables.most_quarantined:
+        bad = tables.judged(entries)
+        shares = share_faults(entries, bad, tables.most_quarantined)
     check_accounting(entries, [*faults, *of_lists, *shares])
 
 

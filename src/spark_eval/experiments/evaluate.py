@@ -37,9 +37,8 @@ from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
 from spark_eval.runners.in_process import LocalBatches
-from spark_eval.runners.objects import collect_or_raise, group_by_key, map_batches
 from spark_eval.runners.quarantine import share_faults, unusable_rows
-from spark_eval.runners.spread import concat, parallelism
+from spark_eval.runners.spread import collect_or_raise, concat, group_by_key, map_batches, parallelism
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import (
     EVENT_ID,

@@ -35,8 +35,8 @@ from spark_eval.names import summarize_names
 from spark_eval.options import SHARE, documented
 from spark_eval.results.driver_tables import SmallRows, arrow_table
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
-from spark_eval.runners.objects import collect_or_raise, group_by_key, map_batches, map_objects
 from spark_eval.runners.quarantine import share_faults, unusable_rows
+from spark_eval.runners.spread import collect_or_raise, group_by_key, map_batches, map_objects
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import FIRST_PICK, ITEM_RANKS, POSITION, Outcome, Table, ddl_of
 from spark_eval.statistics.differences import UNMEASURED, Estimate

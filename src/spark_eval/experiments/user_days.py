@@ -29,15 +29,17 @@ from spark_eval.experiments.worker.days import DAY_COLUMN, judge_day, summed_day
 from spark_eval.experiments.worker.judge import own_column
 from spark_eval.options import documented
 from spark_eval.runners.in_process import LocalBatches
-from spark_eval.runners.objects import (
+from spark_eval.runners.quarantine import share_faults
+from spark_eval.runners.spread import (
     collect_or_raise,
+    concat,
     group_by_key,
     map_batches,
     map_objects,
+    map_parts,
+    persist,
     unpickle_objects,
 )
-from spark_eval.runners.quarantine import share_faults
-from spark_eval.runners.spread import concat, map_parts, persist
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import KIND, TIMESTAMP, UNIT, USER, Outcome
 from spark_eval.tables.arrow_frames import Frame

@@ -54,9 +54,8 @@ from spark_eval.runners.engine import (
     say_local,
     say_spark,
 )
-from spark_eval.runners.objects import collect_objects
 from spark_eval.runners.quarantine import HINTS, share_faults
-from spark_eval.runners.spread import Spread, persist
+from spark_eval.runners.spread import Spread, collect_objects, persist
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import release_with

@@ -32,17 +32,19 @@ from spark_eval.predictions.worker.ordered import (
 from spark_eval.predictions.worker.score_ranges import RangeSize, ScoreRanges
 from spark_eval.predictions.worker.totals import Cell
 from spark_eval.runners.in_process import LocalBatches
-from spark_eval.runners.objects import (
+from spark_eval.runners.spread import (
     NUMBER,
     OBJECTS,
     NumberedObject,
+    Spread,
     group_by_key,
     map_objects,
+    map_parts,
     map_table,
+    objects_of_table,
     unpickle_objects,
+    where_not_null,
 )
-from spark_eval.runners.spread import Spread, map_parts, where_not_null
-from spark_eval.runners.spread import map_table as map_rows
 from spark_eval.schema import ALL, FAULT, MODEL, USER
 from spark_eval.tables.conformed import Rows, arrow_type, session_of
 from spark_eval.tables.file_parts import PlainFiles
@@ -102,7 +104,7 @@ class PredictionTable:
                 codes = reader.error_codes(pa.Table.from_batches([batch.select(read)]))
                 yield pa.record_batch([*(batch[column] for column in names.values()), codes], [*names, FAULT])
 
-        rows: LocalBatches = map_rows(self.original, judge, pa.schema({**kinds, FAULT: pa.string()}))
+        rows: LocalBatches = map_table(self.original, judge, pa.schema({**kinds, FAULT: pa.string()}))
         return rows
 
     def judged_on_spark(self) -> "DataFrame":
@@ -148,7 +150,7 @@ def task_outputs(predictions: PredictionTable) -> Any:
     def outputs(batches: Batches) -> Iterator[NumberedObject]:
         return ((COUNTS if isinstance(one, TaskCounts) else None, one) for one in reader.outputs(batches))
 
-    return map_table(predictions.rows, outputs, predictions.files)
+    return objects_of_table(predictions.rows, outputs, predictions.files)
 
 
 def counts_of_tasks(outputs: Spread) -> Spread:

@@ -21,8 +21,7 @@ from spark_eval.runners.engine import (
     say_local,
     say_spark,
 )
-from spark_eval.runners.objects import collect_objects, map_table
-from spark_eval.runners.spread import where_in
+from spark_eval.runners.spread import collect_objects, objects_of_table, where_in
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.schema import (
@@ -270,7 +269,9 @@ class Split(Displayable):
         """Return the row counts of the split; this takes a scan."""
         if self.spark is None:
             count = self.labeller.count
-            return self.added(map_table(self.assigned, lambda batches: [(None, (count(batches), ()))]))[0]
+            return self.added(
+                objects_of_table(self.assigned, lambda batches: [(None, (count(batches), ()))])
+            )[0]
         from spark_eval.splits.label import row_counts
 
         rows = self.in_folds().agg(*row_counts(self.rule))
@@ -320,7 +321,7 @@ class Split(Displayable):
     def write_plain(self, folder: str) -> SplitCounts:
         """Write the rows of plain files, or of a table of this process, by workers; see ``write``."""
         write = self.labeller.write
-        tasks = map_table(self.assigned, lambda batches: [(None, write(batches, folder))], self.plain)
+        tasks = objects_of_table(self.assigned, lambda batches: [(None, write(batches, folder))], self.plain)
         facts, files = self.added(tasks)
         remove_other_files(folder, files)
         return facts
