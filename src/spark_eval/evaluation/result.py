@@ -50,13 +50,14 @@ class Evaluation(Writable):
     """Result of ``evaluate``: tables as DataFrames, a leaderboard and charts.
 
     ``per_user`` has one row per model and user, and a double per metric and k. It is a Spark frame, computed
-    lazily unless it has been written, or in this process of the kind that was given. ``entries`` are the rows of ``accounting``, ``sum_rows`` those of ``sums``;
-    ``run_rows`` are the rows of ``metrics`` that have no value per user, such as catalog coverage.
-    ``resources`` owns the cached frames and ``unpersist`` frees them. ``n_per_user`` is the number of rows of
-    ``per_user``, and ``keys`` is the sum of their keys, a checksum. ``truth_digest`` is a 64-bit number as
-    text; it is equal if the relevant items are equal. ``folder`` and ``files`` locate ``per_user`` if
-    executors wrote it, one file per model and bucket. ``stage_sums`` are the sums of pipeline
-    stages and ``intervals`` the bootstrap intervals; None if not requested.
+    lazily unless it has been written, or in this process of the kind that was given. ``entries`` are the rows
+    of ``accounting``, ``sum_rows`` those of ``sums``; ``run_rows`` are the rows of ``metrics`` that have no
+    value per user, such as catalog coverage. ``resources`` owns the cached frames and ``unpersist`` frees
+    them. ``n_per_user`` is the number of rows of ``per_user``, and ``keys`` is the sum of their keys, a
+    checksum. ``truth_digest`` is a 64-bit number as text; it is equal if the relevant items are equal.
+    ``folder`` and ``files`` locate ``per_user`` if executors wrote it, one file per model and bucket.
+    ``stage_sums`` are the sums of pipeline stages and ``intervals`` the bootstrap intervals; None if not
+    requested.
 
     Examples:
         ``result`` is that of the example of ``evaluate``:
