@@ -416,7 +416,8 @@ def test_the_engine_is_chosen_and_said(
         caplog.clear()
         with caplog.at_level(logging.INFO, "spark_eval"):
             result = evaluate(**given, metrics=["map"], engine=engine)
-        assert is_of_spark(result.metrics) is (result.spark is not None)
+        assert is_of_spark(result.per_user) is (result.spark is not None)
+        assert isinstance(result.metrics, pd.DataFrame)
         return next(
             record.getMessage() for record in caplog.records if "engine" in str(record.__dict__["facts"])
         )

@@ -68,7 +68,7 @@ def test_whole_numbers_stay_whole_in_pandas(measured: Evaluation) -> None:
 def test_tables_are_written_below_a_new_folder(measured: Evaluation, tmp_path: Path) -> None:
     measured.write(tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        name for name in measured.tables if measured.table(name).count()
+        name for name in measured.tables if len(measured.to_pandas(name))
     }
     assert not (tmp_path / "out" / "stages").exists()
     per_user = measured.to_pandas("per_user").sort_values(["model", "user"], ignore_index=True)
