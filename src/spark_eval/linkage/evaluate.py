@@ -209,7 +209,7 @@ def measure_linkage(
 def of_pairs(
     predicted: Relation, true: Relation, entries: Sequence[Entry]
 ) -> tuple[list[LinkageRow], list[Entry]]:
-    """Return precision, recall and F1 of pairs, but of those whose records the other table lacks."""
+    """Return precision, recall and F1 of the pairs whose records are in both tables."""
     moved = list(entries)
     n_predicted, n_true = predicted.n_pairs, true.n_pairs
     n_common = 0

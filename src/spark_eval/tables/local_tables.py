@@ -276,7 +276,7 @@ def table_by_model(name: str, path: str) -> LocalTable:
     return local_table(name, opened, {}, every).with_models(models, "")
 
 
-def place_of(path: str) -> Path:
+def path_here(path: str) -> Path:
     """Return a path of this machine; NotPlain for anything else."""
     local = local_path(path)
     top = None if local is None else local.absolute()
@@ -300,7 +300,7 @@ def paths_by_folder(path: str, column: str) -> dict[str, str] | None:
 
     None for a file, and for another folder.
     """
-    top = place_of(path)
+    top = path_here(path)
     folders = listed_in(top) if top.is_dir() else []
     if not folders or not all(one.is_dir() and one.name.startswith(f"{column}=") for one in folders):
         return None
@@ -318,7 +318,7 @@ def plain_paths(path: str) -> list[str]:
 
     Raises NotPlain for anything else.
     """
-    top = place_of(path)
+    top = path_here(path)
     files = [top] if top.is_file() else listed_in(top)
     if not files or not all(one.is_file() for one in files):
         raise NotPlain(f"{path} is neither a file nor a folder of files alone")
