@@ -12,7 +12,7 @@ from spark_eval.days.plan import WatchPlan
 NORMAL: Final = NormalDist()
 # Fewer runs before the day leave it undecided.
 LEAST_RUNS: Final = 7
-# With so many runs before, each weekday has a level of its own.
+# With at least this number of runs before, each weekday has its own level.
 LEAST_FOR_WEEKDAYS: Final = 21
 # Allowance and limit of the cumulative sum.
 ALLOWANCE: Final = 0.5

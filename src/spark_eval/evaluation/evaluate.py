@@ -49,7 +49,6 @@ from spark_eval.runners.spread import (
     collect_column,
     collect_objects,
     collect_or_raise,
-    exchange,
     persist,
     read_written,
     table_of,
@@ -199,7 +198,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
 
     With ``folder``, ``per_user`` is written there. Raises one DataError that lists the errors of all tables.
     """
-    tables = check_requests(check_folds(tables.aligned()))
+    tables = check_requests(check_folds(tables))
     check = check_unchanged(list(tables.given().values()))
     plan = tables.plan
     with ExitStack() as resources:
@@ -207,11 +206,11 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         attributes, tables = attributes_of_items(tables, training)
         task = evaluation_task(tables, training.bounds, attributes)
         n_buckets, n_tasks = buckets_for(tables)
-        messages = exchange(messages_of(tables, n_buckets, n_tasks), n_tasks)
+        messages = messages_of(tables, n_buckets, n_tasks)
         schema = per_user_schema(tables)
         # Folders of a remote session are on its server.
-        in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
-        rows = measure(messages, task, n_buckets, schema, in_place, check)
+        in_place = folder if folder and takes_files(folder) and not is_remote(tables.truth) else None
+        rows = measure(messages, task, n_buckets, n_tasks, schema, in_place, check)
         if in_place is None or plan.of_run:
             rows = persist(rows, resources)
         summaries = Summaries(list(map(pickle.loads, collect_column(rows, SUMMARY))), plan)

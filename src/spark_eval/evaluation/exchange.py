@@ -1,7 +1,7 @@
 """The only shuffle of an evaluation: rows are sent as messages, grouped by bucket, and measured."""
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -164,14 +164,17 @@ MOST_VALUES: Final = 8_000_000
 
 
 def measure(
-    messages: Spread,
+    messages: Sequence[Spread],
     task: EvaluationTask,
     n_buckets: int,
+    n_tasks: int,
     schema: pa.Schema,
     folder: str | None = None,
     check: Callable[[], None] | None = None,
 ) -> Spread:
     """Return the rows of ``per_user`` with this schema, and one row per bucket with only its summary.
+
+    ``n_tasks`` tasks measure the buckets, once all messages have been shuffled to them.
 
     With ``folder``, the rows are written below it instead, and only the summaries are returned. Nothing is
     written if a model's name cannot be a folder name, because the run then fails. If items are counted, each
@@ -211,7 +214,7 @@ def measure(
             of_part = {NUMBER: [part], OBJECT: [pickle.dumps(to_bytes(rows).to_pybytes())]}
             yield from add_missing_columns(of_part, columns).to_batches()
 
-    return map_parts(messages, measured, columns)
+    return map_parts(exchange(messages, n_tasks), measured, columns)
 
 
 def add_missing_columns(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema) -> pa.Table:

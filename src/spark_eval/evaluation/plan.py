@@ -14,6 +14,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import as_list
 from spark_eval.metrics.columns import sum_of_columns
+from spark_eval.metrics.means import WeightedMean, weighted_means
 from spark_eval.metrics.parsers import RESAMPLES, Seed, as_tuple, metric_texts
 from spark_eval.metrics.registry import OF_LISTS
 from spark_eval.metrics.stages import Stage, make_stages
@@ -152,6 +153,11 @@ class Plan:
     def metrics(self) -> list[MetricValue]:
         """Metrics with a value per user."""
         return [value for value in self.requested if value.metric.is_of_users]
+
+    @cached_property
+    def weighted(self) -> list[WeightedMean]:
+        """Weighted means over users of the metrics."""
+        return weighted_means(self.metrics)
 
     @cached_property
     def of_run(self) -> list[MetricValue]:

@@ -25,7 +25,6 @@ from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import LARGEST_DOUBLE, ListWeight, MeanInterval, Plan, RequestTruth
 from spark_eval.evaluation.summaries import Summaries
-from spark_eval.metrics.means import weighted_means
 from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import model_faults
 from spark_eval.runners.in_process import LocalBatches
@@ -87,9 +86,9 @@ class Tables:
         model: str | None,
         most_quarantined: Mapping[str, float] | None = None,
     ) -> "Tables":
-        """Return tables of this process."""
+        """Return tables of this process, with ids of one type. Raises DataError ID_TYPE_MISMATCH."""
         given: dict[str, Any] = dict(tables)
-        return cls(plan, **given, model=model, most_quarantined=most_quarantined or {})
+        return cls(plan, **given, model=model, most_quarantined=most_quarantined or {}).aligned()
 
     @property
     def n_local(self) -> int:
@@ -309,8 +308,8 @@ def check_requests(tables: Tables) -> Tables:
     if plan.stages:
         raise ConfigError("NOT_BY_REQUEST", "stages take one list per user")
     is_over_users = plan.interval is MeanInterval.BOOTSTRAP and plan.weight is ListWeight.USERS
-    if is_over_users and (means := weighted_means(plan.metrics)):
-        message = f"no bootstrap of {means[0].name} with weight: users; take interval: normal"
+    if is_over_users and plan.weighted:
+        message = f"no bootstrap of {plan.weighted[0].name} with weight: users; take interval: normal"
         raise ConfigError("NOT_BY_REQUEST", f"{message}, or weight: requests")
     owner = RequestTruth.REQUESTS if REQUEST in tables.truth.columns else RequestTruth.USERS
     return replace(tables, plan=replace(tables.plan, request_truth=owner))

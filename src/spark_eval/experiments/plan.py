@@ -95,9 +95,13 @@ class ExperimentOptions(TypedDict, total=False):
 
     timezone: Annotated[str, "time zone of days, and of times without an offset.", "UTC"]
     pre_days: Annotated[int, "whole days before the day of exposure that are the pre-period.", 14, AT_LEAST_1]
-    max_crossover: Annotated[float, "a larger share of users with two variants is refused.", 0.01, SHARE]
-    correction: Annotated[str, "of the p-values of goals and treatments: holm or bh.", "holm", Correction]
-    confidence: Annotated[float, "of intervals; 1 - confidence is the level of tests.", 0.95, INSIDE_0_AND_1]
+    max_crossover: Annotated[float, "maximum share of users with two variants.", 0.01, SHARE]
+    correction: Annotated[
+        str, "correction of the p-values of goals and treatments: holm or bh.", "holm", Correction
+    ]
+    confidence: Annotated[
+        float, "confidence of intervals; 1 - confidence is the level of tests.", 0.95, INSIDE_0_AND_1
+    ]
     lift: Annotated[
         str, "interval of the lift: fieller, delta as gbstats, or log as tea-tasting.", "fieller", LiftMethod
     ]
@@ -405,7 +409,7 @@ class InterleavingOptions(TypedDict, total=False):
         two_teams,
     ]
     confidence: Annotated[
-        float, "of intervals; 1 - confidence is the level of the decision.", 0.95, INSIDE_0_AND_1
+        float, "confidence of intervals; 1 - confidence is the level of the decision.", 0.95, INSIDE_0_AND_1
     ]
 
 

@@ -167,10 +167,10 @@ def measure_linkage(
     if TRUE in tables:
         predicted, true = relations.tables[PREDICTED], relations.tables[TRUE]
         if isinstance(predicted, Clusters) and isinstance(true, Clusters):
-            found, entries = of_clusters(predicted, true, entries)
+            numbers, entries = of_clusters(predicted, true, entries)
         else:
-            found, entries = of_pairs(predicted, true, entries)
-        rows += found
+            numbers, entries = of_pairs(predicted, true, entries)
+        rows += numbers
     if CANDIDATES in tables:
         candidates = relations.tables[CANDIDATES]
         if not isinstance(candidates, Pairs):
@@ -191,7 +191,7 @@ def measure_linkage(
 def of_pairs(
     predicted: Relation, true: Relation, entries: Sequence[Entry]
 ) -> tuple[list[LinkageRow], list[Entry]]:
-    """Return precision, recall and F1 of pairs, but of those whose records the other table lacks."""
+    """Return precision, recall and F1 of the pairs whose records are in both tables."""
     moved = list(entries)
     n_predicted, n_true = predicted.n_pairs, true.n_pairs
     n_common = 0
@@ -225,17 +225,17 @@ def of_clusters(
     moved = list(entries)
     for name, clusters in ((PREDICTED, predicted), (TRUE, true)):
         moved = leave_out(moved, name, int(np.count_nonzero(clusters.of_record >= 0)) - n_both)
-    found = Contingency.of(predicted.of_record[is_both], true.of_record[is_both])
-    rows = pairwise(found.n_common, found.n_predicted_pairs, found.n_true_pairs)
-    n_clusters = [int(np.count_nonzero(sizes)) for sizes in (found.predicted, found.true)]
-    for by_cluster, end, n in ((False, "", found.n_records), (True, "_by_cluster", n_clusters[1])):
-        precision, recall = found.b_cubed(by_cluster=by_cluster)
+    contingency = Contingency.of(predicted.of_record[is_both], true.of_record[is_both])
+    rows = pairwise(contingency.n_common, contingency.n_predicted_pairs, contingency.n_true_pairs)
+    n_clusters = [int(np.count_nonzero(sizes)) for sizes in (contingency.predicted, contingency.true)]
+    for by_cluster, end, n in ((False, "", contingency.n_records), (True, "_by_cluster", n_clusters[1])):
+        precision, recall = contingency.b_cubed(by_cluster=by_cluster)
         values = (precision, recall, harmonic(precision, recall))
         rows += [
             LinkageRow(f"bcubed_{name}{end}", value, None, n)
             for name, value in zip(("precision", "recall", "f1"), values, strict=True)
         ]
-    for name, ends in (("exact", found.exact()), ("closest", found.closest())):
+    for name, ends in (("exact", contingency.exact()), ("closest", contingency.closest())):
         kinds = zip(("precision", "recall"), ends, n_clusters, strict=True)
         rows += [LinkageRow(f"cluster_{name}_{kind}", value, None, n) for kind, value, n in kinds]
     return rows, moved

@@ -141,10 +141,10 @@ def check_files(record: Record, table: str, folder: Path) -> None:
 def check_sizes(record: Record, table: str, n_files: int, n_rows: int) -> None:
     """Raise DataError INCOMPLETE_RUN unless the numbers of files and rows are those of the commit record."""
     size = record.job["tables"][table]
-    for found, wanted, what in ((n_files, size["files"], "files"), (n_rows, size["rows"], "rows")):
-        if found != wanted:
+    for actual, wanted, what in ((n_files, size["files"], "files"), (n_rows, size["rows"], "rows")):
+        if actual != wanted:
             message = (
-                f"its table {table} has {found} {what} in {record.path_of(table)!r}, {wanted} were published"
+                f"its table {table} has {actual} {what} in {record.path_of(table)!r}, {wanted} were published"
             )
             raise incomplete(record.run_id, message)
 
@@ -161,8 +161,8 @@ def check_columns(
     Records of earlier versions have no columns; all files must then have the columns ``of_all``.
     """
     recorded = record.job["tables"][table].get("columns") or of_all or {}
-    if found := differences(recorded, kinds):
-        raise incomplete(record.run_id, f"its table {table}: {path!r} {summarize_names(found)}")
+    if changed := differences(recorded, kinds):
+        raise incomplete(record.run_id, f"its table {table}: {path!r} {summarize_names(changed)}")
 
 
 def data_files(path: Path) -> list[Path]:

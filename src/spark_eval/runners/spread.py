@@ -103,8 +103,8 @@ def collect_column(rows: Any, column: str) -> list[Any]:
     """Return the values of a column that are not null."""
     values = where_not_null(rows, column, [column])
     if isinstance(values, LocalBatches):
-        found: list[Any] = values.table()[column].to_pylist()
-        return found
+        listed: list[Any] = values.table()[column].to_pylist()
+        return listed
     return [row[0] for row in values.collect()]
 
 
@@ -329,7 +329,7 @@ def collect_objects(objects: Spread) -> list[Any]:
 
 def collect_or_raise(objects: Spread) -> list[Any]:
     """Collect the objects; raise one DataError if some are errors, each distinct error listed once."""
-    found = collect_objects(objects)
-    faults = {str(one): one for one in found if isinstance(one, DataError)}
+    collected = collect_objects(objects)
+    faults = {str(one): one for one in collected if isinstance(one, DataError)}
     DataError.raise_all([fault for _, fault in sorted(faults.items())])
-    return found
+    return collected

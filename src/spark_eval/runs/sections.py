@@ -63,7 +63,7 @@ from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, known_method, r
 class SparkSection(Section):
     """Spark session in local mode; under spark-submit the submitted session is used unchanged."""
 
-    master: str = Field(default="local[*]", description="of the session in local mode")
+    master: str = Field(default="local[*]", description="Spark master of the session in local mode")
     conf: dict[str, Scalar] = Field(default={}, description="settings of the session")
 
 
@@ -122,8 +122,8 @@ class StageSection(Section):
 class Costs(Section):
     """Costs of errors of each kind."""
 
-    false_positive: float = Field(default=1.0, description="of a flag that is wrong")
-    false_negative: float = Field(default=1.0, description="of a positive that is not flagged")
+    false_positive: float = Field(default=1.0, description="cost of a wrong flag")
+    false_negative: float = Field(default=1.0, description="cost of a positive that is not flagged")
 
 
 class ThresholdRules(Section):
@@ -144,7 +144,7 @@ class PredictionsSection(Source):
         le=1,
         description="a larger share of a model's rows that cannot be used is a failure",
     )
-    model: str | None = Field(default=None, description="names the one model where no column does")
+    model: str | None = Field(default=None, description="name of the only model, if no column has it")
     task: str = Field(description="binary, multiclass or regression")
     choose: ThresholdRules = Field(
         default=ThresholdRules(), description="thresholds to choose: by flags, recall or cost"
@@ -177,7 +177,7 @@ class GateSection(Section):
 
     experiment: str | None = Field(
         default=None,
-        description="of online: metric, and with max_drop also drop, mode, confidence; null: of models",
+        description="experiment of online, by metric, max_drop, drop, mode and confidence; null: models",
     )
     metric: str = Field(description="a metric that both runs have, or of online")
     max_drop: float | None = Field(
@@ -323,7 +323,8 @@ class Config(Section):
     split: SplitSection = Field(default=SplitSection(), description="how the log is held out")
     recommendations: Recommendations | None = Field(default=None, description="the lists of evaluate")
     truth: Source | None = Field(
-        default=None, description="what is relevant to whom; by default the test part of this run's split"
+        default=None,
+        description="relevant items of each user; by default the test subset of this run's split",
     )
     train: Source | None = Field(default=None, description="training interactions, for segments and metrics")
     items: Source | None = Field(default=None, description="the catalogue, and what is known of items")

@@ -247,8 +247,8 @@ def check_listing(
     if source.format in FILE_FORMATS and not files:
         raise DataError("EMPTY_INPUT", f"{name}: no data file at {path!r}; run what writes it")
     if before is not None and (others := sorted({*before} ^ {*files})):
-        what = f"{name}: {len(others)} files came or went, such as {others[0]!r}"
-        raise DataError("INPUT_CHANGED_DURING_RUN", f"{what}; start again once they rest")
+        what = f"{name}: {len(others)} files were added or removed, such as {others[0]!r}"
+        raise DataError("INPUT_CHANGED_DURING_RUN", f"{what}; rerun when they are stable")
     local_files = [file for file in files.values() if file.startswith("/")]
     empty = [file for file in local_files if Path(file).is_file() and not Path(file).stat().st_size]
     if empty:

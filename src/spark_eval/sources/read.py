@@ -95,7 +95,9 @@ def read_path(
         raise named_type(error, checked.local if source.format == PARQUET else (), name) from error
     schemas.check_seen(checked.wanted, frame.columns, name)
     if source.format in FILE_FORMATS and data_files(frame.inputFiles(), source.path_or_empty) != files:
-        raise DataError("INPUT_CHANGED_DURING_RUN", f"{name}: files came or went; start again once they rest")
+        raise DataError(
+            "INPUT_CHANGED_DURING_RUN", f"{name}: files were added or removed; rerun when they are stable"
+        )
     frame = with_partitions(frame, files.values(), depth_of(source), name) if partitions else frame
     return in_microseconds(frame, schemas.nanoseconds, name)
 

@@ -289,7 +289,7 @@ def beside_other_run(facts: RunFacts) -> Chapter | None:
     ]
     statements = Statement(
         f"Means of this run beside those of run {other.run_id}, for models of equal names. Intervals of "
-        f"{100 * (1 - CERTAIN):g} % are as if both had users of their own; spark-eval compare pairs users."
+        f"{100 * (1 - CERTAIN):g} % are unpaired; spark-eval compare pairs the users."
     )
     notes = [statements, *warnings_of(facts, other)]
     if not rows:
