@@ -60,7 +60,7 @@ class Steps:
         tables = replace(self.tables, plan=plan)
         question, schema = evaluation_task(tables, None, None), per_user_schema(tables)
         messages = exchange(self.sent(), self.n_tasks)
-        return measure(messages, question, self.n_buckets, schema, folder and str(folder))
+        return measure(messages, question, self.n_buckets, self.n_tasks, schema, folder and str(folder))
 
 
 STEPS: Final[dict[str, Callable[[Steps, Path], object]]] = {

@@ -216,7 +216,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         # Folders of a remote session are on its server.
         in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
         check = check_unchanged(list(tables.given().values()))
-        rows = measure(messages, task, n_buckets, schema, in_place, check)
+        rows = measure(messages, task, n_buckets, n_tasks, schema, in_place, check)
         if in_place is None or plan.of_run:
             rows = persist(rows, resources)
         summaries = Summaries(list(map(pickle.loads, collect_column(rows, SUMMARY))), plan)
@@ -227,7 +227,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         else:
             remove_other_files(in_place, summaries.files)
             per_user = read_written(tables.truth, schema, in_place)
-        histograms = collect_objects(histograms_of(rows, n_buckets)) if plan.of_run else []
+        histograms = collect_objects(histograms_of(rows, n_tasks)) if plan.of_run else []
         result = Evaluation(
             per_user=per_user,
             entries=entries,
