@@ -217,7 +217,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         folds = None if attributes is None else attributes.folds
         entries = checked_entries(tables, training.entries, folds, summaries)
         summaries = with_candidates(summaries)
-        histograms = collect_objects(histograms_of(rows, n_buckets)) if plan.of_run else []
+        histograms = collect_objects(histograms_of(rows, n_tasks)) if plan.of_run else []
         if in_place is None:
             per_user = table_of(where_not_null(rows, USER, schema.names), folder)
         else:

@@ -161,6 +161,8 @@ def per_user_schema(tables: Tables) -> pa.Schema:
 # Limits of one measurement on a worker: rows of lists, and values of ``per_user``. One user may exceed them.
 MOST_ROWS: Final = 1_000_000
 MOST_VALUES: Final = 8_000_000
+# Number of rows that tell whether a column of ``per_user`` is written with a dictionary.
+SAMPLED: Final = 256
 
 
 def measure(
@@ -178,7 +180,7 @@ def measure(
 
     With ``folder``, the rows are written below it instead, and only the summaries are returned. Nothing is
     written if a model's name cannot be a folder name, because the run then fails. If items are counted, each
-    task adds rows with only the number of a group of items and its counts, as bytes.
+    task adds rows with only the number of a group of items, one for each task, and its counts, as bytes.
 
     The first task calls ``check``: inputs must be unchanged if rows are computed later, or again.
     """
@@ -210,7 +212,7 @@ def measure(
             del measuring  # free its lists before the next bucket
             yield from add_missing_columns({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
         counts = tally.table()
-        for part, rows in partition_by_item(counts, n_buckets) if counts is not None else ():
+        for part, rows in partition_by_item(counts, n_tasks) if counts is not None else ():
             of_part = {NUMBER: [part], OBJECT: [pickle.dumps(to_bytes(rows).to_pybytes())]}
             yield from add_missing_columns(of_part, columns).to_batches()
 
@@ -227,13 +229,13 @@ def add_missing_columns(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema
     )
 
 
-def histograms_of(rows: Spread, n_buckets: int) -> Spread:
+def histograms_of(rows: Spread, n_tasks: int) -> Spread:
     """Return the number of items per number of lists, from the result of ``measure``: one shuffle."""
 
     def merged(_: int, parts: list[bytes]) -> pa.Table:
         return histogram([from_bytes(pa.py_buffer(part)) for part in parts])
 
-    return group_by_key(where_not_null(rows, NUMBER, OBJECTS.names), n_buckets, merged)
+    return group_by_key(where_not_null(rows, NUMBER, OBJECTS.names), n_tasks, merged)
 
 
 def buckets(batches: Batches, task: EvaluationTask, n_buckets: int) -> Iterator[tuple[int, int, Bucket]]:
@@ -268,5 +270,15 @@ def write_users(model: str, rows: pa.Table, folder: str, name: str) -> str:
     file = f"{MODEL}={folder_name(model)}/{name}"
     path = Path(folder, file)
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, path, write_page_checksum=True)
+    pq.write_table(rows, path, use_dictionary=columns_with_dictionary(rows), write_page_checksum=True)
     return file
+
+
+def columns_with_dictionary(rows: pa.Table) -> list[str]:
+    """Return the columns to write with a dictionary: not those whose values are nearly all distinct."""
+    sample = rows.slice(0, SAMPLED)
+    return [
+        field.name
+        for field in rows.schema
+        if field.type != pa.float64() or len(sample[field.name].unique()) <= 0.75 * len(sample)
+    ]

@@ -9,6 +9,7 @@ below 2^40: sums of 2^13 of them are exact as doubles. Only such sums are stored
 They are added in any order, and rounded once, at the very end.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -51,9 +52,21 @@ class Groups:
 
     def sums(self, values: Floats | NDArray[np.bool_]) -> Ints:
         """Return the sum of integers over all values, then in each group; shape (cells,)."""
+        if not self.groups and not self.groups_only:
+            return np.array([int(values.sum())])
         parts = [np.bincount(codes, values, minlength=n_groups) for codes, n_groups in self.groups]
         together = [] if self.groups_only else [values.sum(keepdims=True)]
         return np.concatenate([*together, *parts]).astype(np.int64)
+
+    def squares(self, digits: Sequence[Floats]) -> DigitSums:
+        """Return the sums of the squares of values with these digits, keyed as those of ``products``."""
+        if self.groups or self.groups_only:
+            return {offset: self.sums(product) for offset, product in products(digits).items()}
+        sums = Counter[int]()
+        for high, low in pairs_of_digits(len(digits)):
+            # All sums are integers below 2^53, so a dot product is exact in any order.
+            sums[high + low] += (1 + (high < low)) * int(digits[high] @ digits[low])
+        return {offset: np.array([amount]) for offset, amount in sums.items()}
 
 
 @dataclass(frozen=True)
@@ -68,12 +81,14 @@ class ExactSums:
         """Sum finite values: up to MOST_SUMMED if squares are summed too."""
         sums = cls()
         for start in range(0, len(values), BLOCK):
-            block = groups.block(start)
-            for first, digits in digit_runs(values[start : start + BLOCK]):
+            block, part, times = groups.block(start), values[start : start + BLOCK], np.ones(1, np.int64)
+            if part[0] == part[-1] and (part == part[0]).all():
+                times, block, part = block.sums(np.ones(len(part), dtype=bool)), Groups(), part[:1]
+            for first, digits in digit_runs(part):
                 for offset, digit in enumerate(digits):
-                    add(sums.total, first - offset, block.sums(digit))
-                for offset, product in products(digits).items() if has_squares else ():
-                    add(sums.squares, 2 * first - offset, block.sums(product))
+                    add(sums.total, first - offset, times * block.sums(digit))
+                for offset, amounts in block.squares(digits).items() if has_squares else ():
+                    add(sums.squares, 2 * first - offset, times * amounts)
         return sums
 
 
@@ -169,17 +184,25 @@ def digit_runs(values: Floats) -> Iterator[tuple[int, list[Floats]]]:
     digits = []
     while scaled.any():
         digits.append(np.rint(scaled))
-        scaled = (scaled - digits[-1]) * 2.0**DIGIT_BITS
+        scaled -= digits[-1]
+        scaled *= 2.0**DIGIT_BITS
     yield first, digits
+
+
+def pairs_of_digits(n_digits: int) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of digits, high and low, whose product may differ from 0."""
+    for high in range(n_digits):
+        for low in range(high, min(high + MOST_DIGITS, n_digits)):
+            yield high, low
 
 
 def products(digits: Sequence[Floats]) -> dict[int, Floats]:
     """Return the digits (n,) of the squares, by their distance below twice the first position."""
     squares: dict[int, Floats] = {}
-    for high, one in enumerate(digits):
-        for low in range(high, min(high + MOST_DIGITS, len(digits))):
-            product = one * digits[low] if low == high else one * (digits[low] + digits[low])
-            squares[high + low] = squares[high + low] + product if high + low in squares else product
+    for high, low in pairs_of_digits(len(digits)):
+        one, other = digits[high], digits[low]
+        product = one * other if low == high else one * (other + other)
+        squares[high + low] = squares[high + low] + product if high + low in squares else product
     return squares
 
 

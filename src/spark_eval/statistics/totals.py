@@ -1,6 +1,6 @@
 """Exact sums in many cells, which can be added in any order: 64-bit integers, limb by limb."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Generic, Self, TypeVar
@@ -61,6 +61,16 @@ class CellTotals(Generic[CellName]):
         for limb, amounts in normalize_limbs(flat).items():
             mine = self.of((name, limb))
             mine[where] += amounts.reshape(mine[where].shape)
+
+    def put_columns(self, name: str, first: int, columns: Sequence[DigitSums]) -> None:
+        """Add the sums of columns from ``first`` on, each by position of the digit, to all cells."""
+        together: DigitSums = {}
+        for column, sums in enumerate(columns):
+            for position, amounts in sums.items():
+                if position not in together:
+                    together[position] = np.zeros((len(amounts), len(columns)), dtype=np.int64)
+                together[position][:, column] = amounts
+        self.put_sums(name, (slice(None), slice(first, first + len(columns))), together)
 
     def number(self, name: str, cell: tuple[int, ...], bits: int = POINT_BITS) -> Fraction:
         """Return one sum as a fraction; squares have twice as many bits after the binary point."""

@@ -34,6 +34,7 @@ from spark_eval.evaluation.worker.ranks import (
     is_duplicate_rank,
     position_in_list,
     rank_by_score,
+    rows_by_rank,
     score_keys,
     sort_by_list_and_rank,
     tie_keys,
@@ -292,7 +293,11 @@ class Bucket:
         bad, rows = self.bad_lists(), self.list_rows
         n_valid = count_by_code(rows.of_list, n_lists)
         n_repeated = np.zeros(n_lists, dtype=np.int64)
-        if task.checks_all and not self.is_regular(rows):
+        grid = None
+        if task.checks_all and not task.has_scores:
+            grid = rows_by_rank(rows.of_list, n_lists, rows.order)
+        if task.checks_all and not has_no_duplicates(grid, rows.item):
+            grid = None
             is_again, shares = self.repeated(rows)
             bad[Fault.DUPLICATE_RANK] = count_by_code(rows.of_list[shares], n_lists)
             n_valid = n_valid - bad[Fault.DUPLICATE_RANK]
@@ -331,20 +336,26 @@ class Bucket:
             count_by_code(of_found, n_lists),
             count_by_code(of_found[is_below], n_lists),
             hits,
-            self.listed(rows, ranked) if Need.ITEMS in task.plan.needs else None,
+            self.listed(rows, ranked, grid) if Need.ITEMS in task.plan.needs else None,
         )
 
-    def listed(self, rows: ListRows, ranked: Ranks) -> Entries:
-        """Return the recommended items of all lists, up to the largest rank that a metric needs."""
-        row = sort_by_list_and_rank(rows.of_list, self.n_lists, ranked.rank, self.task.plan.listed_depth)
+    def listed(self, rows: ListRows, ranked: Ranks, grid: Ints | None) -> Entries:
+        """Return the recommended items of all lists, up to the largest rank that a metric needs.
+
+        ``grid`` are the rows by list and rank, if they are known.
+        """
+        depth = self.task.plan.listed_depth
+        if grid is None:
+            row = sort_by_list_and_rank(rows.of_list, self.n_lists, ranked.rank, depth)
+            of_list, rank = rows.of_list[row], ranked.rank[row]
+        else:
+            has_row = grid[:, :depth] >= 0
+            row = grid[:, :depth][has_row]
+            of_list = np.repeat(np.arange(self.n_lists), np.count_nonzero(has_row, axis=1))
+            rank = np.broadcast_to(np.arange(1, has_row.shape[1] + 1), has_row.shape)[has_row]
         index = np.full(len(row), UNKNOWN) if rows.catalog_index is None else rows.catalog_index[row]
         item = self.items.in_order(rows.item[row])
-        return Entries(self.n_lists, rows.of_list[row], ranked.rank[row], item, index)
-
-    def is_regular(self, rows: ListRows) -> bool:
-        """Return True if ranks are given and provably no list has a duplicate rank or item."""
-        is_ranked = not self.task.has_scores
-        return is_ranked and has_no_duplicates(rows.of_list, self.n_lists, rows.item, rows.order)
+        return Entries(self.n_lists, of_list, rank, item, index)
 
     def repeated(self, rows: ListRows) -> tuple[Booleans, Booleans]:
         """Return masks of rows that repeat an item of their list, and of rows that share a rank."""

@@ -1,6 +1,7 @@
 """Count items: in how many lists each item is, per worker, and the number of items with each count."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -64,10 +65,8 @@ class ItemTally:
         if context is None or context.listed is None:
             return
         listed = context.listed
-        number, cut = self.numbers(bucket, listed), first_cutoff_index(listed.rank, self.cuts)
-        n_numbers, row = self.n_numbers, listed.row
-        if (is_beyond := cut == len(self.cuts)).any():
-            number, cut, row = number[~is_beyond], cut[~is_beyond], row[~is_beyond]
+        number, row, n_cuts = self.numbers(bucket, listed), listed.row, len(self.cuts)
+        n_numbers = self.n_numbers
         lengths = [listed.count(k) for k in self.cuts] if len(self.names) > 1 else []
         everybody = np.zeros(listed.n_rows, dtype=np.int64), [ALL]
         for segment, (code, values) in ({ALL: everybody} | dict(segments)).items():
@@ -79,9 +78,11 @@ class ItemTally:
             if n_groups > SPARSEST_COUNTS * len(group):
                 distinct, group = unique_in_order_of_appearance(group)
                 n_groups = len(distinct)
-            at_first_cutoff = count_by_code(group * len(self.cuts) + cut, n_groups * len(self.cuts))
-            n_lists = np.cumsum(at_first_cutoff.reshape(-1, len(self.cuts)), axis=1)
-            slots = slots_of(group, n_lists, row, cut, lengths)
+            n_lists = np.zeros((n_groups, n_cuts), dtype=np.int64)
+            for cut, (above, last) in enumerate(pairwise([0, *self.cuts])):
+                n_lists[:, cut] = count_by_code(listed.between(group, above or 0, last), n_groups)
+            np.cumsum(n_lists, axis=1, out=n_lists)
+            slots = slots_of(group, n_lists, listed, self.cuts, lengths)
             used = np.flatnonzero(n_lists[:, -1])
             amounts = np.concatenate([part[used] for part in (n_lists, *slots)], axis=1)
             cell, item = np.divmod(used if distinct is None else distinct[used], max(n_numbers, 1))
@@ -154,32 +155,22 @@ def fold_of_cell(attributes: ItemAttributes, cell: SegmentCell) -> int:
     return max(int(attributes.tables_of(np.array([int(value)]), 1)[0]), 0)
 
 
-def first_cutoff_index(rank: Ints, cuts: Sequence[int | None]) -> Ints:
-    """Return the index of the first cutoff that includes each rank; ``len(cuts)`` if none does.
-
-    Cutoffs ascend; None (any rank) is last.
-    """
-    ranked = [k for k in cuts if k is not None]
-    deepest = min(max(ranked, default=0), int(rank.max(initial=0)))
-    if deepest > len(rank):
-        return np.searchsorted(ranked, rank)
-    of_rank = np.searchsorted(ranked, np.arange(deepest + 2))
-    return of_rank[np.minimum(rank, deepest + 1)]
-
-
-def slots_of(group: Ints, n_lists: Ints, row: Ints, cut: Ints, lengths: Sequence[Ints]) -> list[Ints]:
+def slots_of(
+    group: Ints, n_lists: Ints, listed: Entries, cuts: Sequence[int | None], lengths: Sequence[Ints]
+) -> list[Ints]:
     """Return the high and low parts of the slots by group and cutoff, each of the shape of ``n_lists``.
 
-    ``group``, ``row`` and ``cut`` are each entry's group, list and first cutoff; ``lengths`` has the lengths
-    of the lists at each cutoff. Empty without lengths.
+    ``group`` is each entry's group; ``lengths`` has the lengths of the lists at each cutoff. Empty without
+    lengths.
     """
     slots = [np.zeros_like(n_lists) for _ in COUNTED[1:] if len(lengths)]
     for index, length in enumerate(lengths):
-        parts = slot_parts(int(length.max(initial=0)))
+        k, parts = cuts[index], slot_parts(int(length.max(initial=0)))
         # Most lists have the maximum length: only the difference of shorter ones is added one by one.
-        shorter = np.flatnonzero((cut <= index) & (length < length.max(initial=0))[row])
+        is_shorter = (length < length.max(initial=0))[listed.row]
+        shorter = np.flatnonzero(is_shorter if k is None else is_shorter & (listed.rank <= k))
         for sums, of_length in zip(slots, parts, strict=True):
-            more = (of_length[length] - of_length[-1])[row[shorter]]
+            more = (of_length[length] - of_length[-1])[listed.row[shorter]]
             added = np.bincount(group[shorter], more, minlength=len(n_lists))
             sums[:, index] = n_lists[:, index] * int(of_length[-1]) + added.astype(np.int64)
     return slots
