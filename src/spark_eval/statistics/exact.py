@@ -222,6 +222,26 @@ def integers_of_sums(sums: DigitSums) -> list[Fraction]:
     ]
 
 
+def digits_of_sums(numbers: Sequence[Fraction]) -> DigitSums:
+    """Return numbers as sums of values in cells: the inverse of ``integers_of_sums``.
+
+    >>> numbers = [Fraction(3, 2**70), Fraction(-7), Fraction(0)]
+    >>> integers_of_sums(digits_of_sums(numbers)) == numbers
+    True
+    """
+    most_bits = max((number.denominator.bit_length() - 1 for number in numbers), default=0)
+    position = min(0, (POINT_BITS - most_bits) // DIGIT_BITS)
+    unit = Fraction(2) ** (POINT_BITS - DIGIT_BITS * position)
+    rest, sums = [int(number * unit) for number in numbers], DigitSums()
+    while not sums or any(rest):
+        has_sign_only = all(number in (0, -1) for number in (one >> DIGIT_BITS for one in rest))
+        digits = rest if has_sign_only else [number & ((1 << DIGIT_BITS) - 1) for number in rest]
+        sums[position] = np.array(digits, dtype=np.int64)
+        rest = [] if has_sign_only else [number >> DIGIT_BITS for number in rest]
+        position += 1
+    return sums
+
+
 def two_product(one: Floats, other: Floats) -> tuple[Floats, Floats]:
     """Return a product as a double, and its rounding error; their sum is exact below 1e300.
 
