@@ -33,6 +33,7 @@ from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, mak
 from spark_eval.predictions.tables import (
     CURVES,
     METRICS,
+    SUMS,
     THRESHOLDS,
     MeasuredPredictions,
     metrics_by_model,
@@ -100,7 +101,7 @@ def evaluate_predictions(
             environment variable ``SPARK_EVAL_ENGINE``, otherwise ``auto``.
 
     Returns:
-        A ``Predictions``: ``metrics``, ``thresholds``, ``curves``, ``accounting``; ``summary()``,
+        A ``Predictions``: ``metrics``, ``sums``, ``thresholds``, ``curves``, ``accounting``; ``summary()``,
         ``plot()``, ``write()``.
 
     Raises:
@@ -267,7 +268,7 @@ class Predictions(MeasuredPredictions, Writable):
     resources: ExitStack = field(default_factory=ExitStack)
     verb: ClassVar[str] = PREDICTIONS
     prediction_metrics = PREDICTION_METRICS
-    tables: ClassVar[tuple[str, ...]] = ("metrics", "thresholds", "curves", "accounting")
+    tables: ClassVar[tuple[str, ...]] = ("metrics", "sums", "thresholds", "curves", "accounting")
     on_request: ClassVar[tuple[str, ...]] = ("per_user",)
 
     def shown(self) -> list[TextTable]:
@@ -278,7 +279,7 @@ class Predictions(MeasuredPredictions, Writable):
 
     def __repr__(self) -> str:
         names = ", ".join(self.plan.metrics)
-        tables = "metrics, thresholds, curves, accounting are DataFrames"
+        tables = "metrics, sums, thresholds, curves, accounting are DataFrames"
         text = f"Predictions of {models_shown(self.models)}: {names}; {tables}"
         return "; ".join([text, *unusable(self.entries)])
 
@@ -292,6 +293,7 @@ class Predictions(MeasuredPredictions, Writable):
         """The rows of all tables."""
         return {
             Table.METRICS: (self.metric_rows, METRICS),
+            Table.SUMS: (self.sum_rows, SUMS),
             Table.CURVES: (self.curve_rows, CURVES),
             Table.THRESHOLDS: (self.threshold_rows, THRESHOLDS),
             Table.ACCOUNTING: (self.entries, ACCOUNTING),
@@ -346,6 +348,7 @@ class Predictions(MeasuredPredictions, Writable):
         return {model: ModelValues(values[model], digest) for model, digest in self.digests.items()}
 
     metrics = SmallFrame(Table.METRICS, "a value per model, segment and metric.")
+    sums = SmallFrame(Table.SUMS, "the exact sums that days are merged from.")
     thresholds = SmallFrame(Table.THRESHOLDS, "what was chosen by each rule, and what it gives.")
     curves = SmallFrame(Table.CURVES, "the points of ROC, P-R and calibration curves.")
     accounting = SmallFrame(Table.ACCOUNTING, "what became of every row.")

@@ -69,7 +69,8 @@ def run_verb(verb: Verb, session: OpenSession, config: Config, run_id: str | Non
         rows = {table: computed.rows[table] for table in computed.rows if table in tables}
         written = {**computed.written, **stage_rows(session, rows, attempt, verb.by_model)}
         events.stage(verb.phases[-1], computed.n_rows, then="publish")
-        written |= stage_quarantine(computed.entries, computed.judged, attempt)
+        if job.sources:  # without any, entries add up those of other runs, which have quarantined the rows
+            written |= stage_quarantine(computed.entries, computed.judged, attempt)
         job.check_rest(session)
         return job.publish(attempt, written, computed.entries, computed.expected, **computed.facts)
 

@@ -160,7 +160,7 @@ def judged(
         yield Watched(
             line[-1],
             judge(differences_of(both, plan.reference, pairs), plan, is_lower_better=is_lower),
-            judge(points_of(list(of_reference.values())), plan, is_lower_better=is_lower),
+            judge(points_of(list(of_reference.values())), plan, is_lower_better=is_lower, is_reference=True),
             plan.reference,
         )
 

@@ -34,6 +34,8 @@ BLOCK: Final = 1 << 13
 MOST_SUMMED: Final = BLOCK << 9
 # Sums are transferred as limbs of two digits: sums of millions of limbs fit 64 bits.
 LIMB_BITS: Final = 2 * DIGIT_BITS
+# Maximum number of halves of values that are summed as doubles.
+MOST_HALVES: Final = 64
 # The largest scale factor is 2^998: smaller values have their first digit at a lower position.
 LOWEST_POSITION: Final = -49
 
@@ -122,16 +124,61 @@ def sums_by_group(values: Floats | None, groups: Ints, n_groups: int) -> Floats:
     return total
 
 
-def limbs_by_group(values: Floats, groups: Ints, n_groups: int) -> Mapping[int, Ints]:
+def limbs_by_group(
+    values: Floats, groups: Ints, n_groups: int, most_rows: int | None = None
+) -> Mapping[int, Ints]:
     """Return the exact sum of the values of each of many groups, as limbs (n_groups,) by index.
 
-    Digits depend on the values that are summed together; limbs depend on the sums alone.
+    Digits depend on the values that are summed together; limbs depend on the sums alone. ``most_rows`` is the
+    size of the largest group, if it is known: sums of few values of usual size take two additions each.
+
+    >>> limbs = limbs_by_group(np.array([0.5, 0.25, 3.0]), np.array([0, 0, 1]), 2)
+    >>> {limb: (amounts / 2**POINT_BITS).tolist() for limb, amounts in limbs.items()}
+    {0: [0.75, 3.0]}
     """
+    if most_rows is not None and most_rows <= MOST_HALVES and are_usual(values):
+        return limbs_of_halves(values, groups, n_groups)
     sums: DigitSums = {}
     for first, digits in digit_runs(values):
         for offset, digit in enumerate(digits):
             add(sums, first - offset, np.bincount(groups, digit, minlength=n_groups).astype(np.int64))
     return normalize_limbs(sums)
+
+
+def are_usual(values: Floats) -> bool:
+    """Return True if all values are 0, or at least 2^-20 and below 2^20."""
+    if values.min(initial=0.0) < 0 or values.max(initial=0.0) >= 2.0**20:
+        return False
+    return int(np.count_nonzero(values < 2.0**-20)) == len(values) - int(np.count_nonzero(values))
+
+
+def limbs_of_halves(values: Floats, groups: Ints, n_groups: int) -> Mapping[int, Ints]:
+    """Return the limbs of ``limbs_by_group`` for usual values, at most MOST_HALVES in each group.
+
+    A value is split into a multiple of 2^-26 and a rest up to 2^-27, which is a multiple of 2^-72: sums of
+    64 of each are exact as doubles.
+    """
+    scaled = values * 2.0**26
+    high = np.rint(scaled)
+    scaled -= high
+    highs = np.bincount(groups, high, minlength=n_groups).astype(np.int64)
+    lows = (np.bincount(groups, scaled, minlength=n_groups) * 2.0**46).astype(np.int64)
+    # Limbs are multiples of 2^-18, 2^-58 and 2^-98.
+    limbs = {-2: (lows & ((1 << 14) - 1)) << 26, -1: ((highs & 255) << 32) + (lows >> 14), 0: highs >> 8}
+    limbs[0] += limbs[-1] >> LIMB_BITS
+    limbs[-1] &= (1 << LIMB_BITS) - 1
+    limbs[1] = limbs[0] >> LIMB_BITS
+    limbs[0] &= (1 << LIMB_BITS) - 1
+    return {limb: amounts for limb, amounts in limbs.items() if amounts.any()}
+
+
+def sum_of_limbs(limbs: Mapping[int, Ints]) -> Fraction:
+    """Return the exact sum of one number per group, as limbs (n_groups,).
+
+    >>> float(sum_of_limbs(limbs_by_group(np.array([0.5, 0.25]), np.array([0, 1]), 2)))
+    0.75
+    """
+    return sum((int(part.sum()) * Fraction(2) ** bits for bits, part in twenty_bits(limbs)), Fraction())
 
 
 def sum_of_products(one: Mapping[int, Ints], other: Mapping[int, Ints]) -> Fraction:
@@ -155,7 +202,8 @@ def twenty_bits(limbs: Mapping[int, Ints]) -> Iterator[tuple[int, Ints]]:
     """Yield exponents and digits of 20 bits: 2^22 products of such digits add up within 64 bits."""
     for limb, amounts in limbs.items():
         for digit, part in enumerate((amounts & ((1 << DIGIT_BITS) - 1), amounts >> DIGIT_BITS)):
-            yield LIMB_BITS * limb + DIGIT_BITS * digit - POINT_BITS, part
+            if part.any():
+                yield LIMB_BITS * limb + DIGIT_BITS * digit - POINT_BITS, part
 
 
 def counts(cells: Ints, n_cells: int) -> DigitSums:
@@ -243,6 +291,26 @@ def integers_of_sums(sums: DigitSums) -> list[Fraction]:
     return [
         sum(amount << shift for amount, shift in zip(cell, shifts, strict=True)) * unit for cell in columns
     ]
+
+
+def digits_of_sums(numbers: Sequence[Fraction]) -> DigitSums:
+    """Return numbers as sums of values in cells: the inverse of ``integers_of_sums``.
+
+    >>> numbers = [Fraction(3, 2**70), Fraction(-7), Fraction(0)]
+    >>> integers_of_sums(digits_of_sums(numbers)) == numbers
+    True
+    """
+    most_bits = max((number.denominator.bit_length() - 1 for number in numbers), default=0)
+    position = min(0, (POINT_BITS - most_bits) // DIGIT_BITS)
+    unit = Fraction(2) ** (POINT_BITS - DIGIT_BITS * position)
+    rest, sums = [int(number * unit) for number in numbers], DigitSums()
+    while not sums or any(rest):
+        has_sign_only = all(number in (0, -1) for number in (one >> DIGIT_BITS for one in rest))
+        digits = rest if has_sign_only else [number & ((1 << DIGIT_BITS) - 1) for number in rest]
+        sums[position] = np.array(digits, dtype=np.int64)
+        rest = [] if has_sign_only else [number >> DIGIT_BITS for number in rest]
+        position += 1
+    return sums
 
 
 def two_product(one: Floats, other: Floats) -> tuple[Floats, Floats]:

@@ -5,6 +5,7 @@ influences: slopes times the user's own sums. Squares of influences are added up
 row is one.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,11 +35,15 @@ CellSlopes = Mapping[Cell, Sequence[Sequence[Slopes]]]
 
 
 # Sums of several indices: of labels, of labels and thresholds, of classes.
-INDEXED: Final = frozenset({"labels", "flags", PLACED, "predicted", "right", "confusion"})
+INDEXED: Final = frozenset(
+    {"labels", "flags", PLACED, "predicted", "right", "confusion", "bins", "bin_scores"}
+)
+# Name of a sum, as ``column_of`` writes it.
+COLUMN: Final = re.compile(r"(?P<name>.+?)(?P<corrected>_corrected)?(?P<rest>_rest)?(_(?P<index>\d+))?")
 
 
 def column_of(key: SumKey) -> str:
-    """Return the column of a sum in ``per_user``.
+    """Return the column of a sum in ``per_user``, which is also its name in ``sums``.
 
     >>> column_of(("labels", 1)), column_of(("loss'", 0)), column_of(("label+", 0))
     ('labels_1', 'loss_corrected', 'label_rest')
@@ -47,6 +52,18 @@ def column_of(key: SumKey) -> str:
     mark = name.rstrip("'+")
     words = [mark, *(["corrected"] if "'" in name else []), *(["rest"] if "+" in name else [])]
     return "_".join([*words, *([str(index)] if mark in INDEXED else [])])
+
+
+def key_of(column: str) -> SumKey:
+    """Return the sum of a name of ``column_of``.
+
+    >>> key_of("labels_1"), key_of("loss_corrected"), key_of("label_squares_rest")
+    (('labels', 1), ("loss'", 0), ('label_squares+', 0))
+    """
+    form = COLUMN.fullmatch(column)
+    assert form is not None
+    marks = ("'" if form["corrected"] else "", "+" if form["rest"] else "")
+    return "".join([form["name"], *marks]), int(form["index"] or 0)
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def show(run: "Run", screen: Screen) -> None:
 VERB = Verb(
     name=PREDICTIONS,
     order=3,
-    about="""Measure predictions against their labels; publish metrics, curves, thresholds and accounting.
+    about="""Measure predictions against their labels; publish metrics, sums, curves, thresholds, accounting.
 
     With intervals by user, per_user has the sums of each user. If the config has gates and no
     recommendations, the comparison follows: exit code 5 if one fails.
@@ -117,6 +117,7 @@ VERB = Verb(
     sections=(PREDICTIONS,),
     tables=(
         METRICS,
+        Published(Table.SUMS, by=(MODEL,), is_reported=False),
         ACCOUNTING,
         Published(Table.PER_USER, by=(MODEL,), is_reported=False, is_asked=has_users),
         Published(Table.CURVES, by=(MODEL,), is_asked=has_curves),
