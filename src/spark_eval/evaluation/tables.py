@@ -255,8 +255,8 @@ def check_folds(tables: Tables) -> Tables:
 def check_requests(tables: Tables) -> Tables:
     """Return the tables with a plan by request if the recommendations have requests.
 
-    Raises DataError REQUESTS_DIFFER if only the truth has them, and ConfigError NOT_BY_REQUEST for stages and
-    for bootstrap intervals of weighted means over users.
+    Raises DataError REQUESTS_DIFFER if only the truth has them, and ConfigError NOT_BY_REQUEST for bootstrap
+    intervals of weighted means over users.
     """
     if REQUEST not in tables.recommendations.columns:
         if REQUEST in tables.truth.columns:
@@ -264,8 +264,6 @@ def check_requests(tables: Tables) -> Tables:
             raise DataError("REQUESTS_DIFFER", f"{message}, or leave it out of the truth")
         return tables if tables.users is None else replace(tables, users=tables.users.drop(REQUEST))
     plan = tables.plan
-    if plan.stages:
-        raise ConfigError("NOT_BY_REQUEST", "stages take one list per user")
     is_over_users = plan.interval is MeanInterval.BOOTSTRAP and plan.weight is ListWeight.USERS
     if is_over_users and (means := weighted_means(plan.metrics)):
         message = f"no bootstrap of {means[0].name} with weight: users; take interval: normal"

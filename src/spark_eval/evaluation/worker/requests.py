@@ -41,15 +41,21 @@ def means_of(plan: Plan) -> dict[str, Sequence[str]]:
 
 
 def sums_of_users(
-    plan: Plan, columns: Mapping[str, Floats], user: Ints, models: Group, segments: Mapping[str, Group]
+    means: Mapping[str, Sequence[str]],
+    weight: ListWeight,
+    columns: Mapping[str, Floats],
+    user: Ints,
+    models: Group,
+    segments: Mapping[str, Group],
 ) -> SegmentTotals:
     """Sum the lists of each user, then over the users of each model: all of them, and each segment value.
 
-    ``columns`` have the values of n lists, NaN where undefined; ``user`` (n,) is the user of each list. The
-    lists of a user may have several values of a segment: each value then has a cluster of its own.
+    ``means`` are as of ``means_of``. ``columns`` have the values of n lists, NaN where undefined; ``user``
+    (n,) is the user of each list. The lists of a user may have several values of a segment: each value then
+    has a cluster of its own.
     """
     model, names = models
-    means, everybody = means_of(plan), (np.zeros_like(model), [ALL])
+    everybody = (np.zeros_like(model), [ALL])
     totals = SegmentTotals([], (len(means),))
     for segment, (code, values) in ({ALL: everybody} | dict(segments)).items():
         key = (model * len(values) + code) * (int(user.max(initial=0)) + 1) + user
@@ -60,7 +66,7 @@ def sums_of_users(
         cell = (model * len(values) + code)[order][starts]
         squares = WeightSquares()
         for column, factors in enumerate(means.values()):
-            is_mean = plan.weight is ListWeight.USERS and len(factors) == 1
+            is_mean = weight is ListWeight.USERS and len(factors) == 1
             clusters = clusters_of([columns[factor][order] for factor in factors], starts, is_mean=is_mean)
             add_clusters(part, column, clusters, cell, squares)
         totals.add(part)
