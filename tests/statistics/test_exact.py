@@ -5,7 +5,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from spark_eval.statistics.exact import DigitSums, add, counts, exact_sums, integers_of_sums, two_product
+from spark_eval.statistics.exact import (
+    DigitSums,
+    add,
+    counts,
+    exact_sums,
+    integers_of_sums,
+    sums_by_group,
+    two_product,
+)
 
 RANDOM = np.random.default_rng(2)
 SIZES = {
@@ -60,3 +68,14 @@ def test_products_have_no_rest_that_is_lost() -> None:
     for values in zip(one.tolist(), other.tolist(), product.tolist(), rest.tolist(), strict=True):
         a, b, found, lost = map(Fraction, values)
         assert a * b == found + lost
+
+
+@pytest.mark.parametrize("name", ["unit", "signs", "zeros", "many"])
+def test_sums_of_groups_are_those_of_fractions_whatever_their_sign(name: str) -> None:
+    values = SIZES[name]
+    groups = RANDOM.integers(0, 100, len(values))
+    found = sums_by_group(values, groups, 100)
+    for group in range(100):
+        expected = float(sum(map(Fraction, values[groups == group].tolist()), Fraction()))
+        assert found[group] == pytest.approx(expected, rel=1e-15, abs=0)
+    assert (sums_by_group(-values, groups, 100) == -found).all()

@@ -96,15 +96,27 @@ def exact_sums(values: Floats, cells: Ints | None = None, n_cells: int = 1) -> D
 def sums_by_group(values: Floats | None, groups: Ints, n_groups: int) -> Floats:
     """Return the sum of the values of each of many groups, exact until it is rounded; None: 1 each.
 
-    >>> sums_by_group(np.array([1e16, 1.0, 1.0, -1e16]), np.array([0, 0, 1, 0]), 2).tolist()
-    [1.0, 1.0]
+    >>> sums_by_group(np.array([1e16, 1.0, 1.0, -1e16, -0.25]), np.array([0, 0, 1, 0, 2]), 3).tolist()
+    [1.0, 1.0, -0.25]
     """
     if values is None:
         return np.bincount(groups, minlength=n_groups).astype(np.float64)
-    total = np.zeros(n_groups)
-    for limb, amounts in sorted(limbs_by_group(values, groups, n_groups).items()):
-        total += np.ldexp(amounts.astype(np.float64), LIMB_BITS * limb - POINT_BITS)
+    sums = digits_by_group(values, groups, n_groups)
+    total, is_negative = rounded_limbs(sums, n_groups)
+    if is_negative.any():
+        # The highest limb of a negative sum is negative, and would cancel all digits of the others.
+        mirrored, _ = rounded_limbs({position: -amounts for position, amounts in sums.items()}, n_groups)
+        total = np.where(is_negative, -mirrored, total)
     return total
+
+
+def rounded_limbs(sums: DigitSums, n_groups: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the sums (n_groups,) as doubles, and True for those that are negative: these are imprecise."""
+    total, is_negative = np.zeros(n_groups), np.zeros(n_groups, dtype=bool)
+    for limb, amounts in sorted(normalize_limbs(sums).items()):
+        total += np.ldexp(amounts.astype(np.float64), LIMB_BITS * limb - POINT_BITS)
+        is_negative |= amounts < 0
+    return total, is_negative
 
 
 def limbs_by_group(values: Floats, groups: Ints, n_groups: int) -> Mapping[int, Ints]:
@@ -112,11 +124,16 @@ def limbs_by_group(values: Floats, groups: Ints, n_groups: int) -> Mapping[int, 
 
     Digits depend on the values that are summed together; limbs depend on the sums alone.
     """
+    return normalize_limbs(digits_by_group(values, groups, n_groups))
+
+
+def digits_by_group(values: Floats, groups: Ints, n_groups: int) -> DigitSums:
+    """Return the exact sum of the values of each of many groups, as digits."""
     sums: DigitSums = {}
     for first, digits in digit_runs(values):
         for offset, digit in enumerate(digits):
             add(sums, first - offset, np.bincount(groups, digit, minlength=n_groups).astype(np.int64))
-    return normalize_limbs(sums)
+    return sums
 
 
 def sum_of_products(one: Mapping[int, Ints], other: Mapping[int, Ints]) -> Fraction:
