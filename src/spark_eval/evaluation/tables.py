@@ -201,10 +201,12 @@ def list_faults(
         is_refused = not count.without_truth and any(count.rows[Outcome.QUARANTINED, one] for one in FATAL)
         if has_truth and not count.with_truth and not is_refused:
             left = unused(entries, "recommendations", model)
-            message = f"{lists}: no valid row has a user of the truth{left}"
+            owner = "user and request" if tables.plan.request_truth is RequestTruth.REQUESTS else "user"
+            message = f"{lists}: no valid row has a {owner} of the truth{left}"
             if not any(fault.code == "NO_ID_OVERLAP" for fault in faults):
-                here, there = some_users(tables.recommendations, model), some_users(tables.truth)
-                message += f"; here users are {here}, there {there}"
+                for name in (USER, REQUEST)[: 1 + owner.count(REQUEST)]:
+                    here, there = some_ids(tables.recommendations, name, model), some_ids(tables.truth, name)
+                    message += f"; here {name}s are {here}, there {there}"
             faults.append(DataError("NO_ID_OVERLAP", f"{message}; write ids alike in both tables"))
         repeats = count.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM]
         if repeats and once_only:
@@ -213,11 +215,11 @@ def list_faults(
     return faults
 
 
-def some_users(rows: Rows, model: str | None = None) -> str:
-    """Return a few users of a table, or of a model's lists, as an example."""
+def some_ids(rows: Rows, name: str, model: str | None = None) -> str:
+    """Return a few users or requests of a table, or of a model's lists, as an example."""
     of_model = {} if model is None or MODEL not in rows.columns else {MODEL: model}
-    users = [user for user in some_values(rows, USER, MOST_EXAMPLES + 1, of_model) if user is not None]
-    return ", ".join(sorted(map(repr, users[:MOST_EXAMPLES]))) or "null"
+    ids = [one for one in some_values(rows, name, MOST_EXAMPLES + 1, of_model) if one is not None]
+    return ", ".join(sorted(map(repr, ids[:MOST_EXAMPLES]))) or "null"
 
 
 def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> str:

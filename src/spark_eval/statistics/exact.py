@@ -31,6 +31,8 @@ MOST_DIGITS: Final = 4
 # Number of values summed as doubles, and of such sums added as 64-bit integers.
 BLOCK: Final = 1 << 13
 MOST_SUMMED: Final = BLOCK << 9
+# Sums of a block of digits times smaller factors are exact as doubles.
+LARGEST_FACTOR: Final = 2.0**19
 # Sums are transferred as limbs of two digits: sums of millions of limbs fit 64 bits.
 LIMB_BITS: Final = 2 * DIGIT_BITS
 # The largest scale factor is 2^998: smaller values have their first digit at a lower position.
@@ -58,20 +60,39 @@ class Groups:
 
 @dataclass(frozen=True)
 class ExactSums:
-    """Sums of values and of their squares in each cell, by position of the digit."""
+    """Sums of values, of their squares and of their products with factors in each cell, by digit position."""
 
     total: DigitSums = field(default_factory=dict)
     squares: DigitSums = field(default_factory=dict)
+    products: DigitSums = field(default_factory=dict)
 
     @classmethod
-    def of(cls, values: Floats, groups: Groups, *, has_squares: bool = True) -> "ExactSums":
-        """Sum finite values: up to MOST_SUMMED if squares are summed too."""
+    def of(
+        cls,
+        values: Floats,
+        groups: Groups,
+        *,
+        has_total: bool = True,
+        has_squares: bool = True,
+        factors: Floats | None = None,
+    ) -> "ExactSums":
+        """Sum finite values: up to MOST_SUMMED if squares are summed too.
+
+        ``factors`` are integers below LARGEST_FACTOR, by which values are multiplied.
+
+        >>> sums = ExactSums.of(np.array([0.1, 0.3]), Groups(), factors=np.array([3.0, 1.0]))
+        >>> [float(one) for one in integers_of_sums(sums.products)]
+        [0.6]
+        """
         sums = cls()
         for start in range(0, len(values), BLOCK):
-            block = groups.block(start)
-            for first, digits in digit_runs(values[start : start + BLOCK]):
+            block, chosen = groups.block(start), slice(start, start + BLOCK)
+            for first, digits in digit_runs(values[chosen]):
                 for offset, digit in enumerate(digits):
-                    add(sums.total, first - offset, block.sums(digit))
+                    if has_total:
+                        add(sums.total, first - offset, block.sums(digit))
+                    if factors is not None:
+                        add(sums.products, first - offset, block.sums(digit * factors[chosen]))
                 for offset, product in products(digits).items() if has_squares else ():
                     add(sums.squares, 2 * first - offset, block.sums(product))
         return sums
