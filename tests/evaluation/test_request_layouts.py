@@ -113,7 +113,7 @@ def test_all_layouts_have_the_same_numbers() -> None:
     ranked = by_rank(scored)
     falling = ranked["recommendations"].assign(score=lambda rows: -1.0 * rows["rank"]).drop(columns="rank")
     frames = (ranked, ranked | {"recommendations": falling}, with_texts(ranked), with_numbers(ranked))
-    metrics = [evaluate(**one, engine="local", **OPTIONS).metrics for one in frames]
+    metrics = [evaluate(**{**one, **OPTIONS, "engine": "local"}).metrics for one in frames]
     for other in metrics[1:]:
         pd.testing.assert_frame_equal(other, metrics[0], check_exact=True)
 
@@ -130,7 +130,7 @@ LISTS: Final = pd.DataFrame(
 TRUTH: Final = pd.DataFrame(
     {"user": [1, 1, 2, 2, 4], "request": ["x", "y", "x", "z", "w"], "item": [1, 9, 1, 2, 3]}
 )
-SECOND_LACKS: Final = ["x", None, "x", "z", "q"]
+SECOND_LACKS: Final = pd.Series(["x", None, "x", "z", "q"], dtype=object)
 # What comes, what is said of it, and the lines of the accounting that tell.
 REFUSED: Final[Mapping[str, tuple[pd.DataFrame, pd.DataFrame, str]]] = {
     "truth alone": (
@@ -187,7 +187,7 @@ COUNTED: Final[Mapping[str, tuple[pd.DataFrame, pd.DataFrame, list[tuple[Any, ..
     ),
     "null in truth": (
         LISTS,
-        TRUTH.assign(request=["x", None, "x", "z", "w"]),
+        TRUTH.assign(request=SECOND_LACKS.replace("q", "w")),
         [("truth", "quarantined", "NULL_ID", 1, 0), ("requests", "dropped", "no_truth", 2, None)],
     ),
     "an item twice": (
@@ -207,7 +207,7 @@ COUNTED: Final[Mapping[str, tuple[pd.DataFrame, pd.DataFrame, list[tuple[Any, ..
 @pytest.mark.parametrize("name", COUNTED)
 def test_requests_that_cannot_be_used_are_counted_on_both_engines(name: str) -> None:
     lists, truth, expected = COUNTED[name]
-    frames = {"recommendations": lists, "truth": truth}
+    frames: dict[str, Any] = {"recommendations": lists, "truth": truth}
     result = evaluate(**frames, metrics=["recall"], k=1, engine="local")
     columns = ("source", "outcome", "reason", "rows", "users")
     lines = {tuple(row[column] for column in columns) for row in result.to_arrow("accounting").to_pylist()}

@@ -43,7 +43,8 @@ def by_request() -> list[Evaluation]:
     """Evaluations of lists by request: the worked example, and lists by chance."""
     lists, truth = worked()
     options: dict[str, Any] = {"metrics": ["precision", "ndcg"], "k": 10, "engine": "local"}
-    return [evaluate(lists, truth, **options), evaluate(**drawn(), **options)]
+    frames: dict[str, Any] = drawn()
+    return [evaluate(lists, truth, **options), evaluate(**frames, **options)]
 
 
 def requests_of(result: Evaluation) -> list[tuple[list[int], list[float]]]:
