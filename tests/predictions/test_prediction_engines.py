@@ -76,7 +76,7 @@ ASKED: Final[Mapping[str, dict[str, Any]]] = {
         "sampling_rate": 0.5,
     },
     "by user": {"task": "binary", "intervals": "user", "segments": ["country"]},
-    "by row": {"task": "binary", "metrics": ["auc", "log_loss"], "intervals": "row"},
+    "by row": {"task": "binary", "metrics": ["auc", "log_loss", "auprc", "ece"], "intervals": "row"},
     "regression": {"task": "regression", "intervals": "user"},
     "raw": {"task": "binary", "scores": "raw", "thresholds": [0.3, 0.5], "metrics": ["auc", "f1"]},
     "several classes": {

@@ -17,6 +17,7 @@ from spark_eval.statistics.exact import (
     integers_of_sums,
     limbs_by_group,
     sum_of_limbs,
+    sums_by_group,
     two_product,
 )
 
@@ -103,3 +104,14 @@ def test_usual_values_are_no_smaller_and_no_larger_than_halves_can_hold() -> Non
 @given(st.lists(st.integers().map(lambda one: Fraction(one, 2**70)) | st.floats(-1e300, 1e300).map(Fraction)))
 def test_sums_come_back_from_their_digits(numbers: list[Fraction]) -> None:
     assert integers_of_sums(digits_of_sums(numbers)) == numbers
+
+
+@pytest.mark.parametrize("name", ["unit", "signs", "zeros", "many"])
+def test_sums_of_groups_are_those_of_fractions_whatever_their_sign(name: str) -> None:
+    values = SIZES[name]
+    groups = RANDOM.integers(0, 100, len(values))
+    found = sums_by_group(values, groups, 100)
+    for group in range(100):
+        expected = float(sum(map(Fraction, values[groups == group].tolist()), Fraction()))
+        assert found[group] == pytest.approx(expected, rel=1e-15, abs=0)
+    assert (sums_by_group(-values, groups, 100) == -found).all()

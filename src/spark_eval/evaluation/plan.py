@@ -281,10 +281,14 @@ class Plan:
         return self.conventions.no_hits == "drop"
 
     @property
+    def request_rules(self) -> dict[str, str]:
+        """Rules of lists by request; empty if users have one list each."""
+        return {} if self.request_truth is None else {"weight": self.weight, "truth": self.request_truth}
+
+    @property
     def stamp(self) -> str:
         """Conventions and population rules, as in every output row."""
-        rules = {} if self.request_truth is None else {"weight": self.weight, "truth": self.request_truth}
-        return stamp(self.conventions, rules, self.candidates)
+        return stamp(self.conventions, self.request_rules, self.candidates)
 
 
 def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:

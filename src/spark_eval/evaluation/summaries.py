@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from spark_eval.accounting import ListCounts, TruthCounts
 from spark_eval.evaluation.plan import Candidates, Plan
+from spark_eval.evaluation.stages.measure import StageTotals
 from spark_eval.evaluation.stages.rows import StageSums
 from spark_eval.evaluation.summary import (
     MetricRow,
@@ -42,7 +43,7 @@ class BucketSummary:
     folds: frozenset[int]
     models: Sequence[ModelSummary]
     sums: SegmentTotals
-    stages: SegmentTotals | None = None
+    stages: StageTotals | None = None
     groups: Mapping[tuple[int, str], GroupWeights] = field(default_factory=dict)
     user_sums: SegmentTotals | None = None
 

@@ -211,19 +211,23 @@ def request_sum_rows(
             means[name] = (weighted(value, weight), both.total, own.total)
         for name, (column, total, weight_total) in means.items():
             own = of_users.get(column, NOBODY)
-            exact: list[Fraction | None] = [
-                total,
-                own.squares,
-                weight_total,
-                own.products,
-                own.weight_squares,
-            ]
-            if plan.weight is ListWeight.USERS and name == value.name:
-                exact = [own.total, own.squares, None, None, None]
+            is_mean = plan.weight is ListWeight.USERS and name == value.name
             key = (model, name, value.k, segment, segment_value, plan.stamp)
-            n_lists = (alone.n_users, alone.n_defined)
-            rows.append(SumRow.of(key, own.n_users, own.n_defined, exact, n_lists))
+            rows.append(request_sum_row(key, alone, own, None if is_mean else (total, weight_total)))
     return rows
+
+
+def request_sum_row(
+    key: Key, of_lists: ColumnSums, of_users: ColumnSums, ratio: tuple[Fraction, Fraction] | None
+) -> SumRow:
+    """Return the row of a mean over lists by request: the ``ratio`` of two totals, or the mean over users."""
+    if ratio is None:
+        exact: list[Fraction | None] = [of_users.total, of_users.squares, None, None, None]
+    else:
+        total, weight = ratio
+        exact = [total, of_users.squares, weight, of_users.products, of_users.weight_squares]
+    n_lists = (of_lists.n_users, of_lists.n_defined)
+    return SumRow.of(key, of_users.n_users, of_users.n_defined, exact, n_lists)
 
 
 def run_rows(

@@ -242,10 +242,12 @@ def list_faults(
         is_refused = not count.without_truth and any(count.rows[Outcome.QUARANTINED, one] for one in FATAL)
         if has_truth and not count.with_truth and not is_refused:
             left = unused(entries, "recommendations", model)
-            message = f"{lists}: no valid row has a user of the truth{left}"
+            owner = "user and request" if tables.plan.request_truth is RequestTruth.REQUESTS else "user"
+            message = f"{lists}: no valid row has a {owner} of the truth{left}"
             if not any(fault.code == "NO_ID_OVERLAP" for fault in faults):
-                here, there = some_users(tables.recommendations, model), some_users(tables.truth)
-                message += f"; here users are {here}, there {there}"
+                for name in (USER, REQUEST)[: 1 + owner.count(REQUEST)]:
+                    here, there = some_ids(tables.recommendations, name, model), some_ids(tables.truth, name)
+                    message += f"; here {name}s are {here}, there {there}"
             faults.append(DataError("NO_ID_OVERLAP", f"{message}; write ids alike in both tables"))
         repeats = count.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM]
         if repeats and once_only:
@@ -254,11 +256,11 @@ def list_faults(
     return faults
 
 
-def some_users(rows: Rows, model: str | None = None) -> str:
-    """Return a few users of a table, or of a model's lists, as an example."""
+def some_ids(rows: Rows, name: str, model: str | None = None) -> str:
+    """Return a few users or requests of a table, or of a model's lists, as an example."""
     of_model = {} if model is None or MODEL not in rows.columns else {MODEL: model}
-    users = [user for user in some_values(rows, USER, MOST_EXAMPLES + 1, of_model) if user is not None]
-    return ", ".join(sorted(map(repr, users[:MOST_EXAMPLES]))) or "null"
+    ids = [one for one in some_values(rows, name, MOST_EXAMPLES + 1, of_model) if one is not None]
+    return ", ".join(sorted(map(repr, ids[:MOST_EXAMPLES]))) or "null"
 
 
 def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> str:
@@ -296,8 +298,8 @@ def check_folds(tables: Tables) -> Tables:
 def check_requests(tables: Tables) -> Tables:
     """Return the tables with a plan by request if the recommendations have requests.
 
-    Raises DataError REQUESTS_DIFFER if only the truth has them, and ConfigError NOT_BY_REQUEST for stages and
-    for bootstrap intervals of weighted means over users.
+    Raises DataError REQUESTS_DIFFER if only the truth has them, and ConfigError NOT_BY_REQUEST for bootstrap
+    intervals of weighted means over users.
     """
     if REQUEST not in tables.recommendations.columns:
         if REQUEST in tables.truth.columns:
@@ -305,8 +307,6 @@ def check_requests(tables: Tables) -> Tables:
             raise DataError("REQUESTS_DIFFER", f"{message}, or leave it out of the truth")
         return tables if tables.users is None else replace(tables, users=tables.users.drop(REQUEST))
     plan = tables.plan
-    if plan.stages:
-        raise ConfigError("NOT_BY_REQUEST", "stages take one list per user")
     is_over_users = plan.interval is MeanInterval.BOOTSTRAP and plan.weight is ListWeight.USERS
     if is_over_users and plan.weighted:
         message = f"no bootstrap of {plan.weighted[0].name} with weight: users; take interval: normal"

@@ -23,6 +23,7 @@ from spark_eval.predictions.measure import (
     measure_ranges,
     per_user_rows,
     range_sizes,
+    replicate_values,
     sum_influences,
     sums_over_users,
     sums_per_user,
@@ -172,7 +173,7 @@ def measure_predictions(
             by_range = persist(group_by_range(outputs, ranges), resources)
             offsets = range_offsets(collect_objects(range_sizes(by_range)), plan.curve_points)
             results = range_results(by_range, offsets, plan)
-            rows = with_placements(by_range, offsets)
+            rows = with_placements(by_range, offsets, plan)
         for part in chain.from_iterable(results.values()):
             counts.totals.add_all(part.cell, part.sums)
         session, user_type = predictions.session, predictions.user_type
@@ -190,8 +191,10 @@ def with_errors(result: "Predictions", sums: Spread) -> "Predictions":
         sums, influences = persist(sums, resources), InfluenceSums()
         for one in collect_objects(sum_influences(sums, result.slopes)):
             influences.merge(one)
+        is_drawn = bool(result.plan.bootstrapped)
         return replace(
             result,
+            replicates=dict(collect_objects(replicate_values(sums, list(result.values)))) if is_drawn else {},
             influences=influences.totals,
             digests={str(model): str(one % 2**64) for model, one in influences.digests.items()},
             user_sums=sums if result.plan.intervals is Clusters.USER else None,

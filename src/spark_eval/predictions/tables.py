@@ -1,7 +1,7 @@
 """Build the rows of the published predictions tables from exact sums."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -23,6 +23,7 @@ from spark_eval.predictions.worker.ordered import OperatingPoint, RangeResult, b
 from spark_eval.predictions.worker.totals import Cell, Totals
 from spark_eval.results.rows import fold_rows
 from spark_eval.schema import ALL, CALIBRATION, ROC, ddl_of
+from spark_eval.statistics.exact import Floats
 from spark_eval.statistics.intervals import Summary, normal_interval, square_root
 from spark_eval.statistics.slopes import SumKey
 
@@ -145,12 +146,14 @@ class MeasuredPredictions:
     """Result of an evaluation of predictions: exact sums, and the results of the score ranges, by cell.
 
     ``influences`` are the sums of the users' influences on the values; empty without standard errors.
+    ``replicates`` are the values of the sample and of its bootstrap replicates, by cell and metric.
     """
 
     plan: PredictionPlan
     totals: Totals
     ranges: Mapping[Cell, Sequence[RangeResult]]
     influences: Totals
+    replicates: Mapping[Cell, Mapping[str, Floats]] = field(default_factory=dict, kw_only=True)
 
     @property
     def models(self) -> list[str]:
@@ -185,7 +188,8 @@ class MeasuredPredictions:
             n_rows = int(self.totals.of(cell)["rows"][0])
             influences = self.influences.of(cell) if cell in self.influences.sums else {}
             for index, (name, value) in enumerate(values):
-                mean = value.summary or summary_of(value, index, influences)
+                drawn = self.replicates.get(cell, {}).get(name + value.mark)
+                mean = value.summary or summary_of(value, index, influences, drawn)
                 has_users = value.summary is not None or (influences and self.plan.intervals is Clusters.USER)
                 rows.append(
                     PredictionRow(
@@ -250,17 +254,38 @@ def six_digits(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
 
 
-def summary_of(value: Value, index: int, influences: Mapping[str, Sequence[Fraction]]) -> Summary:
-    """Return the standard error and interval of a value from the sums of the users' influences on it."""
+def summary_of(
+    value: Value, index: int, influences: Mapping[str, Sequence[Fraction]], drawn: Floats | None = None
+) -> Summary:
+    """Return the standard error and interval of a value from the sums of the users' influences on it.
+
+    ``drawn`` are the values of the sample and of its bootstrap replicates, if it has an interval by these.
+    """
     if not influences:
         return Summary()
     n = int(influences[N_USERS][0])
+    if drawn is not None and value.value is not None:
+        return summary_of_replicates(value.value, drawn, n)
     if value.value is None or not value.slopes:
         return Summary(n=n)
     variance = variance_of(influences, index, len(value.slopes))
     # Influences and their squares are rounded: where nothing varies, the variance may be just below 0.
     error = None if variance is None else square_root(max(variance, Fraction(0)))
     return normal_interval(Fraction(value.value), error, n)
+
+
+def summary_of_replicates(value: float, drawn: Floats, n: int) -> Summary:
+    """Return the standard deviation and the percentiles of the replicates, at least two.
+
+    ``drawn`` begins with the value of the sample itself. It differs a little if replicates are measured in
+    blocks of scores: they are moved by that difference.
+    """
+    first, replicates = drawn[0], drawn[1:]
+    defined = replicates[np.isfinite(replicates)]
+    if n < 2 or len(defined) < 2:
+        return Summary(n=n)
+    low, high = np.clip(np.quantile(defined, [0.025, 0.975]) + (value - first), 0.0, 1.0).tolist()
+    return Summary(value, float(np.std(defined, ddof=1)), low, high, n)
 
 
 def variance_of(influences: Mapping[str, Sequence[Fraction]], index: int, n_parts: int) -> Fraction | None:

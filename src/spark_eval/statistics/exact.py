@@ -32,6 +32,8 @@ MOST_DIGITS: Final = 4
 # Number of values summed as doubles, and of such sums added as 64-bit integers.
 BLOCK: Final = 1 << 13
 MOST_SUMMED: Final = BLOCK << 9
+# Sums of a block of digits times smaller factors are exact as doubles.
+LARGEST_FACTOR: Final = 2.0**19
 # Sums are transferred as limbs of two digits: sums of millions of limbs fit 64 bits.
 LIMB_BITS: Final = 2 * DIGIT_BITS
 # Maximum number of halves of values that are summed as doubles.
@@ -73,22 +75,42 @@ class Groups:
 
 @dataclass(frozen=True)
 class ExactSums:
-    """Sums of values and of their squares in each cell, by position of the digit."""
+    """Sums of values, of their squares and of their products with factors in each cell, by digit position."""
 
     total: DigitSums = field(default_factory=dict)
     squares: DigitSums = field(default_factory=dict)
+    products: DigitSums = field(default_factory=dict)
 
     @classmethod
-    def of(cls, values: Floats, groups: Groups, *, has_squares: bool = True) -> "ExactSums":
-        """Sum finite values: up to MOST_SUMMED if squares are summed too."""
+    def of(
+        cls,
+        values: Floats,
+        groups: Groups,
+        *,
+        has_total: bool = True,
+        has_squares: bool = True,
+        factors: Floats | None = None,
+    ) -> "ExactSums":
+        """Sum finite values: up to MOST_SUMMED if squares are summed too.
+
+        ``factors`` are integers below LARGEST_FACTOR, by which values are multiplied.
+
+        >>> sums = ExactSums.of(np.array([0.1, 0.3]), Groups(), factors=np.array([3.0, 1.0]))
+        >>> [float(one) for one in integers_of_sums(sums.products)]
+        [0.6]
+        """
         sums = cls()
         for start in range(0, len(values), BLOCK):
-            block, part, times = groups.block(start), values[start : start + BLOCK], np.ones(1, np.int64)
-            if part[0] == part[-1] and (part == part[0]).all():
+            block, chosen = groups.block(start), slice(start, start + BLOCK)
+            part, times = values[chosen], np.ones(1, np.int64)
+            if factors is None and part[0] == part[-1] and (part == part[0]).all():
                 times, block, part = block.sums(np.ones(len(part), dtype=bool)), Groups(), part[:1]
             for first, digits in digit_runs(part):
                 for offset, digit in enumerate(digits):
-                    add(sums.total, first - offset, times * block.sums(digit))
+                    if has_total:
+                        add(sums.total, first - offset, times * block.sums(digit))
+                    if factors is not None:
+                        add(sums.products, first - offset, block.sums(digit * factors[chosen]))
                 for offset, amounts in block.squares(digits).items() if has_squares else ():
                     add(sums.squares, 2 * first - offset, times * amounts)
         return sums
@@ -113,15 +135,27 @@ def exact_sums(values: Floats, cells: Ints | None = None, n_cells: int = 1) -> D
 def sums_by_group(values: Floats | None, groups: Ints, n_groups: int) -> Floats:
     """Return the sum of the values of each of many groups, exact until it is rounded; None: 1 each.
 
-    >>> sums_by_group(np.array([1e16, 1.0, 1.0, -1e16]), np.array([0, 0, 1, 0]), 2).tolist()
-    [1.0, 1.0]
+    >>> sums_by_group(np.array([1e16, 1.0, 1.0, -1e16, -0.25]), np.array([0, 0, 1, 0, 2]), 3).tolist()
+    [1.0, 1.0, -0.25]
     """
     if values is None:
         return np.bincount(groups, minlength=n_groups).astype(np.float64)
-    total = np.zeros(n_groups)
-    for limb, amounts in sorted(limbs_by_group(values, groups, n_groups).items()):
-        total += np.ldexp(amounts.astype(np.float64), LIMB_BITS * limb - POINT_BITS)
+    sums = digits_by_group(values, groups, n_groups)
+    total, is_negative = rounded_limbs(sums, n_groups)
+    if is_negative.any():
+        # The highest limb of a negative sum is negative, and would cancel all digits of the others.
+        mirrored, _ = rounded_limbs({position: -amounts for position, amounts in sums.items()}, n_groups)
+        total = np.where(is_negative, -mirrored, total)
     return total
+
+
+def rounded_limbs(sums: DigitSums, n_groups: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the sums (n_groups,) as doubles, and True for those that are negative: these are imprecise."""
+    total, is_negative = np.zeros(n_groups), np.zeros(n_groups, dtype=bool)
+    for limb, amounts in sorted(normalize_limbs(sums).items()):
+        total += np.ldexp(amounts.astype(np.float64), LIMB_BITS * limb - POINT_BITS)
+        is_negative |= amounts < 0
+    return total, is_negative
 
 
 def limbs_by_group(
@@ -138,11 +172,16 @@ def limbs_by_group(
     """
     if most_rows is not None and most_rows <= MOST_HALVES and are_usual(values):
         return limbs_of_halves(values, groups, n_groups)
+    return normalize_limbs(digits_by_group(values, groups, n_groups))
+
+
+def digits_by_group(values: Floats, groups: Ints, n_groups: int) -> DigitSums:
+    """Return the exact sum of the values of each of many groups, as digits."""
     sums: DigitSums = {}
     for first, digits in digit_runs(values):
         for offset, digit in enumerate(digits):
             add(sums, first - offset, np.bincount(groups, digit, minlength=n_groups).astype(np.int64))
-    return normalize_limbs(sums)
+    return sums
 
 
 def are_usual(values: Floats) -> bool:

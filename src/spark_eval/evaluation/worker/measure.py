@@ -103,7 +103,8 @@ class BucketMeasurer:
         self.sums.add(sums(*of_lists, has_squares=bucket.owner is None))
         if (owner := bucket.owner) is not None:
             user = owner[users]
-            self.user_sums.add(sums_of_users(task.plan, columns, user, (model, names), segments))
+            of_users = columns, user, (model, names), segments
+            self.user_sums.add(sums_of_users(means_of(task.plan), task.plan.weight, *of_users))
         if task.plan.of_run:
             self.tally.add(bucket, inputs.context, (model, names), segments)
         self.groups |= self.weighed_groups(inputs, model, names)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import bucket_of, decode_ids, hashes_of, scramble, to_numpy
 from spark_eval.predictions.task import MOST_SUMS_OF_USERS, PLACED, PredictionPlan, Scores, Task
@@ -99,9 +100,12 @@ class CellRows:
         """Weight (n,) of each row; None if every row counts once."""
         return to_numpy(self.rows[WEIGHT]) if WEIGHT in self.rows.column_names else None
 
-    def with_placements(self, placements: Floats) -> "CellRows":
-        """Return the rows with their placements."""
-        return CellRows(self.cell, self.rows.append_column(PLACED, pa.array(placements)))
+    def with_columns(self, columns: Mapping[str, NDArray[Any]]) -> "CellRows":
+        """Return the rows with more columns."""
+        rows = self.rows
+        for name, values in columns.items():
+            rows = rows.append_column(name, pa.array(values))
+        return CellRows(self.cell, rows)
 
     def take(self, indices: Ints) -> "CellRows":
         """Return the rows with these indices."""

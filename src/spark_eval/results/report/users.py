@@ -123,7 +123,8 @@ def spread(facts: RunFacts) -> Chapter | None:
         f"Of each of the first {MOST_SPREAD} metrics with an upper bound, at its largest cutoff; users "
         "without a value are left out."
     )
-    return Chapter("How users spread", [statements], views, ["measure"])
+    counted = [Statement("Each request is counted like a user here.")] if facts.by_request else []
+    return Chapter("How users spread", [statements, *counted], views, ["measure"])
 
 
 def with_shares(facts: RunFacts) -> Iterator[dict[str, Any]]:
