@@ -27,8 +27,8 @@ def sums_of_halves(ids: pa.Array, variables: Sequence[Ints], n_salts: int) -> Ha
     """Return the sums of the products of variables (n,) over ``n_salts`` random halves of n units.
 
     >>> ids, ones, x = pa.array(["a", "b", "c"]), np.ones(3, dtype=np.int64), np.array([1, 2, 3])
-    >>> sums_of_halves(ids, [ones, x, ones], 2)[:, :2].tolist()
-    [[1, 2], [2, 5]]
+    >>> sums_of_halves(ids, [ones, x, ones], 4)[:, :2].tolist()
+    [[1, 3], [3, 6], [2, 3], [2, 4]]
     """
     found = np.zeros((n_salts, len(PAIRS)), dtype=object)
     columns = list(products(variables))
