@@ -39,7 +39,6 @@ from spark_eval.experiments.worker.bucket import BucketSums
 from spark_eval.experiments.worker.units import DAY_SINCE, NOVELTY
 from spark_eval.schema import ALL
 from spark_eval.statistics.differences import TestResult
-from spark_eval.statistics.intervals import square_root
 from spark_eval.statistics.significance import adjusted
 
 # Test of a difference, or of a lift.
@@ -200,8 +199,8 @@ class Analysis(TrustChecks):
             undefined_treatment=found.treatment.n_undefined,
             control_value=number(control.value),
             treatment_value=number(other.value),
-            control_se=root(control.variance),
-            treatment_se=root(other.variance),
+            control_se=control.std_error,
+            treatment_se=other.std_error,
             difference=number(contrast.difference),
             std_error=contrast.std_error,
             statistic=result.statistic,
@@ -480,11 +479,6 @@ def is_within(row: ExperimentRow, sign: int, level: float, *, is_strict: bool = 
 def number(value: Fraction | None) -> float | None:
     """Return a fraction as a double, rounded once."""
     return None if value is None else float(value)
-
-
-def root(variance: Fraction | None) -> float | None:
-    """Return the standard error of a variance."""
-    return None if variance is None else square_root(variance)
 
 
 def analyses(plan: ExperimentPlan, sums: BucketSums) -> Iterator[Analysis]:

@@ -6,6 +6,8 @@ from fractions import Fraction
 from itertools import combinations_with_replacement
 from typing import Final, NamedTuple
 
+from spark_eval.statistics.intervals import square_root
+
 # Variables of a unit: 1, x and y, their values in the pre-period, and 1 if the unit has a past.
 ONE, X, Y, PRE_X, PRE_Y, HAS_PAST = range(6)
 N_VARIABLES: Final = 6
@@ -24,6 +26,11 @@ class ArmEstimate(NamedTuple):
     value: Fraction | None
     variance: Fraction | None
     n: int
+
+    @property
+    def std_error(self) -> float | None:
+        """Standard error of the value."""
+        return None if self.variance is None else square_root(self.variance)
 
 
 @dataclass(frozen=True)
