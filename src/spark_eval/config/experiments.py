@@ -13,6 +13,9 @@ class TermSection(Section):
     value: str = Field(default="count", description="sum of values, count of events, or any: 1 or 0")
     where: list[Filter] = Field(default=[], description="conditions on columns of the events, all of them")
     cap: float | int | None = Field(default=None, description="a user's value is at most this")
+    winsorise: float | None = Field(
+        default=None, description="a user's value is at most this quantile of all users, such as 0.999"
+    )
 
 
 class MetricSection(Section):

@@ -1,6 +1,6 @@
 """Online experiments: from exposures and events to estimates, checks, decisions and accounting."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack
@@ -10,7 +10,7 @@ from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.experiments.analysis import Analysis, analyses
 from spark_eval.experiments.parse import make_experiment_plan
-from spark_eval.experiments.plan import ExperimentOptions, ExperimentPlan, names_of
+from spark_eval.experiments.plan import ExperimentOptions, ExperimentPlan, TermKey, names_of
 from spark_eval.experiments.tables import (
     CHECKS,
     DECISIONS,
@@ -32,6 +32,7 @@ from spark_eval.experiments.worker.bucket import (
     measure_bucket,
 )
 from spark_eval.experiments.worker.judge import judge_events, judge_exposures
+from spark_eval.experiments.worker.tails import measure_tails, quantile_of
 from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
@@ -268,14 +269,10 @@ def measure_experiments(
         ]
     )
 
-    def measure(_: int, found: list[Any]) -> Any:
-        try:
-            return measure_bucket(found, plan)
-        except DataError as error:
-            return error
-
+    if plan.winsorised:
+        plan = replace(plan, caps=caps_of(parts, n_buckets, plan))
     sums = BucketSums()
-    for one in collect_or_raise(group_by_key(parts, n_buckets, measure)):
+    for one in of_buckets(parts, n_buckets, partial(measure_bucket, plan=plan)):
         sums.merge(one)
     entries = entries_of(plan, sums)
     of_tables = judged(tables, plan, entries, units)
@@ -284,6 +281,37 @@ def measure_experiments(
     )
     table = tables[EVENTS]
     return Experiments(plan, sums, entries, None if isinstance(table, LocalTable) else table.sparkSession)
+
+
+def of_buckets(parts: Any, n_buckets: int, measure: Callable[[list[Any]], Any]) -> Iterator[Any]:
+    """Yield what is measured of each bucket of units; raise the errors of all buckets as one."""
+
+    def measured(_: int, found: list[Any]) -> Any:
+        try:
+            return measure(found)
+        except DataError as error:
+            return error
+
+    yield from collect_or_raise(group_by_key(parts, n_buckets, measured))
+
+
+def caps_of(parts: Any, n_buckets: int, plan: ExperimentPlan) -> dict[TermKey, int]:
+    """Return the quantile of each winsorised term over all units of an experiment, in a pass of its own."""
+    caps: dict[TermKey, int] = {}
+    for is_whole in (False, True):
+        found = list(of_buckets(parts, n_buckets, partial(measure_tails, plan=plan, is_whole=is_whole)))
+        missing = False
+        for experiment in plan.experiments:
+            for term, scale in plan.winsorised:
+                key = (experiment.name, term, scale)
+                tails = [tails[key] for tails in found if key in tails]
+                cap = quantile_of(tails, term.winsorise or 1)
+                if cap is not None:
+                    caps[key] = cap
+                missing |= cap is None and any(tail.n for tail in tails)
+        if not missing:
+            break
+    return caps
 
 
 def spread(table: Rows) -> Any:
@@ -396,7 +424,7 @@ class Experiments(Writable):
     @cached_property
     def check_rows(self) -> list[CheckRow]:
         """Rows of ``checks``."""
-        return [row for one in self.analyses for row in one.checks]
+        return [row for one in self.analyses for row in one.shown_checks]
 
     @cached_property
     def decision_rows(self) -> list[DecisionRow]:

@@ -24,9 +24,10 @@ from spark_eval.arrow.codes import (
 )
 from spark_eval.arrow.row_faults import FaultRule, fill_null_with_false
 from spark_eval.experiments.moments import Moments
-from spark_eval.experiments.plan import N_EVENTS, USER_DAYS, Experiment, ExperimentPlan
+from spark_eval.experiments.plan import DAY_SLICE, N_EVENTS, USER_DAYS, Experiment, ExperimentPlan
 from spark_eval.experiments.worker.assignment import hashed_arms
-from spark_eval.experiments.worker.clock import day_starts
+from spark_eval.experiments.worker.clock import day_name, day_starts, local_days
+from spark_eval.experiments.worker.halves import Halves
 from spark_eval.experiments.worker.judge import own_column
 from spark_eval.experiments.worker.units import BOT, CROSSOVER, KEY, PRE, UNEXPOSED, USED, Units, UnitSums
 from spark_eval.schema import (
@@ -74,7 +75,8 @@ class BucketSums:
 
     ``units`` are counted by experiment, arm and stratum, ``with_bots`` before bots are left out.
     ``mismatched`` counts units whose logged variant differs from their hash, by experiment. ``day_faults``
-    counts rows of ``user_days`` that cannot be merged.
+    counts rows of ``user_days`` that cannot be merged. ``units_by`` are units by experiment, name and value
+    of a segment or day of exposure, arm and stratum; ``halves`` the sums of A/A experiments, by metric.
     """
 
     rows: Counter[RowKey] = field(default_factory=Counter)
@@ -84,6 +86,8 @@ class BucketSums:
     mismatched: Counter[str] = field(default_factory=Counter)
     unknown: set[tuple[str, str]] = field(default_factory=set)
     day_faults: Counter[str] = field(default_factory=Counter)
+    units_by: Counter[tuple[str, str, str, str, int]] = field(default_factory=Counter)
+    halves: dict[tuple[str, str], Halves] = field(default_factory=dict)
 
     def merge(self, other: "BucketSums") -> None:
         """Add the sums of another bucket."""
@@ -93,6 +97,9 @@ class BucketSums:
         self.mismatched.update(other.mismatched)
         self.unknown |= other.unknown
         self.day_faults.update(other.day_faults)
+        self.units_by.update(other.units_by)
+        for key, sums in other.halves.items():
+            self.halves[key] = self.halves[key] + sums if key in self.halves else sums
         for cell, moments in other.moments.items():
             self.add(cell, moments)
 
@@ -249,6 +256,9 @@ class Bucket:
             for arm, stratum, by, value, moments in sums.cells(metric):
                 cell = Cell(experiment.name, metric.name, experiment.arms[arm], stratum, by, value)
                 self.result.add(cell, moments)
+            if self.plan.aa_salts is not None:
+                halves = sums.halves(metric, self.ids, self.plan.aa_salts)
+                self.result.halves[experiment.name, metric.name] = halves
 
     def exposed(self, number: int, experiment: Experiment) -> tuple[Units, Ints]:
         """Return the exposed units, and the unit (n,) of each row in the period; count the other rows."""
@@ -376,6 +386,14 @@ class Bucket:
         self.note(name, UNITS, Outcome.IN, None, n_units)
         for (arm, stratum), n in units.counts().items():
             self.result.units[name, units.experiment.arms[arm], stratum] += n
+        is_member = units.arms >= 0
+        days, codes = np.unique(
+            local_days(np.where(is_member, units.first, 0), self.plan.timezone), return_inverse=True
+        )
+        of_days = (codes, [day_name(day) for day in days.tolist()])
+        for by, (labels, names) in (*units.labels.items(), (DAY_SLICE, of_days)):
+            for arm, stratum, value, n in units.counts_by(labels, names):
+                self.result.units_by[name, by, value, units.experiment.arms[arm], stratum] += n
 
     @cached_property
     def event_keys(self) -> Ints:

@@ -25,6 +25,7 @@ from spark_eval.experiments.plan import (
     TermValue,
 )
 from spark_eval.experiments.worker.clock import day_name, day_starts, local_days, local_hours
+from spark_eval.experiments.worker.halves import Halves, sums_of_halves
 from spark_eval.experiments.worker.judge import holds, own_column
 from spark_eval.experiments.worker.sums import moments_by_group
 from spark_eval.schema import ALL, KIND, MISSING, TIMESTAMP, VALUE
@@ -98,6 +99,14 @@ class Units:
         of_units = np.zeros(len(self.first), dtype=np.int64)
         of_units[units] = codes[order][rows]
         self.labels[segment] = of_units, names
+
+    def counts_by(self, codes: Ints, names: Sequence[str]) -> Iterator[tuple[int, int, str, int]]:
+        """Yield arm, stratum, name of the code (n_units,), and the number of units with an arm."""
+        chosen = np.flatnonzero(self.arms >= 0)
+        triples = np.stack([self.arms[chosen], self.strata[chosen], codes[chosen]])
+        groups, numbers = np.unique(triples, axis=1, return_counts=True)
+        for (arm, stratum, code), n in zip(groups.T.tolist(), numbers.tolist(), strict=True):
+            yield arm, stratum, names[code], n
 
     def counts(self, members: Ints | None = None) -> dict[tuple[int, int], int]:
         """Return the number of units by arm and stratum; of these members, by default of all with an arm."""
@@ -218,6 +227,13 @@ class UnitSums:
         past = has_pre.astype(np.int64)
         return [ones, rounded_ratios(x, y[0]), ones, rounded_ratios(pre_x, pre_y[0]), ones, past], is_defined
 
+    def halves(self, metric: Metric, ids: pa.Array, n_salts: int) -> Halves:
+        """Return the sums of the units with a value over random halves of them."""
+        variables, is_defined = self.variables(metric)
+        members = self.members[is_defined[self.members]]
+        chosen = [one[members] for one in variables[:3] if one is not None]
+        return sums_of_halves(ids.take(pa.array(members)), chosen, n_salts)
+
     def sums(self, metric: Metric, phase: str) -> list[Ints]:
         """Return the sums of each unit (n_units,), for each term of the metric."""
         rows = self.rows[phase]
@@ -245,7 +261,9 @@ class UnitSums:
                 message = f"events of kind {term.kind!r}: the sum of a user exceeds 2^62"
                 raise DataError("METRIC_OVERFLOW", message)
             np.add.at(sums, targets, amounts.astype(np.int64))
-        return sums if term.cap is None else np.minimum(sums, round(term.cap * scale))
+        cap = None if term.cap is None else round(term.cap * scale)
+        cap = self.plan.caps.get((self.units.experiment.name, term, scale), cap)
+        return sums if cap is None else np.minimum(sums, cap)
 
     @cached_property
     def counts(self) -> Ints | None:
