@@ -200,6 +200,6 @@ def test_sums_are_added_without_a_window(root: Path) -> None:
 
 def test_a_table_of_a_window_has_a_name(root: Path) -> None:
     merged = window(str(root), **TWO)
-    assert merged.table("sums").num_rows == len(merged.sum_rows)
+    assert len(merged.table("sums")) == len(merged.sum_rows)
     with pytest.raises(ConfigError, match=r"UNKNOWN_TABLE.*did you mean 'sums'"):
         merged.table("sum")

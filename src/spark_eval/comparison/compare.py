@@ -73,6 +73,7 @@ from spark_eval.options import documented
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.exported import SmallFrame
 from spark_eval.results.sentences import (
     COMPARED,
     GATED,
@@ -82,7 +83,7 @@ from spark_eval.results.sentences import (
     sentences,
     shortened,
 )
-from spark_eval.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runners.engine import (
     parse_engine,
     reason_for_spark,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -16,7 +16,7 @@ from spark_eval.conventions.presets import request_rules
 from spark_eval.days.plan import Errors, Unit, WindowPlan
 from spark_eval.days.sums import sum_row
 from spark_eval.days.user_sums import Cell, MeanColumns, UserSums, user_sums
-from spark_eval.errors import ConfigError, DataError
+from spark_eval.errors import DataError
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.summary import (
     METRICS,
@@ -31,7 +31,8 @@ from spark_eval.metrics.means import WeightedMean, means_of_users
 from spark_eval.metrics.values import UNCUT
 from spark_eval.names import summarize_names
 from spark_eval.publishing.published import PublishedTable
-from spark_eval.results.driver_tables import SmallRows, arrow_table
+from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.schema import ALL, FOLDS, USER, Outcome, Table
 from spark_eval.statistics.intervals import Summary, normal_interval, summarise
 
@@ -81,7 +82,7 @@ class Day:
 
 
 @dataclass(frozen=True)
-class Window:
+class Window(Exported):
     """Window of days: rows of its tables, and what could not be merged.
 
     ``absent`` names the metrics that cannot be merged; ``unclustered`` is true if standard errors are null
@@ -104,6 +105,7 @@ class Window:
     models: Sequence[str]
     absent: Sequence[str]
     unclustered: bool
+    tables: ClassVar[tuple[str, ...]] = ("metrics", "sums", "accounting")
 
     @property
     def small_tables(self) -> dict[str, SmallRows]:
@@ -114,28 +116,9 @@ class Window:
             Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
 
-    def table(self, name: str) -> pa.Table:
-        """Return one of its tables as an Arrow table.
-
-        Args:
-            name: ``metrics``, ``sums`` or ``accounting``.
-
-        Returns:
-            The table, with the columns of the published one.
-
-        Raises:
-            ConfigError: UNKNOWN_TABLE for another name.
-
-        Examples:
-            ``daily`` is an output path with two published days:
-
-            >>> from spark_eval import window
-            >>> window(daily, first="2024-03-01", last="2024-03-02").table("sums").num_rows
-            9
-        """
-        if name not in self.small_tables:
-            raise ConfigError.unknown("UNKNOWN_TABLE", "table", name, self.small_tables, "Window.table")
-        return arrow_table(*self.small_tables[name])
+    metrics = SmallFrame(Table.METRICS, "a mean per model, metric and k over all days.")
+    sums = SmallFrame(Table.SUMS, "exact sums per model, metric and k over all days.")
+    accounting = SmallFrame(Table.ACCOUNTING, "what became of every row of all days.")
 
 
 def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:

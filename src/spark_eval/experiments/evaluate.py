@@ -34,7 +34,8 @@ from spark_eval.experiments.worker.bucket import (
 from spark_eval.experiments.worker.judge import judge_events, judge_exposures
 from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows
-from spark_eval.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.results.exported import SmallFrame
+from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
 from spark_eval.runners.in_process import LocalBatches
 from spark_eval.runners.quarantine import share_faults, unusable_rows

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Any, ClassVar, Final, NamedTuple, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,9 @@ from spark_eval.linkage.plan import LinkageOptions, LinkagePlan, make_linkage_pl
 from spark_eval.linkage.relations import Clusters, Pairs, Relation, Relations
 from spark_eval.linkage.reviews import check_same_links, reviewed_strata
 from spark_eval.options import documented
-from spark_eval.results.driver_tables import SmallRows, arrow_table
-from spark_eval.schema import Outcome, Reason, ddl_of
+from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.exported import Exported, SmallFrame
+from spark_eval.schema import Outcome, Reason, Table, ddl_of
 from spark_eval.tables.arrow_frames import Frame, read_arrow
 
 PREDICTED: Final = "predicted"
@@ -41,7 +42,7 @@ LINKAGE_TABLE: Final = ddl_of(LinkageRow)
 
 
 @dataclass(frozen=True)
-class Linkage:
+class Linkage(Exported):
     """Result of ``evaluate_linkage``.
 
     Examples:
@@ -54,34 +55,15 @@ class Linkage:
 
     rows: Sequence[LinkageRow]
     entries: Sequence[Entry]
+    tables: ClassVar[tuple[str, ...]] = ("linkage", "accounting")
 
     @property
     def small_tables(self) -> dict[str, SmallRows]:
         """Rows of its tables, with their schemas."""
-        return {"linkage": (self.rows, LINKAGE_TABLE), "accounting": (self.entries, ACCOUNTING)}
+        return {Table.LINKAGE: (self.rows, LINKAGE_TABLE), Table.ACCOUNTING: (self.entries, ACCOUNTING)}
 
-    def table(self, name: str) -> pa.Table:
-        """Return one of its tables as an Arrow table.
-
-        Args:
-            name: ``linkage`` or ``accounting``.
-
-        Returns:
-            The table.
-
-        Raises:
-            ConfigError: UNKNOWN_TABLE for another name.
-
-        Examples:
-            >>> import pandas as pd
-            >>> from spark_eval import evaluate_linkage
-            >>> pairs = pd.DataFrame({"a": [1, 2], "b": [2, 3]})
-            >>> evaluate_linkage(pairs, pairs).table("linkage")["value"].to_pylist()
-            [1.0, 1.0, 1.0]
-        """
-        if name not in self.small_tables:
-            raise ConfigError.unknown("UNKNOWN_TABLE", "table", name, self.small_tables, "Linkage.table")
-        return arrow_table(*self.small_tables[name])
+    linkage = SmallFrame(Table.LINKAGE, "a row per metric.")
+    accounting = SmallFrame(Table.ACCOUNTING, "what became of every row.")
 
     def value(self, metric: str) -> float | None:
         """Return the value of a metric.

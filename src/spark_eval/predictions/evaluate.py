@@ -46,7 +46,8 @@ from spark_eval.predictions.worker.ordered import RangeOffset, RangeResult
 from spark_eval.predictions.worker.score_ranges import range_offsets, score_ranges
 from spark_eval.predictions.worker.totals import Cell, Totals, segment_faults
 from spark_eval.results.driver_tables import SmallRows
-from spark_eval.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.results.exported import SmallFrame
+from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runners.engine import (
     parse_engine,
     reason_for_spark,
@@ -267,7 +268,7 @@ class Predictions(MeasuredPredictions, Writable):
     verb: ClassVar[str] = PREDICTIONS
     prediction_metrics = PREDICTION_METRICS
     tables: ClassVar[tuple[str, ...]] = ("metrics", "thresholds", "curves", "accounting")
-    offers: ClassVar[tuple[str, ...]] = ("per_user",)
+    on_request: ClassVar[tuple[str, ...]] = ("per_user",)
 
     def shown(self) -> list[TextTable]:
         """Return a line per metric over all rows, with a column per model."""

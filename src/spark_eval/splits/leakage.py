@@ -93,7 +93,7 @@ def ends_of(rows: Any, facts: SplitCounts, n_folds: int) -> dict[str, list[int]]
     whole = [check for check in facts.rule.checks.values() if check.early and not check.keys]
     others = {other.value for check in whole for several in check.others.values() for other in several}
     end_of = facts.ends
-    if others and not end_of and facts.n_used:
+    if others and not end_of and facts.n_written:
         from pyspark.sql import functions as F
 
         parts = rows.where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)

@@ -36,6 +36,7 @@ def compute(work: Work) -> Computed:
     """Measure all predictions in one pass, and in score order if a metric needs it."""
     from spark_eval.predictions.evaluate import measure_predictions
     from spark_eval.predictions.task import Clusters
+    from spark_eval.predictions.values import SCORED
     from spark_eval.runs.run import stage_frame
 
     plan = section_of(work.config).checked()
@@ -46,7 +47,7 @@ def compute(work: Work) -> Computed:
     if plan.intervals is Clusters.USER:
         stage_frame(measured.users.frame, work.attempt, Table.PER_USER, MODEL)
         written[Table.PER_USER] = measured.n_per_user
-        facts["scored"] = {model: one.to_record() for model, one in measured.values_by_model.items()}
+        facts[SCORED] = {model: one.to_record() for model, one in measured.values_by_model.items()}
     return Computed(
         rows=measured.small_tables,
         entries=measured.entries,
