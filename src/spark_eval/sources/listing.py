@@ -13,6 +13,7 @@ from spark_eval.config.inputs import Source
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import PATTERN, literal_path
 from spark_eval.runtime.any_session import OpenSession
+from spark_eval.runtime.catalog_tables import CatalogTables, is_place
 from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
 from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
 from spark_eval.runtime.spark_errors import is_of_spark
@@ -211,6 +212,9 @@ def fingerprint(source: Source, session: OpenSession) -> list[tuple[Any, ...]]:
     """
     if source.snapshot is not None:
         return [source.snapshot]
+    if is_place(source.path_or_empty):
+        place = CatalogTables.at(session(), source.path_or_empty)
+        return [(place,)] if place.tables.record_of(place) is not None else []
     table: list[tuple[Any, ...]] = [] if source.table is None else [(source.table,)]
     table += snapshots_in(source, session)
     try:

@@ -16,6 +16,7 @@ from spark_eval.evaluation.conform import conform_table
 from spark_eval.evaluation.plan import Plan
 from spark_eval.names import quote_column
 from spark_eval.predictions.conform import conform_predictions
+from spark_eval.runtime.catalog_tables import is_place, published_rows
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.sources.listing import FILE_FORMATS, data_files, depth_of, partitions_of
@@ -62,6 +63,8 @@ def read_source(
     try:
         if source.table is not None or source.snapshot is not None:
             frame = load_table(spark, source)
+        elif is_place(source.path_or_empty):
+            frame = published_rows(spark, source.path_or_empty)
         else:
             frame = read_path(spark, source, name, timezone, segments, before)
     except (PySparkException, Py4JError) as error:
