@@ -19,8 +19,8 @@ from spark_eval.errors import BusyError
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.catalog import CatalogStore
 from spark_eval.publishing.published import published_tables
-from spark_eval.runtime.catalog_tables import CatalogTables
 from spark_eval.schema import Table
+from spark_eval.tables.catalog_tables import CatalogTables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -249,8 +249,8 @@ def test_errors_have_names(schema: str, spark: "SparkSession", tmp_path: Path) -
         return answer.code, answer.error
 
     assert ends("output.table=nowhere.evals") == (2, "UNSUPPORTED_OUTPUT")
-    assert ends("output.table=lake") == (2, "INVALID_VALUE")
-    assert ends("output.path=out") == (2, "INVALID_VALUE")
+    assert ends("output.table=lake") == (2, "INVALID_CONFIG")
+    assert ends("output.path=out") == (2, "INVALID_CONFIG")
     assert ends("report=true") == (2, "UNSUPPORTED_OUTPUT")
     assert ends() == (0, "")
     users = spark.read.parquet(str(tmp_path / "in" / "log")).selectExpr(

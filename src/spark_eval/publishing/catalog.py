@@ -16,8 +16,8 @@ from spark_eval.names import quote_column
 from spark_eval.publishing.columns import kinds_in_spark
 from spark_eval.publishing.commits import Moves, Record, Sealed, Staging, records_of
 from spark_eval.publishing.verify import Expected
-from spark_eval.runtime.catalog_tables import RUNS, CatalogTables, Registered
 from spark_eval.runtime.spark_errors import is_of_spark
+from spark_eval.tables.catalog_tables import RUNS, CatalogTables, Registered
 
 # An attempt at a commit that is still free may be at work; one that began so long ago is dead.
 MOST_HOURS: Final = 24

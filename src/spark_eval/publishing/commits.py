@@ -20,10 +20,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from spark_eval.errors import DataError
 from spark_eval.runtime import events
-from spark_eval.runtime.catalog_tables import COMMITS_TABLE, CatalogTables
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import COMMITS, TABLE_NAMES, Table
+from spark_eval.tables.catalog_tables import COMMITS_TABLE, CatalogTables
 
 if TYPE_CHECKING:
     from pyspark.sql import Row

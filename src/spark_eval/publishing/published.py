@@ -20,11 +20,11 @@ from spark_eval.names import literal_path, quote_column, summarize_names
 from spark_eval.publishing.columns import differences, kinds_in_arrow, kinds_in_spark, united_kinds
 from spark_eval.publishing.commits import Files, OnDamage, Record, published, warn_of_damage
 from spark_eval.publishing.local import manifest_of
-from spark_eval.runtime.catalog_tables import CatalogTables, is_place
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles, is_hidden, local_path, uri_of
 from spark_eval.runtime.spark_errors import is_of_spark, named_spark_error
 from spark_eval.schema import MODEL, TABLE_NAMES, Table
+from spark_eval.tables.catalog_tables import CatalogTables, is_place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

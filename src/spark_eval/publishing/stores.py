@@ -12,10 +12,10 @@ from spark_eval.publishing.commits import STAGING, commit_path
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.remote import RENAMES_WHOLE, HadoopStore
 from spark_eval.runtime.any_session import OpenSession
-from spark_eval.runtime.catalog_tables import CatalogTables
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import local_path, uri_of
 from spark_eval.schema import REPORT
+from spark_eval.tables.catalog_tables import CatalogTables
 
 
 def store_of(output: Output, session: OpenSession) -> Store:

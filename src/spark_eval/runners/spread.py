@@ -23,8 +23,8 @@ from spark_eval.names import literal_path
 from spark_eval.runners.in_process import LocalBatches, cores
 from spark_eval.runtime import any_session
 from spark_eval.runtime.any_session import tasks_at_once
-from spark_eval.runtime.catalog_tables import Place
 from spark_eval.schema import MODEL
+from spark_eval.tables.catalog_tables import Place
 from spark_eval.tables.conformed import Rows
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.local_tables import LocalTable

@@ -13,11 +13,11 @@ from spark_eval.config.inputs import Source
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import PATTERN, literal_path
 from spark_eval.runtime.any_session import OpenSession
-from spark_eval.runtime.catalog_tables import CatalogTables, is_place
 from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
 from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
 from spark_eval.runtime.spark_errors import is_of_spark
 from spark_eval.sources.snapshots import snapshots_in
+from spark_eval.tables.catalog_tables import CatalogTables, is_place
 from spark_eval.tables.listed import check_all_read, check_regular
 
 if TYPE_CHECKING:

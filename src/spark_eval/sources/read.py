@@ -16,7 +16,6 @@ from spark_eval.evaluation.conform import conform_table
 from spark_eval.evaluation.plan import Plan
 from spark_eval.names import quote_column
 from spark_eval.predictions.conform import conform_predictions
-from spark_eval.runtime.catalog_tables import is_place, published_rows
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.sources.listing import FILE_FORMATS, data_files, depth_of, partitions_of
@@ -24,6 +23,7 @@ from spark_eval.sources.schemas import PARQUET, check_files
 from spark_eval.sources.snapshots import load_table
 from spark_eval.sources.typed import in_microseconds, read_typed
 from spark_eval.splits.conform import conform_interactions
+from spark_eval.tables.catalog_tables import is_place, published_rows
 from spark_eval.tables.listed import named_type
 from spark_eval.tables.partitions import with_partitions
 
