@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from spark_eval.config.input_policy import TABLE, check_reading, local_uri
+from spark_eval.config.input_policy import SCHEMA, TABLE, check_reading, local_uri
 from spark_eval.config.keys import Section
 from spark_eval.errors import nearest
 from spark_eval.names import check_run_id
@@ -154,9 +154,28 @@ class Recommendations(Source):
 
 
 class Output(Section):
-    """Output folder; with ``manifest``, tables are published without renames."""
+    """Output folder or schema; with ``manifest``, tables are published without renames."""
 
-    path: InputPath = Field(description="a folder, local, mounted or a URI")
+    path: InputPath | None = Field(default=None, description="a folder, local, mounted or a URI")
     manifest: bool = Field(
         default=False, description="for object stores: no renames; read with spark_eval.read_published"
     )
+    table: str | None = Field(
+        default=None, description="or a schema of a catalog, catalog.schema: each table is one there"
+    )
+    format: Literal["iceberg", "delta"] | None = Field(
+        default=None, description="of these tables; by default the catalog's own"
+    )
+
+    @model_validator(mode="after")
+    def check_place(self) -> Self:
+        """Check that the output is either one path or one schema."""
+        if (self.path is None) == (self.table is None):
+            raise ValueError("give either a path, or a table: catalog.schema")
+        if self.table is not None and not SCHEMA.fullmatch(self.table):
+            raise ValueError(f"table {self.table!r} is no name of a schema, such as catalog.schema")
+        if self.manifest and self.table is not None:
+            raise ValueError("manifest is of a path; tables of a catalog need none")
+        if self.format is not None and self.table is None:
+            raise ValueError("format is of tables of a catalog; files are Parquet")
+        return self

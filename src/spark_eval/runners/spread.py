@@ -30,6 +30,7 @@ from spark_eval.runners.in_process import LocalBatches, cores
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.schema import MODEL
+from spark_eval.tables.catalog_tables import Place
 from spark_eval.tables.conformed import Rows
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.local_tables import LocalTable
@@ -121,7 +122,15 @@ def write_union(rows: Sequence[Any], folder: str) -> None:
     if isinstance(rows[0], LocalBatches):
         write_file(rows, Path(folder))
     else:
-        reduce(type(rows[0]).unionAll, rows).coalesce(1).write.mode("error").parquet(folder)
+        write_frame(reduce(type(rows[0]).unionAll, rows).coalesce(1), folder)
+
+
+def write_frame(rows: "DataFrame", folder: str, *by: str) -> None:
+    """Write a Spark frame as Parquet to a new folder, partitioned by columns; or add it to a table."""
+    if isinstance(folder, Place):
+        folder.append(rows)
+    else:
+        rows.write.mode("error").partitionBy(*by).parquet(folder)
 
 
 def write_file(rows: Sequence[LocalBatches], folder: Path) -> None:
@@ -240,7 +249,7 @@ def table_of(rows: Any, folder: str | None) -> Any:
         return rows.table()
     if folder is None:
         return rows
-    rows.write.mode("error").partitionBy(MODEL).parquet(folder)
+    write_frame(rows, folder, MODEL)
     return read_folder(rows.sparkSession, rows.schema, folder)
 
 
@@ -268,7 +277,12 @@ def read_again(rows: Any, folder: str, column: str) -> Any:
 
 
 def read_folder(spark: "SparkSession", schema: "StructType", folder: str) -> "DataFrame":
-    """Return Parquet files with this schema: Spark would infer that models 1 and 01 are the same number."""
+    """Return Parquet files with this schema, or such rows of a table.
+
+    Spark would infer that models 1 and 01 are the same number.
+    """
+    if isinstance(folder, Place):
+        return folder.rows(schema.names)
     return spark.read.schema(schema).parquet(literal_path(folder))
 
 

@@ -374,6 +374,8 @@ class Config(Section):
     def check_choices(self) -> Self:
         """Validate rules and plans of all verbs, not only of the current one."""
         self.split.rule()
+        if self.report and self.output.table is not None:
+            raise ConfigError("UNSUPPORTED_OUTPUT", "a catalog has no place for pages; use report --to FILE")
         if self.predictions is not None:
             self.predictions.checked()
         if self.online is not None:

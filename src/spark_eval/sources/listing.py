@@ -17,6 +17,7 @@ from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
 from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
 from spark_eval.runtime.spark_errors import is_of_spark
 from spark_eval.sources.snapshots import snapshots_in
+from spark_eval.tables.catalog_tables import CatalogTables, is_place
 from spark_eval.tables.listed import check_all_read, check_regular
 
 if TYPE_CHECKING:
@@ -211,6 +212,9 @@ def fingerprint(source: Source, session: OpenSession) -> list[tuple[Any, ...]]:
     """
     if source.snapshot is not None:
         return [source.snapshot]
+    if is_place(source.path_or_empty):
+        place = CatalogTables.at(session(), source.path_or_empty)
+        return [(place,)] if place.tables.record_of(place) is not None else []
     table: list[tuple[Any, ...]] = [] if source.table is None else [(source.table,)]
     table += snapshots_in(source, session)
     try:

@@ -23,6 +23,7 @@ from spark_eval.sources.schemas import PARQUET, check_files
 from spark_eval.sources.snapshots import load_table
 from spark_eval.sources.typed import in_microseconds, read_typed
 from spark_eval.splits.conform import conform_interactions
+from spark_eval.tables.catalog_tables import is_place, published_rows
 from spark_eval.tables.listed import named_type
 from spark_eval.tables.partitions import with_partitions
 
@@ -62,6 +63,8 @@ def read_source(
     try:
         if source.table is not None or source.snapshot is not None:
             frame = load_table(spark, source)
+        elif is_place(source.path_or_empty):
+            frame = published_rows(spark, source.path_or_empty)
         else:
             frame = read_path(spark, source, name, timezone, segments, before)
     except (PySparkException, Py4JError) as error:

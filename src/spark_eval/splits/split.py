@@ -328,7 +328,7 @@ class Split(Displayable):
         observed = Observation("split")
         rows = used_rows(self.in_folds().observe(observed, *row_counts(self.rule)))
         with setting(self.spark, TIMESTAMP_TYPE, MICROSECONDS):
-            rows.drop(ASSIGNMENT).write.mode("error").partitionBy(SUBSET).parquet(folder)
+            spread.write_frame(rows.drop(ASSIGNMENT), folder, SUBSET)
         return self.counted(observed.get)
 
     def write_plain(self, folder: str) -> SplitCounts:

@@ -139,7 +139,7 @@ def stage_day(work: Work, inputs: Inputs) -> "tuple[int, list[Entry]]":
     """Stage ``user_days`` of the day; return the number of its rows, and the accounting."""
     from spark_eval.experiments.user_days import measure_user_days, parse_day
     from spark_eval.runners.in_process import LocalBatches
-    from spark_eval.runners.spread import write_union
+    from spark_eval.runners.spread import write_frame, write_union
     from spark_eval.runs.run import needed
 
     assert inputs.plan is not None
@@ -153,7 +153,7 @@ def stage_day(work: Work, inputs: Inputs) -> "tuple[int, list[Entry]]":
     if isinstance(rows, LocalBatches):
         write_union([rows], place)
     else:
-        rows.write.mode("error").parquet(place)
+        write_frame(rows, place)
     return n_rows, entries
 
 
