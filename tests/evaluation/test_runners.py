@@ -242,7 +242,7 @@ def nullable(kind: pa.DataType) -> Any:
 
 def categories(table: pa.Table) -> pd.DataFrame:
     """Ids as categories, of integers too."""
-    rows = table.to_pandas(types_mapper=nullable)
+    rows: pd.DataFrame = table.to_pandas(types_mapper=nullable)
     return rows.astype({"user": "category", "item": "category"})
 
 
