@@ -35,6 +35,9 @@ class Exported(ABC):
     def small_tables(self) -> Mapping[str, SmallRows]:
         """The rows of tables in the driver, with their schemas."""
 
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__()} - {"small_rows", "small_tables"})
+
     def small_rows(self, name: str) -> SmallRows | None:
         """Return the rows of a table in the driver, with their schema; None for a large table."""
         return self.small_tables.get(name)
