@@ -11,7 +11,7 @@ from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval import compare, evaluate, evaluate_predictions, functions, get_session, split
+from spark_eval import evaluate, evaluate_predictions, functions, get_session, split
 from spark_eval.errors import SparkEvalError
 from spark_eval.runtime.versions import check_workers
 
@@ -71,7 +71,6 @@ def answers(spark: SparkSession) -> dict[str, Any]:
     with patch.object(type(ranked), "persist", side_effect=UnsupportedOperationException(SERVERLESS)):
         anew = of_folder(ranked, test) | of_predictions(lists) | of_items(ranked, test, train)
     found |= kept | of_functions(ranked, test) | {"the same if nothing is persisted": anew == kept}
-    found |= of_requests(ranked, test) | of_compared_predictions(lists)
     return found | {"refused": refused(spark)}
 
 
@@ -106,52 +105,6 @@ def of_items(ranked: DataFrame, truth: DataFrame, train: DataFrame) -> dict[str,
     found = {"metrics of items": values(result.to_spark("metrics")), "diversity": values(result.per_user)}
     result.unpersist()
     return found
-
-
-def of_requests(ranked: DataFrame, truth: DataFrame) -> dict[str, Any]:
-    """Lists by request of two models, with users as clusters, and their comparison."""
-    requests = ranked.withColumn("request", F.explode(F.array(F.lit("am"), F.lit("pm"))))
-    turned = requests.withColumn(
-        "rank", F.when(F.col("request") == "am", 9 - F.col("rank")).otherwise(F.col("rank"))
-    )
-    lists = requests.withColumn("model", F.lit("a")).union(
-        turned.select(*requests.columns).withColumn("model", F.lit("b"))
-    )
-    stages = [{"name": "first", "model": "a", "k": 5}, {"name": "last", "model": "b", "k": 2}]
-    result = evaluate(lists, truth, metrics=["ndcg", "recall"], k=3, stages=stages)
-    compared = compare(result, baseline_model="a", tests=["t", "bootstrap"], resamples=50)
-    tables = {
-        "metrics": result,
-        "per_user": result,
-        "stages": result,
-        "funnel": result,
-        "comparisons": compared,
-    }
-    found = {f"{name} by request": values(of.to_spark(name)) for name, of in tables.items()}
-    result.unpersist()
-    return found
-
-
-def of_compared_predictions(lists: DataFrame) -> dict[str, Any]:
-    """Two models of predictions with intervals by user, and their comparison."""
-    scored = lists.selectExpr(
-        "user", "item % 2 AS label", "1 / (1 + item) AS a", "1 / (2 + user % 5 + item) AS b"
-    )
-    metrics = ["log_loss", "auc", "auprc", "ece"]
-    both = [
-        evaluate_predictions(
-            scored,
-            "binary",
-            model=name,
-            columns={"score": name},
-            metrics=metrics,
-            intervals="user",
-            resamples=50,
-        )
-        for name in "ab"
-    ]
-    found = {f"intervals of {one.models[0]}": values(one.to_spark("metrics")) for one in both}
-    return found | {"comparisons of predictions": values(compare(*both).to_spark("comparisons"))}
 
 
 def of_folder(lists: DataFrame, truth: DataFrame) -> dict[str, Any]:
