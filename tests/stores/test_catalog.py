@@ -252,7 +252,7 @@ def test_errors_have_names(schema: str, spark: "SparkSession", tmp_path: Path) -
     assert ends("output.table=lake") == (2, "INVALID_CONFIG")
     assert ends("output.path=out") == (2, "INVALID_CONFIG")
     assert ends("report=true") == (2, "UNSUPPORTED_OUTPUT")
-    assert ends() == (0, "")
+    assert call("split", "--config", config, "--run-id", RUN).code == 0
     users = spark.read.parquet(str(tmp_path / "in" / "log")).selectExpr(
         "cast(user AS string) AS user", "item", "timestamp", "relevance"
     )
