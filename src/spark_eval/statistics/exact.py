@@ -93,7 +93,7 @@ class ExactSums:
     ) -> "ExactSums":
         """Sum finite values: up to MOST_SUMMED if squares are summed too.
 
-        ``factors`` are integers below LARGEST_FACTOR, by which values are multiplied.
+        ``factors`` are integers below LARGEST_FACTOR; the values are multiplied with them.
 
         >>> sums = ExactSums.of(np.array([0.1, 0.3]), Groups(), factors=np.array([3.0, 1.0]))
         >>> [float(one) for one in integers_of_sums(sums.products)]

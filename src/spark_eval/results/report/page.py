@@ -19,8 +19,7 @@ from spark_eval.results.report.funnel import pipeline
 from spark_eval.results.report.models import beside_other_run, cutoffs, differences, gates, leaderboard
 from spark_eval.results.report.origins import accounting, other_tables, provenance, split_in_time
 from spark_eval.results.report.predictions import prediction_curves, thresholds
-from spark_eval.results.report.requests import requests
-from spark_eval.results.report.users import folds, segments, spread
+from spark_eval.results.report.users import folds, requests, segments, spread
 from spark_eval.results.report.verdict import verdict
 from spark_eval.schema import VERSION
 
