@@ -207,4 +207,4 @@ def test_a_run_of_another_verb_keeps_its_metrics(desk: "Desk") -> None:
     with_predictions(desk)
     code, error, line = desk.refused("predictions", "--run-id", "r", "--replace")
     assert (code, error) == (2, "RUN_EXISTS")
-    assert "metrics of its verb evaluate" in line
+    assert "metrics, sums of its verb evaluate" in line

@@ -205,6 +205,7 @@ def absent_names(plan: PredictionPlan, rows: Sequence[PredictionRow], *, has_err
         lacking.append("curves other than calibration")
     if any(row.segment == FOLD for row in rows):
         lacking.append("mean and deviation over folds")
+    lacking += [f"bootstrap interval of {name}" for name in sorted(plan.bootstrapped - {*lacking})]
     if plan.intervals is Clusters.ROW:
         lacking.append("standard errors by row")
     elif has_errors and any(row.segment != ALL for row in rows):

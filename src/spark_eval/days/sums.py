@@ -38,9 +38,9 @@ def add_sums(sums: Any) -> pa.Table:
     Examples:
         With the ``result`` of the example of ``evaluate``, as if its users had come on two days:
 
+        >>> import pandas as pd
         >>> from spark_eval import add_sums
-        >>> week = add_sums(result.sums.unionByName(result.sums))
-        >>> day = result.metrics.toArrow()
+        >>> week, day = add_sums(pd.concat([result.sums, result.sums])), result.to_arrow("metrics")
         >>> week["value"] == day["value"], week["n_users"][0].as_py() / day["n_users"][0].as_py()
         (True, 2.0)
     """

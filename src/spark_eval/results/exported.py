@@ -125,7 +125,7 @@ class Exported(ABC):
             With the ``result`` of the example of ``evaluate``:
 
             >>> result.to_polars("metrics")["value"].to_list()
-            [0.75]
+            [0.5, 0.75]
         """
         rows = self.to_arrow(table)
         try:
@@ -156,7 +156,7 @@ class Exported(ABC):
             With the ``result`` of the example of ``evaluate``:
 
             >>> result.to_spark("metrics").select("metric", "value").first()
-            Row(metric='mrr', value=0.75)
+            Row(metric='mrr', value=0.5)
         """
         frame = self.table(table)
         if is_of_spark(frame):

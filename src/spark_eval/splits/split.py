@@ -253,8 +253,8 @@ class Split(Displayable):
     def small_rows(self, name: str) -> SmallRows | None:
         """Return the rows of a table of counts, with their schema; None for ``rows``."""
         if name == Table.ACCOUNTING:
-            of_folds = self.leaks[1] if self.rule.reports_folds else []
-            return [*self.row_counts.accounting(), *of_folds], ACCOUNTING
+            of_log = self.row_counts.accounting()
+            return [*of_log, *(self.leaks[1] if self.rule.reports_folds else [])], ACCOUNTING
         if name == Table.LEAKAGE:
             return self.leaks[0], LEAKAGE
         return (self.subset_rows, SUBSET_TABLE) if name == Table.SUBSETS else None
