@@ -17,7 +17,8 @@ from spark_eval.experiments.moments import ONE, X, Y
 from spark_eval.experiments.parse import make_experiment_plan
 from spark_eval.experiments.plan import Assignment
 from spark_eval.experiments.worker.assignment import hashed_buckets
-from spark_eval.experiments.worker.bucket import BucketSums, Cell, by_bucket, measure_bucket
+from spark_eval.experiments.worker.bucket import BucketSums, Cell, measure_bucket
+from spark_eval.experiments.worker.send import by_bucket
 from spark_eval.experiments.worker.sums import moments_by_group
 
 DAY: Final = 86_400_000_000

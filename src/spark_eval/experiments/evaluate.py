@@ -28,16 +28,25 @@ from spark_eval.experiments.worker.bucket import (
     EXPOSURES,
     UNITS,
     BucketSums,
-    by_bucket,
     measure_bucket,
 )
 from spark_eval.experiments.worker.judge import judge_events, judge_exposures
+from spark_eval.experiments.worker.send import (
+    SEGMENT_BITS,
+    ExposedUnits,
+    Reach,
+    by_bucket,
+    exposed_bits,
+    filter_of,
+    merged_bits,
+    n_bits_for,
+)
 from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
 from spark_eval.runners.in_process import LocalBatches
-from spark_eval.runners.objects import collect_or_raise, group_by_key, map_batches
+from spark_eval.runners.objects import collect_objects, collect_or_raise, group_by_key, map_batches
 from spark_eval.runners.quarantine import share_faults, unusable_rows
 from spark_eval.runners.spread import concat, parallelism
 from spark_eval.runtime import events as run_events
@@ -67,6 +76,10 @@ Units = Mapping[str, str | None]
 ORDER: Final = (USER, TIMESTAMP, UNIT, VARIANT, EXPERIMENT, KIND, VALUE, EVENT_ID)
 # Approximate number of events that a task has in memory.
 ROWS_PER_BUCKET: Final = 1_000_000
+# Events of units without an exposure are left behind if there are this many events, also per exposure: to
+# know these units, the exposures are read once more.
+LEAST_FILTERED: Final = 1_000_000
+EVENTS_PER_EXPOSURE: Final = 4
 # Shares of invalid rows above these are refused: they are rarely single cases.
 MOST_QUARANTINED: Final = 0.01
 
@@ -254,19 +267,10 @@ def measure_experiments(
     """
     check_id_types(tables)
     rules = rules_of(plan, units)
-    n_rows = sum(
-        table.n_rows if isinstance(table, LocalTable) else table.count() for table in tables.values()
-    )
-    n_buckets = 1 + n_rows // ROWS_PER_BUCKET
-    parts = concat(
-        [
-            map_batches(
-                spread(table),
-                partial(by_bucket, source=name, judge=rules[name], plan=plan, n_buckets=n_buckets),
-            )
-            for name, table in tables.items()
-        ]
-    )
+    n_rows = {name: count_rows(table) for name, table in tables.items()}
+    reach = Reach.of(plan, exposed_units(tables[EXPOSURES], rules[EXPOSURES], plan, n_rows))
+    n_buckets = 1 + sum(n_rows.values()) // ROWS_PER_BUCKET
+    parts = rows_by_bucket(tables, rules, plan, n_buckets, reach)
 
     def measure(_: int, found: list[Any]) -> Any:
         try:
@@ -284,6 +288,40 @@ def measure_experiments(
     )
     table = tables[EVENTS]
     return Experiments(plan, sums, entries, None if isinstance(table, LocalTable) else table.sparkSession)
+
+
+def count_rows(table: Rows) -> int:
+    """Return the number of rows of a conformed table."""
+    n_rows: int = table.n_rows if isinstance(table, LocalTable) else table.count()
+    return n_rows
+
+
+def exposed_units(
+    exposures: Rows, rule: FaultRule, plan: ExperimentPlan, n_rows: Mapping[str, int]
+) -> ExposedUnits | None:
+    """Return a filter of the exposed units; None if it would cost more than it saves."""
+    if n_rows[EVENTS] < max(LEAST_FILTERED, EVENTS_PER_EXPOSURE * n_rows[EXPOSURES]):
+        return None
+    n_bits = n_bits_for(n_rows[EXPOSURES])
+    segments = map_batches(spread(exposures), partial(exposed_bits, judge=rule, plan=plan, n_bits=n_bits))
+    return filter_of(collect_objects(group_by_key(segments, n_bits // SEGMENT_BITS, merged_bits)), n_bits)
+
+
+def rows_by_bucket(
+    tables: Mapping[str, Rows],
+    rules: Mapping[str, FaultRule],
+    plan: ExperimentPlan,
+    n_buckets: int,
+    reach: Reach | None = None,
+) -> Any:
+    """Return the valid rows of both tables, and the counts of all others, as objects by bucket of units."""
+    send = partial(by_bucket, plan=plan, n_buckets=n_buckets, reach=reach)
+    return concat(
+        [
+            map_batches(spread(table), partial(send, source=name, judge=rules[name]))
+            for name, table in tables.items()
+        ]
+    )
 
 
 def spread(table: Rows) -> Any:

@@ -15,16 +15,17 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.experiments.evaluate import (
     ROWS_PER_BUCKET,
     Units,
+    count_rows,
     entries_of,
     judged,
     open_tables,
+    rows_by_bucket,
     rules_of,
-    spread,
     variant_faults,
 )
 from spark_eval.experiments.parse import make_experiment_plan
 from spark_eval.experiments.plan import USER_DAYS, ExperimentOptions, ExperimentPlan
-from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES, BucketSums, by_bucket
+from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES, BucketSums
 from spark_eval.experiments.worker.days import DAY_COLUMN, judge_day, summed_days
 from spark_eval.experiments.worker.judge import own_column
 from spark_eval.options import documented
@@ -32,17 +33,15 @@ from spark_eval.runners.in_process import LocalBatches
 from spark_eval.runners.objects import (
     collect_or_raise,
     group_by_key,
-    map_batches,
     map_objects,
     unpickle_objects,
 )
 from spark_eval.runners.quarantine import share_faults
-from spark_eval.runners.spread import concat, map_parts, persist
+from spark_eval.runners.spread import map_parts, persist
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import KIND, TIMESTAMP, UNIT, USER, Outcome
 from spark_eval.tables.arrow_frames import Frame
 from spark_eval.tables.conformed import Rows, arrow_type, check_id_types, id_type
-from spark_eval.tables.local_tables import LocalTable
 
 NUMBERS: Final = pa.int64()
 
@@ -167,19 +166,8 @@ def measure_user_days(
     rules = rules_of(plan, units)
     if day is not None:
         rules[EVENTS] = partial(judge_day, judge=rules[EVENTS], plan=plan, day=day)
-    n_rows = sum(
-        table.n_rows if isinstance(table, LocalTable) else table.count() for table in tables.values()
-    )
-    n_buckets = 1 + n_rows // ROWS_PER_BUCKET
-    parts = concat(
-        [
-            map_batches(
-                spread(table),
-                partial(by_bucket, source=name, judge=rules[name], plan=plan, n_buckets=n_buckets),
-            )
-            for name, table in tables.items()
-        ]
-    )
+    n_buckets = 1 + sum(map(count_rows, tables.values())) // ROWS_PER_BUCKET
+    parts = rows_by_bucket(tables, rules, plan, n_buckets)
     columns = columns_of(tables[EVENTS], plan)
     schema = pa.schema([(names.get(ours, theirs), kind) for ours, (theirs, kind) in columns.items()])
 
