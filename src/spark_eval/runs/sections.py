@@ -244,6 +244,10 @@ class OnlineSection(Section):
     day: str | None = Field(
         default=None, description="publish user_days of this day alone, which later runs read as events"
     )
+    first: str | None = Field(
+        default=None, description="first day whose published user_days are read instead of the events"
+    )
+    last: str | None = Field(default=None, description="last of these days")
 
     def checked(self, gates: Sequence[GateSection] = ()) -> ExperimentPlan:
         """Return the validated plan with the gates of experiments; raise ConfigError for a wrong key."""

@@ -23,6 +23,7 @@ from spark_eval.schema import Table
 DECIDING: Final = (EVALUATE, "stages")
 # Verbs whose runs are merged.
 READS: Final = (EVALUATE,)
+ONLINE: Final = "online"
 
 
 def job_of_days(verb: Verb, config: Config, run_id: str | None, session: OpenSession) -> Job:
@@ -78,10 +79,14 @@ def day_of(store: Store, run_id: str) -> Day:
     )
 
 
-def stale_parts(record: Record, fingerprints: Mapping[str, str]) -> list[str]:
-    """Return the days of a window that were removed or published again; ``fingerprints`` are today's."""
+def stale_parts(record: Record, fingerprints: Mapping[tuple[str, str], str]) -> list[str]:
+    """Return the days that a run has merged and that were removed or published again since.
+
+    ``fingerprints`` are today's, by verb and run id. Windows merge days of ``evaluate``, ``online`` its own.
+    """
     parts: Mapping[str, Any] = record.job.get("parts", {})
-    return [run_id for run_id, before in parts.items() if fingerprints.get(run_id) != before]
+    verb = record.verb if record.verb == ONLINE else EVALUATE
+    return [run_id for run_id, before in parts.items() if fingerprints.get((verb, run_id)) != before]
 
 
 @documented(WindowOptions)

@@ -35,6 +35,17 @@ class Inputs(NamedTuple):
     names: Mapping[str, Mapping[str, str]]
 
 
+def job(verb: Verb, config: "Config", run_id: str | None, session: "OpenSession") -> "Job":
+    """Return the job: it reads published days if the config has the first and the last one."""
+    from spark_eval.runs.job import Job
+    from spark_eval.runs.online_days import days_between, job_of_days
+
+    plan, _, _ = plan_and_sources(config)
+    if plan is None or not days_between(config):
+        return Job.of(verb, config, run_id, session)
+    return job_of_days(verb, config, plan, run_id, session)
+
+
 def plan_and_sources(
     config: "Config",
 ) -> "tuple[ExperimentPlan | None, dict[str, Source], Mapping[str, Mapping[str, str]]]":
@@ -57,6 +68,7 @@ def read_tables(config: "Config", job: "Job", session: "OpenSession") -> Inputs:
     """Return the plan, and the conformed tables on Spark."""
     from spark_eval.experiments.conform import conform_events, conform_exposures, conform_impressions
     from spark_eval.experiments.wanted import own_columns
+    from spark_eval.runs.online_days import read_days
     from spark_eval.sources.read import read_source
 
     plan, sources, names = plan_and_sources(config)
@@ -64,6 +76,9 @@ def read_tables(config: "Config", job: "Job", session: "OpenSession") -> Inputs:
     if plan is not None:
         for name, conform in zip(SOURCES, (conform_exposures, conform_events), strict=True):
             source, own = sources[name], own_columns(name, plan)
+            if name not in job.sources:
+                tables[name] = conform(read_days(job, session()), names[name], None, plan)
+                continue
             frame = read_source(session(), job.sources[name], name, plan.timezone, own, job.before[name])
             tables[name] = conform(frame, names[name], source.timestamp_unit, plan)
     if config.interleaving is not None:
@@ -77,12 +92,15 @@ def open_locally(work: Work) -> LocalInput:
     from functools import partial
 
     from spark_eval.experiments.wanted import local_impressions, local_tables, own_columns
+    from spark_eval.runs.online_days import open_days
     from spark_eval.sources.plain import open_plain
 
     config, job = work.config, work.job
     plan, sources, names = plan_and_sources(config)
 
     def opened(name: str, own: Any = ()) -> Any:
+        if name not in job.sources:
+            return open_days(job)
         return open_plain(job.sources[name], name, own, job.before[name], work.session)
 
     units = {name: source.timestamp_unit for name, source in sources.items()}
@@ -101,8 +119,11 @@ def compute(work: Work) -> Computed:
     from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
     from spark_eval.experiments.evaluate import judged, measure_experiments
     from spark_eval.experiments.interleaving import measure_interleaving, quarantined_impressions
+    from spark_eval.experiments.plan import USER_DAYS
+    from spark_eval.runs.online_days import DAY, days_before, days_between
+    from spark_eval.runs.run import needed
 
-    config, most = work.config, work.job.most_quarantined
+    config, most = work.config, {EVENTS: 1.0, **work.job.most_quarantined}
     written: dict[str, int] = {}
     inputs: Inputs = read_tables(config, work.job, work.session) if work.local is None else work.local
     plan, bad, facts = inputs.plan, dict[str, Any](), dict[str, Any]()
@@ -112,6 +133,7 @@ def compute(work: Work) -> Computed:
         written[Table.USER_DAYS], of_day = stage_day(work, inputs)
         entries += of_day
         bad |= judged(inputs.tables, plan, of_day, inputs.units)
+        facts |= {DAY: needed(config.online, ONLINE).day, USER_DAYS: plan.digest}
         found.append({Table.ACCOUNTING: (of_day, ACCOUNTING_COLUMNS)})
     elif plan is not None:
         tables = {name: inputs.tables[name] for name in SOURCES}
@@ -120,6 +142,9 @@ def compute(work: Work) -> Computed:
         entries += measured.entries
         bad |= judged(tables, plan, measured.entries, inputs.units)
         facts["conventions"] = plan.stamp
+        if days := days_between(config):
+            facts |= {"parts": dict(work.job.runs), "days": [days[0], days[-1]]}
+            facts["days_before"] = days_before(days, plan)
     if config.interleaving is not None:
         table = inputs.tables[INTERLEAVING]
         drafts = measure_interleaving(table, config.interleaving.checked(), most[INTERLEAVING])
@@ -172,15 +197,16 @@ def show(run: "Run", screen: Screen) -> None:
     for text in decision_lines(run.rows(Table.DECISIONS) if Table.DECISIONS in run.tables else ()):
         screen.say(text)
     if Table.USER_DAYS in run.tables:
-        screen.say("user_days: give all days as events to a run without day")
+        screen.say(f"user_days of {run.record.job['day']}; read the days by --from DAY --to DAY")
+    if lacking := run.record.job.get("days_before"):
+        screen.say(f"the pre-period lacks days that were not read: {lacking[0]} to {lacking[-1]}")
 
 
 def check(verb: Verb, config: "Config", session: "OpenSession") -> list[str]:
     """Check columns and types of the tables; return their names."""
-    from spark_eval.runs.job import Job
     from spark_eval.tables.conformed import check_id_types
 
-    tables = read_tables(config, Job.of(verb, config, None, session), session).tables
+    tables = read_tables(config, job(verb, config, None, session), session).tables
     check_id_types({name: table for name, table in tables.items() if name in SOURCES})
     return list(tables)
 
@@ -236,11 +262,14 @@ VERB = Verb(
     phases=("experiments",),
     compute=compute,
     show=show,
+    job=job,
     check=check,
     judge=judge,
     open_locally=open_locally,
     shortcuts=(
         Shortcut("--day", "DAY", "online.day", "Sum this day by user, publish user_days, decide nothing."),
+        Shortcut("--from", "DAY", "online.first", "First day of user_days to read instead of the events."),
+        Shortcut("--to", "DAY", "online.last", "Last day; both ends are included."),
     ),
     has_verdict=True,
 )
