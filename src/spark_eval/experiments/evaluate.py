@@ -1,11 +1,12 @@
 """Online experiments: from exposures and events to estimates, checks, decisions and accounting."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
+from spark_eval.arrow.files import Batches
 from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.experiments.analysis import Analysis, analyses
@@ -46,7 +47,14 @@ from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
 from spark_eval.runners.in_process import LocalBatches
-from spark_eval.runners.objects import collect_objects, collect_or_raise, group_by_key, map_batches
+from spark_eval.runners.objects import (
+    NumberedObject,
+    collect_objects,
+    collect_or_raise,
+    group_by_key,
+    map_batches,
+    map_table,
+)
 from spark_eval.runners.quarantine import share_faults, unusable_rows
 from spark_eval.runners.spread import concat, parallelism
 from spark_eval.runtime import events as run_events
@@ -65,6 +73,7 @@ from spark_eval.schema import (
 )
 from spark_eval.tables.arrow_frames import Frame
 from spark_eval.tables.conformed import Rows, check_id_types
+from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.local_tables import LocalTable, NotPlain, columns_of
 
 if TYPE_CHECKING:
@@ -158,8 +167,8 @@ def evaluate_experiments(
         raise ConfigError("OUT_OF_RANGE", f"max_quarantined: {max_quarantined} is not in [0, 1]")
     names = {EXPOSURES: exposure_columns or {}, EVENTS: event_columns or {}}
     given = {EXPOSURES: exposures, EVENTS: events}
-    plan, tables, units = open_tables(given, names, timestamp_unit, plan, engine)
-    return measure_experiments(tables, plan, dict.fromkeys(given, max_quarantined), units)
+    plan, tables = open_tables(given, names, timestamp_unit, plan, engine)
+    return measure_experiments(tables, plan, dict.fromkeys(given, max_quarantined))
 
 
 def open_tables(
@@ -168,8 +177,8 @@ def open_tables(
     unit: str | None,
     plan: ExperimentPlan,
     engine: str | None,
-) -> tuple[ExperimentPlan, Mapping[str, Rows], Units]:
-    """Return the plan with its unit, the conformed tables of the engine, and the units of timestamps."""
+) -> tuple[ExperimentPlan, "Tables"]:
+    """Return the plan with its unit, and the conformed tables of the engine."""
     plan, names = with_unit(plan, names)
     chosen = parse_engine(engine)
     reason = reason_for_spark(chosen, given.items())
@@ -181,9 +190,9 @@ def open_tables(
             reason = refuse_or_explain(chosen, str(fault))
         else:
             say_local(sum(table.n_rows for table in tables.values()))
-            return plan, tables, dict.fromkeys(given, unit)
+            return plan, Tables(tables, dict.fromkeys(given, unit))
     say_spark(reason)
-    return plan, tables_on_spark(given, names, unit, plan), {}
+    return plan, tables_on_spark(given, names, unit, plan)
 
 
 def with_unit(
@@ -204,21 +213,47 @@ def with_unit(
     return replace(plan, by_unit=bool(mapped)), dict(names)
 
 
+@dataclass(frozen=True)
+class Tables:
+    """Conformed tables by name, and the units of their timestamps that are numbers.
+
+    ``files`` are those of the tables on Spark that workers read themselves; ``file_units`` are the units of
+    their timestamps.
+    """
+
+    rows: Mapping[str, Rows]
+    units: Units = field(default_factory=dict)
+    files: Mapping[str, PlainFiles] = field(default_factory=dict)
+    file_units: Units = field(default_factory=dict)
+
+    def rule(self, name: str, plan: ExperimentPlan) -> FaultRule:
+        """Return the rule of a table as it is read."""
+        return rules_of(plan, self.file_units if name in self.files else self.units)[name]
+
+    def n_rows(self, name: str) -> int:
+        """Return the number of rows of a table."""
+        table = self.files.get(name, self.rows[name])
+        n_rows: int = table.n_rows if isinstance(table, PlainFiles | LocalTable) else table.count()
+        return n_rows
+
+    def map(self, name: str, make: Callable[[Batches], Iterable[NumberedObject]]) -> Any:
+        """Apply ``make`` to the batches of a table; return its objects."""
+        if name in self.files:
+            return map_table(self.rows[name], make, self.files[name])
+        return map_batches(spread(self.rows[name]), make)
+
+
 def tables_on_spark(
     given: Mapping[str, Any],
     names: Mapping[str, Mapping[str, str]],
     unit: str | None,
     plan: ExperimentPlan,
-) -> dict[str, Rows]:
+) -> Tables:
     """Return frames and paths as conformed Spark frames."""
-    from spark_eval.experiments.conform import conform_events, conform_exposures
+    from spark_eval.experiments.conform import conformed_tables
     from spark_eval.tables.frames import to_spark_frames
 
-    frames = to_spark_frames(given)
-    return {
-        EXPOSURES: conform_exposures(frames[EXPOSURES], names[EXPOSURES], unit, plan),
-        EVENTS: conform_events(frames[EVENTS], names[EVENTS], unit, plan),
-    }
+    return conformed_tables(to_spark_frames(given), names, dict.fromkeys(given, unit), plan)
 
 
 def rules_of(plan: ExperimentPlan, units: Units | None = None) -> dict[str, FaultRule]:
@@ -230,15 +265,13 @@ def rules_of(plan: ExperimentPlan, units: Units | None = None) -> dict[str, Faul
     }
 
 
-def judged(
-    tables: Mapping[str, Rows], plan: ExperimentPlan, entries: Sequence[Entry], units: Units | None = None
-) -> dict[str, Any]:
+def judged(tables: Tables, plan: ExperimentPlan, entries: Sequence[Entry]) -> dict[str, Any]:
     """Return the invalid rows of the tables that have any, with their code in ``fault``."""
     bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
-    given, conformed = rules_of(plan, units), rules_of(plan)
+    given, conformed = rules_of(plan, tables.units), rules_of(plan)
     return {
         name: unusable_rows(as_on_spark(table, given[name]), conformed[name])
-        for name, table in tables.items()
+        for name, table in tables.rows.items()
         if name in bad
     }
 
@@ -255,22 +288,18 @@ def as_on_spark(table: Rows, rule: FaultRule) -> Rows:
 
 
 def measure_experiments(
-    tables: Mapping[str, Rows],
-    plan: ExperimentPlan,
-    most_quarantined: Mapping[str, float] | None = None,
-    units: Units | None = None,
+    tables: Tables, plan: ExperimentPlan, most_quarantined: Mapping[str, float] | None = None
 ) -> "Experiments":
     """Sum all units of the conformed tables in one shuffle by unit, and account for every row.
 
     ``most_quarantined`` has the largest share of each table's rows that may be quarantined. Raises one
     DataError that lists everything found.
     """
-    check_id_types(tables)
-    rules = rules_of(plan, units)
-    n_rows = {name: count_rows(table) for name, table in tables.items()}
-    reach = Reach.of(plan, exposed_units(tables[EXPOSURES], rules[EXPOSURES], plan, n_rows))
+    check_id_types(tables.rows)
+    n_rows = {name: tables.n_rows(name) for name in tables.rows}
+    reach = Reach.of(plan, exposed_units(tables, plan, n_rows))
     n_buckets = 1 + sum(n_rows.values()) // ROWS_PER_BUCKET
-    parts = rows_by_bucket(tables, rules, plan, n_buckets, reach)
+    parts = rows_by_bucket(tables, plan, n_buckets, {EVENTS: reach})
 
     def measure(_: int, found: list[Any]) -> Any:
         try:
@@ -282,44 +311,49 @@ def measure_experiments(
     for one in collect_or_raise(group_by_key(parts, n_buckets, measure)):
         sums.merge(one)
     entries = entries_of(plan, sums)
-    of_tables = judged(tables, plan, entries, units)
+    of_tables = judged(tables, plan, entries)
     check_accounting(
         entries, [*sum_faults(plan, sums), *share_faults(entries, of_tables, most_quarantined or {})]
     )
-    table = tables[EVENTS]
+    table = tables.rows[EVENTS]
     return Experiments(plan, sums, entries, None if isinstance(table, LocalTable) else table.sparkSession)
 
 
-def count_rows(table: Rows) -> int:
-    """Return the number of rows of a conformed table."""
-    n_rows: int = table.n_rows if isinstance(table, LocalTable) else table.count()
-    return n_rows
-
-
-def exposed_units(
-    exposures: Rows, rule: FaultRule, plan: ExperimentPlan, n_rows: Mapping[str, int]
-) -> ExposedUnits | None:
+def exposed_units(tables: Tables, plan: ExperimentPlan, n_rows: Mapping[str, int]) -> ExposedUnits | None:
     """Return a filter of the exposed units; None if it would cost more than it saves."""
     if n_rows[EVENTS] < max(LEAST_FILTERED, EVENTS_PER_EXPOSURE * n_rows[EXPOSURES]):
         return None
     n_bits = n_bits_for(n_rows[EXPOSURES])
-    segments = map_batches(spread(exposures), partial(exposed_bits, judge=rule, plan=plan, n_bits=n_bits))
-    return filter_of(collect_objects(group_by_key(segments, n_bits // SEGMENT_BITS, merged_bits)), n_bits)
+    make = partial(exposed_bits, judge=tables.rule(EXPOSURES, plan), plan=plan, n_bits=n_bits)
+    segments = group_by_key(tables.map(EXPOSURES, make), n_bits // SEGMENT_BITS, merged_bits)
+    return filter_of(collect_objects(segments), n_bits)
 
 
 def rows_by_bucket(
-    tables: Mapping[str, Rows],
-    rules: Mapping[str, FaultRule],
+    tables: Tables,
     plan: ExperimentPlan,
     n_buckets: int,
-    reach: Reach | None = None,
+    reach: Mapping[str, Reach] | None = None,
+    rules: Mapping[str, FaultRule] | None = None,
 ) -> Any:
-    """Return the valid rows of both tables, and the counts of all others, as objects by bucket of units."""
-    send = partial(by_bucket, plan=plan, n_buckets=n_buckets, reach=reach)
+    """Return the valid rows of all tables, and the counts of all others, as objects by bucket of units.
+
+    ``reach`` is that of a table whose other rows are only counted. ``rules`` replace those of tables.
+    """
+    reach, rules = reach or {}, rules or {}
+    send = partial(by_bucket, plan=plan, n_buckets=n_buckets)
     return concat(
         [
-            map_batches(spread(table), partial(send, source=name, judge=rules[name]))
-            for name, table in tables.items()
+            tables.map(
+                name,
+                partial(
+                    send,
+                    source=name,
+                    judge=rules.get(name) or tables.rule(name, plan),
+                    reach=reach.get(name),
+                ),
+            )
+            for name in tables.rows
         ]
     )
 

@@ -14,13 +14,11 @@ from spark_eval.arrow.files import Batches
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.experiments.evaluate import (
     ROWS_PER_BUCKET,
-    Units,
-    count_rows,
+    Tables,
     entries_of,
     judged,
     open_tables,
     rows_by_bucket,
-    rules_of,
     variant_faults,
 )
 from spark_eval.experiments.parse import make_experiment_plan
@@ -133,9 +131,9 @@ def sum_user_days(
     plan = make_experiment_plan(metrics, experiments, **options)
     names = {EXPOSURES: exposure_columns or {}, EVENTS: event_columns or {}}
     given = {EXPOSURES: exposures, EVENTS: events}
-    plan, tables, units = open_tables(given, names, timestamp_unit, plan, engine)
+    plan, tables = open_tables(given, names, timestamp_unit, plan, engine)
     with ExitStack() as held:
-        rows, _, entries = measure_user_days(tables, plan, names[EVENTS], parse_day(day), held, units)
+        rows, _, entries = measure_user_days(tables, plan, names[EVENTS], parse_day(day), held)
         return UserDays(rows.table() if isinstance(rows, LocalBatches) else rows, entries)
 
 
@@ -148,27 +146,26 @@ def parse_day(day: str | None) -> int | None:
 
 
 def measure_user_days(
-    tables: Mapping[str, Rows],
+    tables: Tables,
     plan: ExperimentPlan,
     names: Mapping[str, str],
     day: int | None,
     held: ExitStack,
-    units: Units | None = None,
     most_quarantined: Mapping[str, float] | None = None,
 ) -> tuple[Any, int, list[Entry]]:
     """Return the rows of ``user_days`` spread over tasks, their number, and the accounting.
 
     They are computed once until ``held`` closes. Raises one DataError that lists everything found.
     """
-    check_id_types(tables)
-    if USER_DAYS in tables[EVENTS].columns:
+    check_id_types(tables.rows)
+    if USER_DAYS in tables.rows[EVENTS].columns:
         raise DataError("INVALID_USER_DAYS", f"{EVENTS}: rows of user_days are summed already")
-    rules = rules_of(plan, units)
+    rules = {}
     if day is not None:
-        rules[EVENTS] = partial(judge_day, judge=rules[EVENTS], plan=plan, day=day)
-    n_buckets = 1 + sum(map(count_rows, tables.values())) // ROWS_PER_BUCKET
-    parts = rows_by_bucket(tables, rules, plan, n_buckets)
-    columns = columns_of(tables[EVENTS], plan)
+        rules[EVENTS] = partial(judge_day, judge=tables.rule(EVENTS, plan), plan=plan, day=day)
+    n_buckets = 1 + sum(map(tables.n_rows, tables.rows)) // ROWS_PER_BUCKET
+    parts = rows_by_bucket(tables, plan, n_buckets, rules=rules)
+    columns = columns_of(tables.rows[EVENTS], plan)
     schema = pa.schema([(names.get(ours, theirs), kind) for ours, (theirs, kind) in columns.items()])
 
     def measure(_: int, found: list[Any]) -> Any:
@@ -186,7 +183,7 @@ def measure_user_days(
         sums.merge(one)
         n_found += n_own
     entries = [entry for entry in entries_of(plan, with_exposures(sums)) if entry.model is None]
-    bad = judged(tables, plan, entries, units)
+    bad = judged(tables, plan, entries)
     check_accounting(
         entries, [*variant_faults(plan, sums), *share_faults(entries, bad, most_quarantined or {})]
     )
