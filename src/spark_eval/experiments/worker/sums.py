@@ -35,6 +35,7 @@ def moments_by_group(variables: Sequence[Ints | None], groups: Ints, n_groups: i
     starts = (np.cumsum(sizes) - sizes)[present]
     # A variable may be there twice: a mean has y = 1.
     totals: dict[tuple[int, int], list[int]] = {}
+    sizes = {id(one): largest(one) for one in variables if one is not None}
     sums = [[0] * len(PAIRS) for _ in range(n_groups)]
     for index, (i, j) in enumerate(PAIRS):
         one, other = variables[i], variables[j]
@@ -42,17 +43,21 @@ def moments_by_group(variables: Sequence[Ints | None], groups: Ints, n_groups: i
             continue
         pair = (id(one), id(other))
         if pair not in totals:
-            totals[pair] = totals[pair[::-1]] = products_by_run(one, other, starts)
+            most = sizes[pair[0]] * sizes[pair[1]]
+            totals[pair] = totals[pair[::-1]] = products_by_run(one, other, starts, most)
         for group, total in zip(present.tolist(), totals[pair], strict=True):
             sums[group][index] = total
     return [Moments(tuple(products)) for products in sums]
 
 
-def products_by_run(one: Ints, other: Ints, starts: Ints) -> list[int]:
-    """Return the exact sum of products of two arrays (n,) in each run; a run begins at each of ``starts``."""
+def products_by_run(one: Ints, other: Ints, starts: Ints, most: int | None = None) -> list[int]:
+    """Return the exact sum of products of two arrays (n,) in each run; a run begins at each of ``starts``.
+
+    ``most`` is a limit of the absolute products, if it is known.
+    """
     if not len(starts):
         return []
-    if largest(one) * largest(other) * len(one) < LARGEST:
+    if (largest(one) * largest(other) if most is None else most) * len(one) < LARGEST:
         totals: list[int] = np.add.reduceat(one * other, starts).tolist()
         return totals
     totals = [0] * len(starts)

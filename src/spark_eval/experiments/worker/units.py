@@ -112,11 +112,14 @@ class Phases:
     timeline: Timeline
     bounds: Mapping[str, tuple[Ints, Ints]]
     known: dict[tuple[str, Term, int], Ints] = field(default_factory=dict)
+    numbers: dict[str, Ints] = field(default_factory=dict)
 
     def counts(self, phase: str) -> Ints:
         """Return the number of events (n,)."""
-        start, end = self.bounds[phase]
-        return self.timeline.n_before[end] - self.timeline.n_before[start]
+        if phase not in self.numbers:
+            start, end = self.bounds[phase]
+            self.numbers[phase] = self.timeline.n_before[end] - self.timeline.n_before[start]
+        return self.numbers[phase]
 
     def sums(self, term: Term, scale: int, phase: str) -> Ints:
         """Return the sums (n,) of a term."""
