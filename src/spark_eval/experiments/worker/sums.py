@@ -35,7 +35,7 @@ def moments_by_group(variables: Sequence[Ints | None], groups: Ints, n_groups: i
     starts = (np.cumsum(sizes) - sizes)[present]
     # A variable may be there twice: a mean has y = 1.
     totals: dict[tuple[int, int], list[int]] = {}
-    sizes = {id(one): largest(one) for one in variables if one is not None}
+    limits = {id(one): largest(one) for one in variables if one is not None}
     sums = [[0] * len(PAIRS) for _ in range(n_groups)]
     for index, (i, j) in enumerate(PAIRS):
         one, other = variables[i], variables[j]
@@ -43,7 +43,7 @@ def moments_by_group(variables: Sequence[Ints | None], groups: Ints, n_groups: i
             continue
         pair = (id(one), id(other))
         if pair not in totals:
-            most = sizes[pair[0]] * sizes[pair[1]]
+            most = limits[pair[0]] * limits[pair[1]]
             totals[pair] = totals[pair[::-1]] = products_by_run(one, other, starts, most)
         for group, total in zip(present.tolist(), totals[pair], strict=True):
             sums[group][index] = total
