@@ -78,6 +78,8 @@ def measured(
         schema = pa.schema({name: types.get(name, pa.string()) for name in names})
         valid = [(None if row[-1] else row[0], *row[1:-1]) for row in rows]
         table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in valid], schema)
+        if is_filtered and source == "events" and not table["id"].is_valid().to_numpy().any():
+            table = table.drop_columns("id")  # events with ids are not left behind
         judge, batches = rules_of(PLAN)[source], table.to_batches(size)
         if is_filtered and source == "exposures":
             segments: dict[int, list[bytes]] = {}
