@@ -1,9 +1,9 @@
-"""Cost of metrics beyond accuracy: ``python -m benchmarks.beyond [SIZE] [REPETITIONS]``.
+"""Cost of metrics beyond accuracy: ``python -m benchmarks.beyond [SIZE] [REPETITIONS] [ENGINE]``.
 
 Inputs are lists and truth of SIZE (M by default), training interactions, and a table of items with groups,
-twenty text features and a vector of 64 floats each. Programs take turns in one session with 1 GB of heap, and
-each writes ``per_user``: six accuracy metrics at five cutoffs, alone or with the metrics in the program's
-name. CPU seconds are those of driver, JVM and workers. Linux only.
+twenty text features and a vector of 64 floats each. Programs take turns in one session with 1 GB of heap, or
+in this process (ENGINE local). Each writes ``per_user``: six accuracy metrics at five cutoffs, alone or with
+the metrics in the program's name. CPU seconds are those of driver, JVM and workers. Linux only.
 """
 
 import os
@@ -62,21 +62,25 @@ def write_facts(dataset: Dataset, folder: Path) -> None:
         pq.write_table(table, folder / name / "part-0.parquet")
 
 
-def main(size: str, repetitions: int) -> None:
+def main(size: str, repetitions: int, engine: str) -> None:
     """Print a line per program: medians over warm repetitions, and the ratio to accuracy alone."""
+    is_local = engine == "local"
     dataset = SIZES[size]
     tables = ensure(dataset, DEFAULT_FOLDER)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_facts(dataset, folder)
-        spark = get_session(
-            "beyond", "local[2]", {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
-        )
         folders = {"recommendations": tables, "truth": tables, "train": folder, "items": folder}
-        frames = {name: spark.read.parquet(str(parent / name)) for name, parent in folders.items()}
+        frames: dict[str, Any] = {name: str(parent / name) for name, parent in folders.items()}
+        settings = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
+        spark = None if is_local else get_session("beyond", "local[2]", settings)
+        if spark is not None:
+            frames = {name: spark.read.parquet(path) for name, path in frames.items()}
         costs: dict[str, list[tuple[float, float]]] = {}
         for number in range(1 + repetitions):
             for program, (metrics, needed) in PROGRAMS.items():
+                if is_local and "vectors" in program:  # Spark alone reads them
+                    continue
                 before, start = usage(os.getpid()).cpu, perf_counter()
                 given: dict[str, Any] = {table: frames[table] for table in needed}
                 result = evaluate(
@@ -86,6 +90,7 @@ def main(size: str, repetitions: int) -> None:
                     metrics=[*ACCURACY, *metrics],
                     k=KS,
                     folder=str(folder / "per_user"),
+                    engine=engine,
                     **given,
                 )
                 rows = result.metric_rows
@@ -95,7 +100,8 @@ def main(size: str, repetitions: int) -> None:
                 print(f"{program}: {number}, {cost[0]:.1f} CPU s, {len(rows)} rows", file=sys.stderr)
                 if number:
                     costs.setdefault(program, []).append(cost)
-        spark.stop()
+        if spark is not None:
+            spark.stop()
     print(f"{size}: {dataset.users:,} users x {dataset.length}, {dataset.items:,} items\n")
     print("| program | CPU s | least | most | wall s | / accuracy |\n|---|---|---|---|---|---|")
     alone = statistics.median(cpu for cpu, _ in costs["accuracy"])
@@ -108,5 +114,5 @@ def main(size: str, repetitions: int) -> None:
 
 
 if __name__ == "__main__":
-    given_size, given_repetitions, *_ = [*sys.argv[1:], *("M", "3")[len(sys.argv) - 1 :]]
-    main(given_size, int(given_repetitions))
+    given_size, given_repetitions, given_engine = [*sys.argv[1:], *("M", "3", "spark")[len(sys.argv) - 1 :]]
+    main(given_size, int(given_repetitions), given_engine)

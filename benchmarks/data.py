@@ -5,7 +5,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,9 +44,12 @@ LOG_SECONDS: Final = 2 * 365 * 86_400
 # Maximum number of training interactions of a user, none of them in the list. Features, three per item.
 TRAINED: Final = 10
 FEATURES: Final = 20
-# Orders of the rows of recommendations: list by list, by rank, random, by item.
+# Orders of the rows of recommendations: list by list, by rank, random, by item, by a hash of the item, and
+# every other row of a list in another file.
 TOGETHER: Final = "together"
-LAYOUTS: Final = (TOGETHER, "by_rank", "anywhere", "by_item")
+LAYOUTS: Final = (TOGETHER, "by_rank", "anywhere", "by_item", "by_hash", "halves")
+# Length of the lists of those users who have long ones.
+LONG: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class Dataset:
     distinct scores. ``graded`` truth has a column relevance, 1 to 5. ``repeats`` is the share of duplicate
     rows in both tables. Several ``models`` add a column model, ``folds`` a column fold to both tables; each
     user is in one fold. ``layout`` is one of LAYOUTS.
+
+    The share ``long`` of the users has lists of LONG items.
 
     ``holds`` selects the tables. ``log``: ``interactions`` by time, with ``length`` rows per user on average.
     ``predictions``: as many labels, one in nine positive, with probabilities. ``users``: ``per_user`` tables
@@ -74,6 +79,7 @@ class Dataset:
     holds: str = "lists"
     layout: str = TOGETHER
     folds: int = 0
+    long: float = 0.0
     seed: int = 20231
 
     @property
@@ -141,6 +147,11 @@ def scatter(dataset: Dataset, folder: Path) -> None:
             indices = pc.sort_indices(rows, sort_keys=[order]).to_numpy()
         case "by_item":
             indices = pc.sort_indices(rows, sort_keys=[("item", "ascending")]).to_numpy()
+        case "by_hash":
+            hashes = hashes_of(rows["item"].combine_chunks())
+            indices = np.argsort(hashes, kind="stable")
+        case "halves":
+            indices = np.argsort(np.arange(len(rows)) % 2, kind="stable")
         case _:
             indices = np.random.default_rng(dataset.seed).permutation(len(rows))
     for file, part in zip(files, np.array_split(indices, len(files)), strict=True):
@@ -149,6 +160,12 @@ def scatter(dataset: Dataset, folder: Path) -> None:
 
 def tables(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterator[tuple[str, pa.Table]]:
     """Yield recommendations and truth of some users."""
+    if dataset.long:
+        parts = np.split(users, [round(dataset.long * len(users))])
+        specs = (replace(dataset, long=0.0, length=LONG), replace(dataset, long=0.0))
+        of_parts = [dict(tables(*given, random)) for given in zip(specs, parts, strict=True)]
+        yield from ((name, pa.concat_tables([part[name] for part in of_parts])) for name in of_parts[0])
+        return
     lists = [draw_lists(dataset, len(users), random) for _ in range(dataset.models)]
     models = [
         recommendations(dataset, users, items, f"model_{number}", random)

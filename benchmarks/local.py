@@ -2,7 +2,8 @@
 
 Usage: python -m benchmarks.local [ROWS ...]    (by default 1,000,000 and 10,000,000 rows of ranks)
 
-Each size is measured as pandas frames and as plain Parquet files; reading the frames is part of it.
+Each size is measured as pandas frames, as plain Parquet files, and as such files with users of text; reading
+the frames is part of it.
 """
 
 import resource
@@ -22,7 +23,7 @@ import sys
 import pandas as pd
 from spark_eval import evaluate
 folder, kind = sys.argv[1:]
-given = [f"{folder}/{name}.parquet" for name in ("lists", "truth")]
+given = [f"{folder}/{name}{'-text' * (kind == 'text')}.parquet" for name in ("lists", "truth")]
 given = [pd.read_parquet(path) for path in given] if kind == "pandas" else given
 metrics = ["precision", "recall", "map", "mrr", "ndcg", "hit_rate"]
 result = evaluate(*given, model="als", metrics=metrics, k=[1, 5, 10, 20, 50], engine="local")
@@ -31,13 +32,16 @@ print(len(result.per_user), "pyspark" in sys.modules)
 
 
 def write(folder: Path, n_rows: int) -> None:
-    """Write lists of 50 ranks in no order, and truth of 10 items per user."""
+    """Write lists of 50 ranks in no order, and truth of 10 items per user; both also with users of text."""
     draw, n_users = np.random.default_rng(1), n_rows // LENGTH
     order = draw.permutation(n_rows)
     lists = {"user": order // LENGTH, "item": draw.integers(0, 20_000, n_rows), "rank": order % LENGTH + 1}
-    pq.write_table(pa.table(lists), folder / "lists.parquet")
     truth = {"user": np.repeat(np.arange(n_users), 10), "item": draw.integers(0, 20_000, 10 * n_users)}
-    pq.write_table(pa.table(truth), folder / "truth.parquet")
+    names = pa.array([f"user-{user:010}" for user in range(n_users)])
+    for name, columns in (("lists", lists), ("truth", truth)):
+        rows = pa.table(columns)
+        pq.write_table(rows, folder / f"{name}.parquet")
+        pq.write_table(rows.set_column(0, "user", names.take(rows["user"])), folder / f"{name}-text.parquet")
 
 
 def main() -> None:
@@ -47,7 +51,7 @@ def main() -> None:
     for n_rows in sizes:
         with tempfile.TemporaryDirectory() as folder:
             write(Path(folder), n_rows)
-            for kind in ("pandas", "parquet"):
+            for kind in ("pandas", "parquet", "text"):
                 before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
                 subprocess.run([sys.executable, "-c", CALL, folder, kind], check=True, stdout=subprocess.PIPE)
                 wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)

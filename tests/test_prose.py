@@ -24,7 +24,7 @@ RETIRED: Final = {
     # Write "None if not requested", "None if unknown".
     r"\b[Nn]obody\b|\b[Ss]omebody\b": 3,
     # Write "not a".
-    r"\b(is|are) no (text|folder|file|number|path|column|mapping|list|name|table)\b|\bnone of ours\b": 4,
+    r"\b(is|are) no (text|folder|file|number|path|column|mapping|list|name|table)\b|\bnone of ours\b": 1,
     # Write "if", "n", "instead of", "is in".
     r"\bas far as\b|\bso many\b|\bin the place of\b|\bstands in\b": 2,
     # Write "as well as", "in addition to".
@@ -34,7 +34,7 @@ RETIRED: Final = {
 }
 # Names of variables that do not say what they are, and how many are left at most; name the thing.
 VAGUE: Final = {*("told", "said", "asked", "met", "taken", "kept", "found", "held", "place", "places")}
-MOST_VAGUE: Final = 160
+MOST_VAGUE: Final = 120
 
 
 def vague_names() -> Iterator[str]:

@@ -59,8 +59,8 @@ class Steps:
         plan = replace(self.tables.plan, requested=self.tables.plan.requested[:n_metrics])
         tables = replace(self.tables, plan=plan)
         question, schema = evaluation_task(tables, None, None), per_user_schema(tables)
-        messages = exchange(self.sent(), self.n_tasks)
-        return measure(messages, question, self.n_buckets, schema, folder and str(folder))
+        folder_name = folder and str(folder)
+        return measure(self.sent(), question, self.n_buckets, self.n_tasks, schema, folder_name)
 
 
 STEPS: Final[dict[str, Callable[[Steps, Path], object]]] = {

@@ -103,6 +103,15 @@ def signalling(number: signal.Signals, call: Callable[..., Any]) -> Callable[...
     return called
 
 
+@pytest.fixture
+def hangup_ends() -> Iterator[None]:
+    """SIGHUP ends a process, even where the tests were started by nohup, which ignores it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup_ends")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_run_and_leaves_nothing(
     desk: "Desk", monkeypatch: pytest.MonkeyPatch, number: signal.Signals

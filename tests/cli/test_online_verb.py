@@ -98,7 +98,7 @@ def test_it_says_the_difference_and_the_decision(told: tuple["Desk", "Answer"]) 
     assert ctr["p_adjusted"] == ctr["p_value"] < 0.001
     assert found["watch", "raw"]["difference"] == 0
     assert found["watch", "non_inferiority"]["p_value"] < 0.05
-    assert {row["check"] for row in rows_of(desk, "checks")} == {"srm", "crossover", "pre_period"}
+    assert {row["check"] for row in rows_of(desk, "checks")} == {"srm", "srm_day", "crossover", "pre_period"}
 
 
 def test_experiments_have_their_own_unit_slices_and_sequential_test(desk: "Desk") -> None:

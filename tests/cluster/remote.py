@@ -50,7 +50,8 @@ def answers(spark: SparkSession) -> dict[str, Any]:
     lists = test.select("user").distinct().crossJoin(popular)
     users = spark.createDataFrame([(user, "ab"[user % 2]) for user in range(20)], "user long, shop string")
     found: dict[str, Any] = {"get_session gives this": get_session() is spark}
-    found |= {"accounting of split": values(parts.accounting), "leakage": values(parts.leakage)}
+    found |= {"accounting of split": values(parts.to_spark("accounting"))}
+    found |= {"leakage": values(parts.to_spark("leakage"))}
     ranked = lists.selectExpr("user", "item", "int(item) + 1 AS rank")
     for name, given in (("score", lists), ("rank", ranked)):
         result = evaluate(
@@ -63,7 +64,7 @@ def answers(spark: SparkSession) -> dict[str, Any]:
             metrics=["map", "ndcg", "gauc@all"],
             k=[1, 5],
         )
-        tables = {"metrics": result.metrics, "per_user": result.per_user, "accounting": result.accounting}
+        tables = {table: result.to_spark(table) for table in ("metrics", "per_user", "accounting")}
         found |= {f"{table} by {name}": values(frame) for table, frame in tables.items()}
         result.unpersist()
     kept = of_folder(ranked, test) | of_predictions(lists) | of_items(ranked, test, train)
@@ -101,7 +102,7 @@ def of_items(ranked: DataFrame, truth: DataFrame, train: DataFrame) -> dict[str,
     items = ranked.sparkSession.range(40_000).select(F.col("id").alias("item"), vector.alias("vector"))
     asked = ["ild", "novelty", "catalog_coverage", "gini_catalog"]
     result = evaluate(ranked, truth, model="popular", train=train, items=items, metrics=asked, k=5)
-    found = {"metrics of items": values(result.metrics), "diversity": values(result.per_user)}
+    found = {"metrics of items": values(result.to_spark("metrics")), "diversity": values(result.per_user)}
     result.unpersist()
     return found
 

@@ -12,7 +12,6 @@ import pytest
 
 from spark_eval import compare, evaluate
 from spark_eval.errors import SparkEvalError
-from spark_eval.results.driver_tables import is_of_spark
 from spark_eval.runners import user_buckets
 
 N_USERS: Final = 60
@@ -54,7 +53,8 @@ def found(engine: str, candidate: Any, baseline: Any = None, **options: Any) -> 
         result = compare(candidate, baseline, engine=engine, **options)
     except SparkEvalError as error:
         return str(error)
-    assert is_of_spark(result.gates) is (engine == "spark")
+    assert (result.spark is not None) is (engine == "spark")
+    assert isinstance(result.gates, pd.DataFrame)
     tables: dict[str, Any] = {name: bits(result.to_arrow(name)) for name in result.tables}
     return tables | {"pairs": result.pairs, "common": result.common}
 

@@ -264,3 +264,23 @@ def test_output_on_another_file_system_is_refused(tmp_path: Path, capsys: pytest
     with pytest.raises(SystemExit, check=lambda left: left.code == 2):
         main(["split", "--config", str(path)])
     assert capsys.readouterr().err.startswith("error[UNSUPPORTED_OUTPUT] ")
+
+
+@pytest.mark.parametrize(
+    ("output", "what"),
+    [
+        ("{}", "give either a path, or a table"),
+        ("{path: out, table: lake.evals}", "give either a path, or a table"),
+        ("{table: evals}", "no name of a schema"),
+        ('{table: "lake.evals; drop"}', "no name of a schema"),
+        ("{table: lake.evals, manifest: true}", "manifest is of a path"),
+        ("{path: out, format: delta}", "format is of tables of a catalog"),
+    ],
+)
+def test_output_is_a_path_or_a_schema(tmp_path: Path, output: str, what: str) -> None:
+    assert what in str(refused(tmp_path, f"output: {output}"))
+    read(tmp_path, "output: {table: lake.evals, format: delta}")
+
+
+def test_a_catalog_has_no_place_for_pages(tmp_path: Path) -> None:
+    assert refused(tmp_path, "output: {table: lake.evals}\nreport: true").code == "UNSUPPORTED_OUTPUT"

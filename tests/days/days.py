@@ -76,22 +76,30 @@ def write_users(rows: Sequence[UserDay], folder: Path) -> None:
         pq.write_table(table, folder / file_name(bucket, N_BUCKETS), write_page_checksum=True)
 
 
-def publish_day(root: Path, run_id: str, models: OfDay, *, fingerprint: str = "", **facts: Any) -> None:
-    """Publish what ``evaluate`` does of a day."""
+def publish_day(
+    root: Path,
+    run_id: str,
+    models: OfDay,
+    *,
+    fingerprint: str = "",
+    entries: Sequence[Entry] = (),
+    **facts: Any,
+) -> None:
+    """Publish what ``evaluate`` does of a day; ``entries`` are more lines of its accounting."""
     of_sums = sums_of(models)
-    entries = [
+    lines = [
         Entry(*line, len(rows), len(rows))
         for model, rows in models.items()
         for line in (("users", model, "in", None), ("users", model, "used", None))
     ]
-    entries += [
+    lines += [
         Entry("recommendations", model, "largest", f"rows={len(rows)}", 0, 1)
         for model, rows in models.items()
     ]
     small: dict[Table, tuple[Sequence[Any], str]] = {
         Table.METRICS: (metric_rows(of_sums), METRICS),
         Table.SUMS: (of_sums, SUMS),
-        Table.ACCOUNTING: (entries, ACCOUNTING),
+        Table.ACCOUNTING: ([*lines, *entries], ACCOUNTING),
     }
     with Attempt(LocalStore(root), run_id, "evaluate") as attempt:
         for table, (rows, schema) in small.items():

@@ -9,7 +9,6 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from tests.days.days import FIRST, SECOND, UserDay, publish_day
@@ -188,7 +187,9 @@ def test_the_command_prints_the_newest_values_and_writes_the_page(root: Path, tm
 
 def test_the_page_is_the_same_for_the_same_runs(root: Path) -> None:
     assert history(str(root)).page == history(str(root)).page
-    assert isinstance(history(str(root)).table(), pa.Table)
+    found = history(str(root))
+    assert found.table() is found.history
+    assert len(found.history) == found.to_arrow().num_rows == len(found.rows)
 
 
 def test_no_spark_is_imported(root: Path) -> None:

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from tests.days.days import UserDay, publish_day
 from tests.days.test_window_verb import no_spark
 
 from spark_eval import history, watch
 from spark_eval.cli.commands import main
 from spark_eval.days.plan import WatchPlan
-from spark_eval.days.watch import Judgement, Point, judge
+from spark_eval.days.watch import Judgement, Point, distance_of, judge
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.runs.watch import Watched
 
@@ -94,28 +95,75 @@ def test_a_slow_drift_is_found_by_its_sum() -> None:
     assert first.u >= -first.limit
 
 
-def alarms(values: Sequence[float], std_error: float) -> int:
+def has_alarm(values: Sequence[float], std_error: float) -> bool:
+    """True if any day has an alarm; each day's distance is computed once."""
     days = series(values, std_error)
-    return sum(judge(days[: at + 1], PLAN).is_alarm for at in range(7, len(days)))
+    found = [
+        distance_of(day, [one for one in days[:at] if (day.day - one.day).days <= PLAN.days])
+        for at, day in enumerate(days)
+    ]
+    for at in range(7, len(days)):
+        cusum = 0.0
+        for one in found[max(0, at - PLAN.days + 1) : at + 1]:
+            cusum = cusum if one is None else max(0.0, cusum - one.u - 0.5)
+        newest = found[at]
+        if newest is not None:
+            limit = 3.2905 if newest.freedom is None else -stats.t.ppf(0.0005, newest.freedom)
+            if newest.u < -limit or cusum >= 7:
+                return True
+    return False
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=3, deadline=None)
+def test_the_short_way_of_the_simulation_is_that_of_judge(seed: int) -> None:
+    noise = np.random.default_rng(seed).normal(0, 0.003, 40)
+    values = (0.16 + noise).tolist()
+    days = series(values, 0.001)
+    assert has_alarm(values, 0.001) == any(judge(days[: at + 1], PLAN).is_alarm for at in range(7, 40))
 
 
 @pytest.mark.parametrize(
-    "n_series", [20, pytest.param(200, marks=[pytest.mark.exhaustive, pytest.mark.slow])]
+    ("between", "n_series"),
+    [
+        (0.001, 10),
+        *(
+            pytest.param(between, 200, marks=[pytest.mark.exhaustive, pytest.mark.slow])
+            for between in (0.0, 0.001, 0.002)
+        ),
+    ],
 )
-def test_at_most_one_in_ten_stationary_series_has_an_alarm_at_all(n_series: int) -> None:
-    """90 days with seasons of the week, and the noise of the users of each day."""
+def test_at_most_one_in_ten_stationary_series_has_an_alarm_at_all(between: float, n_series: int) -> None:
+    """90 days with seasons of the week; days vary by their users, and up to twice as much by themselves."""
     n_alarms = 0
     for seed in range(n_series):
         random = np.random.default_rng(seed)
         season = random.normal(0, 0.002, 7)[np.arange(90) % 7]
-        n_alarms += alarms((0.16 + season + random.normal(0, 0.001, 90)).tolist(), 0.001) > 0
+        noise = random.normal(0, math.hypot(0.001, between), 90)
+        n_alarms += has_alarm((0.16 + season + noise).tolist(), 0.001)
     assert n_alarms <= n_series / 10
+
+
+def test_once_weekdays_have_levels_the_limit_is_that_of_t() -> None:
+    """The limits from scipy.stats, which has its own quantiles; a reference keeps the normal one."""
+    noise = np.random.default_rng(1).normal(0, 0.002, 29)
+    days = series([*(0.16 + noise[:28]), 0.15], 0.001)
+    found = judge(days, PLAN)
+    assert found.freedom == 28 - 7
+    assert found.u is not None
+    assert found.limit == pytest.approx(-stats.t.ppf(0.0005, 21), rel=1e-12)
+    assert found.p_value == pytest.approx(stats.t.cdf(found.u, 21), rel=1e-9)
+    of_reference = judge(days, PLAN, is_reference=True)
+    assert of_reference.limit == pytest.approx(-stats.norm.ppf(0.0005), rel=1e-12)
+    assert (of_reference.u, of_reference.cusum) == (found.u, found.cusum)
+    assert judge(days[:20], PLAN).freedom is None
 
 
 def moved(days: Sequence[tuple[float, float, float, float]]) -> str | None:
     """What moved on the last of days: of each the difference and its error, the reference and its error."""
     difference = judge(series([day[0] for day in days], [day[1] for day in days]), PLAN)
-    reference = judge(series([day[2] for day in days], [day[3] for day in days]), PLAN)
+    of_frozen = series([day[2] for day in days], [day[3] for day in days])
+    reference = judge(of_frozen, PLAN, is_reference=True)
     row: Any = None
     return Watched(row, difference, reference, "frozen").moved
 

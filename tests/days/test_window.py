@@ -17,7 +17,7 @@ from spark_eval import Window, add_sums, window
 from spark_eval.days.plan import make_window_plan
 from spark_eval.days.window import merge_days
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.summary import metric_rows
+from spark_eval.evaluation.summary import MetricRow, metric_rows
 from spark_eval.publishing.local import LocalStore
 from spark_eval.runs.windows import day_of
 from spark_eval.schema import VERSION
@@ -74,14 +74,14 @@ def test_a_window_is_one_job_over_all_days_in_any_order(
     together = {model: [row for day in days for row in day[model]] for model in days[0]}
     whole = sums_of(together)
     assert merged.sum_rows == whole
-    one_job = {row[:5]: row for row in metric_rows(whole)}
+    one_job: dict[Any, MetricRow] = {row[:5]: row for row in metric_rows(whole)}
     for row in merged.metric_rows:
         assert (row.value, row.n_users, row.n_undefined) == (
             one_job[row[:5]].value,
             one_job[row[:5]].n_users,
             one_job[row[:5]].n_undefined,
         )
-        expected = plain_errors(days, row.model, row.segment_value)[row.metric]
+        expected = plain_errors(days, str(row.model), row.segment_value)[row.metric]
         assert (row.std_error is None) == (expected is None)
         assert row.std_error is None or math.isclose(
             row.std_error, expected or 0, rel_tol=1e-9, abs_tol=1e-12
@@ -200,6 +200,6 @@ def test_sums_are_added_without_a_window(root: Path) -> None:
 
 def test_a_table_of_a_window_has_a_name(root: Path) -> None:
     merged = window(str(root), **TWO)
-    assert merged.table("sums").num_rows == len(merged.sum_rows)
+    assert len(merged.table("sums")) == len(merged.sum_rows)
     with pytest.raises(ConfigError, match=r"UNKNOWN_TABLE.*did you mean 'sums'"):
         merged.table("sum")

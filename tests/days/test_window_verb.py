@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.days.days import UserDay, publish_day
 
+from spark_eval.accounting import Entry
 from spark_eval.cli.commands import main
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
@@ -73,6 +75,16 @@ def test_a_window_is_published_once_and_again_when_a_day_changes(
     assert runs[WINDOW]["stale"] == []
 
 
+def test_rows_that_days_have_quarantined_are_counted_and_stay_there(run: Run, out: Path) -> None:
+    counts = {("in", None): 3, ("used", None): 2, ("quarantined", "NULL_ID"): 1}
+    entries = [Entry("recommendations", "als", *line, n_rows, None) for line, n_rows in counts.items()]
+    publish_day(out, DAYS[0], {"als": ROWS, "pop": ROWS[:1]}, entries=entries)
+    assert window(run) == 0
+    counted = pq.read_table(out / "accounting" / f"run_id={WINDOW}").to_pylist()
+    assert [row["rows"] for row in counted if row["reason"] == "NULL_ID"] == [1]
+    assert not (out / "quarantine").exists()
+
+
 def test_what_is_missing_is_exit_3_and_checked_by_validate(
     run: Run, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,7 +94,9 @@ def test_what_is_missing_is_exit_3_and_checked_by_validate(
         write_rows(pa.table({"row": [1]}), Path(attempt.staged("accounting")), by_model=False)
         attempt.publish({"accounting": 1}, {"fingerprint": "of predictions"})
     assert run("window", "--from", DAYS[0], "--to", "2024-03-03") == 3
-    assert "error[MISSING_DAYS] no run of evaluate for 2024-03-03" in capsys.readouterr().err
+    assert "error[MIXED_CONVENTIONS] 2024-03-01 is a run of evaluate, 2024-03-03 one of predictions" in (
+        capsys.readouterr().err
+    )
     settings = ("--set", f"window.first={DAYS[0]}", "--set", f"window.last={DAYS[1]}")
     assert run("validate", "--verb", "window", *settings) == 0
     assert run("window") == 2

@@ -68,10 +68,12 @@ def test_a_chapter_names_what_failed(found: Experiments) -> None:
         {**row, "p_value": 0.001} if row["method"] == "gail_simon" else row
         for row in facts.tables["experiments"]
     ]
+    checks.append({**checks[0], "check": "uniformity", "subject": "ctr", "p_value": 1e-5, "passed": None})
     broken = {**decision, "decision": "blocked", "reason": "not trusted: srm"}
     tables: dict[str, Any] = {"decisions": [broken], "checks": checks, "experiments": rows}
     page = report_page(type(facts)(facts.run_id, facts.records, tables))
     assert "ranking cannot be trusted: srm (all)." in page
+    assert "ranking: p-values of ctr are not uniform in A/A experiments (p = 1e-05)" in page
     assert "ctr is better in some values of hour, worse in others (p = 0.001)." in page
 
 

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from spark_eval.accounting import ListCounts, TruthCounts, list_entries, table_entries
 from spark_eval.arrow.codes import bucket_of, hashes_of
 from spark_eval.arrow.messages import Content
-from spark_eval.arrow.row_faults import fault_rules
+from spark_eval.arrow.row_faults import judge_lists, judge_truth
 from spark_eval.arrow.send import Sender
 from spark_eval.evaluation import exchange
 from spark_eval.evaluation.exchange import buckets
@@ -166,10 +167,10 @@ def id_type(kind: pa.DataType) -> pa.DataType:
 def sent(tables: Tables, plan: Plan, layout: Layout) -> Iterator[pa.RecordBatch]:
     """Return the messages of all tasks."""
     n_buckets = layout.n_buckets
-    rules = fault_rules(plan.conventions)
+    judge = partial(judge_truth, conventions=plan.conventions)
     for table, sender in (
-        (tables.truth, Sender(n_buckets, Content.TRUTH, rules["truth"])),
-        (tables.lists, Sender(n_buckets, Content.LISTS, rules["recommendations"])),
+        (tables.truth, Sender(n_buckets, Content.TRUTH, judge)),
+        (tables.lists, Sender(n_buckets, Content.LISTS, judge_lists)),
         (tables.users, Sender(n_buckets, Content.SEGMENTS)),
         (tables.train, Sender(n_buckets, Content.TRAINED)),
         (tables.profile, Sender(n_buckets, Content.PROFILE)),

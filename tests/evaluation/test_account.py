@@ -103,7 +103,7 @@ def test_every_row_has_one_line_used_ones_of_cold_items_their_own(
     lines += [("truth", None, *line) for line in truth] + [
         ("recommendations", "als", *line) for line in lists
     ]
-    assert_rows(evaluation.accounting, ACCOUNTING, lines + IN_USERS + IN_TRAIN)
+    assert_rows(evaluation.to_spark("accounting"), ACCOUNTING, lines + IN_USERS + IN_TRAIN)
     evaluation.unpersist()
 
 
@@ -120,5 +120,5 @@ def test_users_without_truth_are_used_where_they_count(spark: SparkSession) -> N
         (source, model, *changed.get(str(reason), (outcome, reason)), rows, users)
         for source, model, outcome, reason, rows, users in IN_TRUTH + IN_LISTS + IN_USERS
     ]
-    assert_rows(evaluation.accounting, ACCOUNTING, lines)
+    assert_rows(evaluation.to_spark("accounting"), ACCOUNTING, lines)
     evaluation.unpersist()

@@ -1,13 +1,14 @@
 """The door of the inputs: columns found by name and path, types checked, unusable rows marked."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 from frames import assert_rows
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.arrow.row_faults import FaultRule, fault_rules, judge_lists
+from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_truth
 from spark_eval.conventions import Conventions
 from spark_eval.conventions.presets import parse_conventions
 from spark_eval.errors import ConfigError, DataError
@@ -258,7 +259,7 @@ def test_rows_of_the_truth_carry_their_code(spark: SparkSession) -> None:
     frame = spark.createDataFrame(rows, schema).drop(FAULT)
     conventions = Conventions()
     truth = conform_truth(frame, None, None, "UTC", conventions)
-    assert_judged(truth, schema, rows, fault_rules(conventions)["truth"])
+    assert_judged(truth, schema, rows, partial(judge_truth, conventions=conventions))
 
 
 def test_negative_relevance_is_a_fault_unless_it_counts_as_none(spark: SparkSession) -> None:
@@ -266,7 +267,7 @@ def test_negative_relevance_is_a_fault_unless_it_counts_as_none(spark: SparkSess
     lenient = parse_conventions({"negative_relevance": "irrelevant"})
     schema = "user int, item string, relevance double, fault string"
     truth = conform_truth(frame, None, None, "UTC", lenient)
-    assert_judged(truth, schema, [(1, "a", -0.5, None)], fault_rules(lenient)["truth"])
+    assert_judged(truth, schema, [(1, "a", -0.5, None)], partial(judge_truth, conventions=lenient))
 
 
 def test_truth_without_relevance_is_worth_one(spark: SparkSession) -> None:

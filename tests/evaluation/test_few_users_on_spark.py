@@ -116,9 +116,9 @@ def test_splits(given: Callable[[pd.DataFrame], Any], n: int, options: dict[str,
     log = log.assign(timestamp=pd.Series(np.tile(days, n), dtype="datetime64[us, UTC]"))
     counted = done(
         lambda: [
-            row["rows"]
-            for row in split(given(log), **options).accounting.collect()
-            if (row["source"], row["outcome"]) == ("interactions", "in")
+            row.rows
+            for row in split(given(log), **options).accounting.itertuples()
+            if (row.source, row.outcome) == ("interactions", "in")
         ],
         may_refuse=n == 0,
     )

@@ -1,5 +1,6 @@
 """Counts of items: dense or sparse, in parts or at once, of known items and others, full lists or gaps."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from spark_eval.arrow.messages import Content
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.evaluation.worker.items import counts
 from spark_eval.evaluation.worker.items.training import count_train
-from spark_eval.evaluation.worker.ranks import has_no_duplicates
+from spark_eval.evaluation.worker.ranks import has_no_duplicates, rows_by_rank
 from spark_eval.metrics.beyond import catalog
-from spark_eval.metrics.beyond.catalog import Entries
+from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext
 
 # Lists of two models for forty users, some short, one with a gap; no item is in a catalogue.
 LISTS = [
@@ -52,23 +53,55 @@ def test_counts_are_the_same_however_they_are_held(name: str, value: int) -> Non
         assert found(Layout(n_buckets=5)) == expected
 
 
-@pytest.mark.parametrize("is_full", [True, False])
-def test_totals_have_the_bits_of_sums_in_rank_order(is_full: bool) -> None:
+def lists_of(kind: str, random: np.random.Generator) -> Entries:
+    """Items 0 to 4 of fifty lists; every seventh list is empty."""
+    ranks = np.arange(1, 10)
+    lists = [ranks if kind == "even" else ranks[random.random(9) < 0.5] for _ in range(50)]
+    lists[::7] = [ranks[:0]] * 8
+    if kind == "clashing":  # as many entries as an even table, but two of them share a rank
+        lists = [np.array([1, 1]), np.array([1, 2])]
+    row, rank = np.repeat(np.arange(len(lists)), [len(one) for one in lists]), np.concatenate(lists)
+    item = random.integers(-1, 5, len(row))
+    return Entries(len(lists), row, rank, item, item)
+
+
+@pytest.mark.parametrize("kind", ["even", "with gaps"])
+@pytest.mark.parametrize(("n_folds", "n_used"), [(1, 1), (3, 3), (3, 1)])
+def test_totals_have_the_bits_of_sums_in_rank_order(kind: str, n_folds: int, n_used: int) -> None:
     random = np.random.default_rng(3)
-    lists = [np.arange(1, 8) if is_full else np.flatnonzero(random.random(9) < 0.5) + 1 for _ in range(50)]
-    row, rank = np.repeat(np.arange(50), [len(one) for one in lists]), np.concatenate(lists)
-    weight = random.random(len(row)) ** 5
-    entries = Entries(50, row, rank, rank, rank)
-    assert (len(row) == 50 * entries.width) is is_full
-    totals = entries.totals(weight)
+    entries, fold = lists_of(kind, random), random.integers(0, n_used, 50)
+    assert entries.is_even is (kind == "even")
+    table = random.random((n_folds, 6)) ** 5
+    none = np.zeros(0, dtype=np.int64)
+    items = ItemContext(Catalog(5), fold, none, none, listed=entries)
+    weight = table[fold[entries.row], entries.index]
+    totals = items.totals(table)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalog, "SPARSEST_LISTS", 0)
-        sparse = Entries(50, row, rank, rank, rank).totals(weight)
-        for k in (None, 1, 3, 7, 20):
+        sparse = replace(items).totals(table)
+        for k in (3, None, 1, 7, 20):
             assert (totals(k) == entries.total(weight, k)).all()
             assert (sparse(k) == totals(k)).all()
-            expected = [int((one <= (k or 99)).sum()) for one in lists]
-            assert entries.count(k).tolist() == expected
+            within = entries.rank <= (k or 99)
+            assert entries.count(k).tolist() == np.bincount(entries.row[within], minlength=50).tolist()
+
+
+@pytest.mark.parametrize("kind", ["even", "with gaps", "clashing"])
+def test_entries_of_chosen_lists_and_ranks(kind: str) -> None:
+    random = np.random.default_rng(4)
+    entries = lists_of(kind, random)
+    assert entries.is_even is (kind == "even")
+    rows = random.integers(0, entries.n_rows, 60)
+    chosen = entries.of_rows(rows)
+    expected = [
+        (number, rank, item)
+        for number, row in enumerate(rows.tolist())
+        for rank, item in zip(entries.rank[entries.row == row], entries.item[entries.row == row], strict=True)
+    ]
+    assert list(zip(chosen.row, chosen.rank, chosen.item, strict=True)) == expected
+    for above, last in ((0, 1), (1, 4), (4, None), (20, 30)):
+        within = (entries.rank > above) & (entries.rank <= (last or 99))
+        assert entries.between(entries.item, above, last).tolist() == entries.item[within].tolist()
 
 
 @pytest.mark.parametrize(
@@ -78,6 +111,9 @@ def test_totals_have_the_bits_of_sums_in_rank_order(is_full: bool) -> None:
         ([5, 5, 5], [1, 2, 1], False),
         ([5, 6, 5], [1, 1, 1], False),
         ([5, 6, np.iinfo(np.int64).min], [1, 2, 1], False),
+        ([5, 1 << 40, 5], [1, 2, 1], True),
+        ([1 << 40, 1 << 40, 5], [1, 2, 1], False),
+        ([5, 5 + (1 << 32), 5], [1, 2, 1], True),
         ([5, 6, 5], [1, 1000, 1], False),
     ],
 )
@@ -85,7 +121,8 @@ def test_lists_are_regular_where_no_rank_and_no_item_comes_twice(
     item: list[int], rank: list[int], is_regular: bool
 ) -> None:
     of_list = np.array([0, 0, 1])
-    assert has_no_duplicates(of_list, 2, np.array(item), np.array(rank)) is is_regular
+    grid = rows_by_rank(of_list, 2, np.array(rank))
+    assert has_no_duplicates(grid, np.array(item)) is is_regular
 
 
 def test_training_interactions_of_folds() -> None:

@@ -102,5 +102,5 @@ def test_inputs_are_read_once(spark: SparkSession, tmp_path: Path) -> None:
         evaluation = evaluate(*(frame.where(where) if where else frame for frame in frames), k=5)
         if where is None:
             shutil.rmtree(tmp_path)
-        assert (evaluation.per_user.count(), evaluation.metrics.count()) == (10, 9)
+        assert (evaluation.per_user.count(), len(evaluation.metric_rows)) == (10, 9)
         evaluation.unpersist()

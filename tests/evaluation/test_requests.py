@@ -101,7 +101,7 @@ def test_means_and_errors_are_those_of_loops_over_users(weight: str) -> None:
             rows = per_user[per_user["model"] == row.model]
             if row.segment != "all":
                 rows = rows[rows[row.segment] == row.segment_value]
-            column = f"{columns[row.metric]}_at_{row.k}"
+            column = f"{columns[str(row.metric)]}_at_{row.k}"
             assert rows[column].notna().any()
             mean, error, n_users, n_lists = plain_mean(rows, column, weight)
             assert (row.value, row.std_error) == pytest.approx((mean, error), rel=1e-12)

@@ -23,6 +23,7 @@ from spark_eval import compare, evaluate, report
 from spark_eval.errors import SparkEvalError
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.results.driver_tables import is_of_spark
+from spark_eval.tables.arrow_frames import as_arrow
 
 N_USERS, N_ITEMS, LENGTH = 24, 40, 12
 SMALL: Final = ("metrics", "sums", "accounting", "stages", "funnel")
@@ -221,44 +222,93 @@ def text_of(numbers: st.SearchStrategy[int]) -> st.SearchStrategy[str | None]:
     return st.one_of(st.none(), numbers.map(lambda number: f"{number:03}é"))
 
 
-def arrow_backed(table: pa.Table) -> Any:
-    return table.to_pandas(types_mapper=pd.ArrowDtype)
+# Arrow types of ids.
+ID_TYPES: Final = {
+    True: ["string", "large_string", "string_view", "coded"],
+    False: ["int8", "int16", "int32", "int64"],
+}
 
 
-def as_it_is(table: pa.Table) -> pa.Table:
-    return table
+def chunks(table: pa.Table, n_rows: int) -> pa.Table:
+    """The same rows in chunks; a table without rows has no chunk."""
+    return pa.Table.from_batches(table.to_batches(n_rows), table.schema)
+
+
+def nullable(kind: pa.DataType) -> Any:
+    """The type of pandas for integers with missing values; None for other types."""
+    by_width = {8: pd.Int8Dtype(), 16: pd.Int16Dtype(), 32: pd.Int32Dtype(), 64: pd.Int64Dtype()}
+    return by_width[kind.bit_width] if pa.types.is_integer(kind) else None
+
+
+def categories(table: pa.Table) -> pd.DataFrame:
+    """Ids as categories, of integers too."""
+    rows: pd.DataFrame = table.to_pandas(types_mapper=nullable)
+    return rows.astype({"user": "category", "item": "category"})
+
+
+FRAMES_OF: Final[Mapping[str, Callable[[pa.Table], Any]]] = {
+    "Arrow": lambda table: table,
+    "chunks": lambda table: chunks(table, 3),
+    "nullable": lambda table: table.to_pandas(types_mapper=nullable),
+    "categories": categories,
+    "Arrow in pandas": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype),
+    "index": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype).set_index("user"),
+    "polars": pl.from_arrow,
+}
+
+
+def drawn_tables(data: st.DataObject, id_types: Mapping[bool, Sequence[str]]) -> dict[str, pa.Table]:
+    """Recommendations and truth with ids of some type, some of them missing, perhaps without rows."""
+    is_text = data.draw(st.booleans())
+    ids = text_of(st.integers(0, 6)) if is_text else st.one_of(st.none(), st.integers(0, 6))
+    pairs = data.draw(st.lists(st.tuples(ids, ids, st.integers(0, 4)), max_size=30))
+    liked = data.draw(st.lists(st.tuples(ids, ids), max_size=20))
+    kind = data.draw(st.sampled_from(id_types[is_text]))
+
+    def column(values: list[Any]) -> Any:
+        return texts(values, kind) if is_text else pa.array(values, getattr(pa, kind)())
+
+    lists = {
+        "user": column([row[0] for row in pairs]),
+        "item": column([row[1] for row in pairs]),
+        data.draw(st.sampled_from(["rank", "score"])): pa.array([row[2] for row in pairs], pa.int64()),
+    }
+    truth = {"user": column([row[0] for row in liked]), "item": column([row[1] for row in liked])}
+    return {"recommendations": pa.table(lists), "truth": pa.table(truth)}
 
 
 @pytest.mark.usefixtures("spark")
 @settings(max_examples=8)
 @given(data=st.data())
 def test_drawn_frames_have_the_same_bits(data: st.DataObject) -> None:
-    ids = text_of(st.integers(0, 6)) if data.draw(st.booleans()) else st.one_of(st.none(), st.integers(0, 6))
-    pairs = data.draw(st.lists(st.tuples(ids, ids, st.integers(0, 4)), max_size=30))
-    liked = data.draw(st.lists(st.tuples(ids, ids), max_size=20))
-    is_text = ids is not None and any(isinstance(one, str) for row in (*pairs, *liked) for one in row[:2])
-    kind = data.draw(
-        st.sampled_from(["string", "large_string", "coded"] if is_text else ["int8", "int32", "int64"])
-    )
-
-    def column(values: list[Any]) -> Any:
-        return texts(values, kind) if is_text else pa.array(values, getattr(pa, kind)())
-
-    lists = pa.table(
-        {
-            "user": column([row[0] for row in pairs]),
-            "item": column([row[1] for row in pairs]),
-            data.draw(st.sampled_from(["rank", "score"])): pa.array([row[2] for row in pairs], pa.int64()),
-        }
-    )
-    truth = pa.table({"user": column([row[0] for row in liked]), "item": column([row[1] for row in liked])})
-    make = data.draw(
-        st.sampled_from(
-            [lambda one: one, lambda one: one.to_pandas(types_mapper=pd.ArrowDtype), pl.from_arrow]
-        )
-    )
-    frames = {"recommendations": make(lists), "truth": make(truth)}
+    types = {True: ["string", "large_string", "coded"], False: ID_TYPES[False]}
+    make = FRAMES_OF[data.draw(st.sampled_from(["Arrow", "nullable", "Arrow in pandas", "polars"]))]
+    frames = {name: make(table) for name, table in drawn_tables(data, types).items()}
     assert_alike(frames, model="m", metrics=["map", "ndcg"], k=[1, 3])
+
+
+def check_drawn_kinds(data: st.DataObject) -> None:
+    """Frames of any library, in this process, have the bits of plain Arrow tables."""
+    options: dict[str, Any] = {"model": "m", "metrics": ["map", "ndcg"], "k": [1, 3]}
+    tables = drawn_tables(data, ID_TYPES)
+    plain = {name: as_arrow(name, table) for name, table in tables.items()}
+    kinds = {name: data.draw(st.sampled_from(sorted(FRAMES_OF))) for name in tables}
+    frames = {name: FRAMES_OF[kinds[name]](table) for name, table in tables.items()}
+    assert found(frames, "local", **options) == found(plain, "local", **options)
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_drawn_frames_of_any_library_have_the_same_bits_in_this_process(data: st.DataObject) -> None:
+    check_drawn_kinds(data)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@settings(max_examples=1_000, deadline=None)
+@given(data=st.data())
+def test_many_drawn_frames_of_any_library_have_the_same_bits_in_this_process(data: st.DataObject) -> None:
+    check_drawn_kinds(data)
 
 
 def write(folder: Path, frames: Mapping[str, pd.DataFrame], *, n_files: int = 2) -> dict[str, str]:
@@ -416,7 +466,8 @@ def test_the_engine_is_chosen_and_said(
         caplog.clear()
         with caplog.at_level(logging.INFO, "spark_eval"):
             result = evaluate(**given, metrics=["map"], engine=engine)
-        assert is_of_spark(result.metrics) is (result.spark is not None)
+        assert is_of_spark(result.per_user) is (result.spark is not None)
+        assert isinstance(result.metrics, pd.DataFrame)
         return next(
             record.getMessage() for record in caplog.records if "engine" in str(record.__dict__["facts"])
         )

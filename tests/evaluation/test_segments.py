@@ -238,7 +238,7 @@ def test_users_and_train_are_read_once_and_freed(
     )
     rows = [("als", 1, 1, 1, "it", "no_train", "no_train", 1.0), ("als", 2, 1, 1, None, "known", "10", 1.0)]
     assert_rows(evaluation.per_user, schema, rows)
-    values = {(row["segment"], row["segment_value"], row["n_users"]) for row in evaluation.metrics.collect()}
+    values = {(row.segment, row.segment_value, row.n_users) for row in evaluation.metrics.itertuples()}
     assert values == {
         ("all", "all", 2),
         *((name, value, 1) for name, value in (("country", "it"), ("country", "(missing)"))),

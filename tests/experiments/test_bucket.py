@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_eval.errors import ConfigError
-from spark_eval.experiments.evaluate import rules_of
+from spark_eval.experiments.inputs import rules_of
 from spark_eval.experiments.moments import ONE, X, Y
 from spark_eval.experiments.parse import make_experiment_plan
 from spark_eval.experiments.plan import Assignment
@@ -61,6 +61,7 @@ PLAN: Final = make_experiment_plan(
     },
     timezone="Europe/Berlin",
     pre_days=2,
+    bots={"ids": ["4"], "pre_events": 2},
 )
 
 
@@ -100,25 +101,38 @@ def slow(exposures: list[Any], events: list[Any]) -> tuple[Counter[Any], dict[st
     """The counts, and the used events of each user by arm, row by row."""
     rows: Counter[Any] = Counter()
     shown = slow_exposures(exposures, rows)
+    outcomes = slow_events(events, shown)
+    past = Counter(user for user, outcome, _ in outcomes if outcome == "pre_period")
     arms: dict[str, dict[int, list[Any]]] = {"a": {}, "b": {}}
+    bots = {user for user in shown if user == 4 or past[user] > 2}
     for user, seen in shown.items():
         if len({variant for _, variant in seen}) > 1:
             rows["exposures", "crossover"] += len(seen)
+        elif user in bots:
+            rows["exposures", "bot"] += len(seen)
         else:
             rows["exposures", "used"] += 1
             rows["exposures", "deduplicated"] += len(seen) - 1
             arms[seen[0][1]][user] = []
-    ids = set()
+    for user, outcome, event in outcomes:
+        is_bot = user in bots and outcome in ("pre_period", "before_exposure", "after_window", "used")
+        rows["events", "bot" if is_bot else outcome] += 1
+        if outcome == "used" and not is_bot:
+            arms["a" if user in arms["a"] else "b"][user].append(event)
+    return rows, arms
+
+
+def slow_events(events: list[Any], shown: dict[int, list[Any]]) -> list[Any]:
+    """The user, the outcome but for bots, and the kind and value of each event."""
+    ids, outcomes = set(), []
     for user, when, kind, value, key, fault in sorted(events, key=lambda row: row[:4]):
         outcome = "quarantined" if fault else "filtered" if kind == "other" else ""
         if not outcome:
             is_repeated = key is not None and (user, key) in ids
             ids.add((user, key))
             outcome = "deduplicated" if is_repeated else slow_outcome(when, shown.get(user, []))
-        rows["events", outcome] += 1
-        if outcome == "used":
-            arms["a" if user in arms["a"] else "b"][user].append((kind, value))
-    return rows, arms
+        outcomes.append((user, outcome, (kind, value)))
+    return outcomes
 
 
 def slow_exposures(exposures: list[Any], rows: Counter[Any]) -> dict[int, list[Any]]:

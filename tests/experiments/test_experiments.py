@@ -312,18 +312,6 @@ def test_retention_is_of_users_whose_day_is_over() -> None:
         run((exposures, events), [retention], {"window": "1d"})
 
 
-def test_pooled_shares() -> None:
-    users = range(20_000)
-    exposures = pd.DataFrame({"user": users, "variant": ["ab"[user // 10_000] for user in users]})
-    exposures = exposures.assign(timestamp=START)
-    buyers = [*range(480), *range(10_000, 10_530)]
-    events = pd.DataFrame({"user": buyers, "kind": "buy", "timestamp": START})
-    bought = {"name": "bought", "kind": "mean", "of": {"kind": "buy", "value": "any"}, "test": "z_pooled"}
-    row = only(run((exposures, events), [bought], cuped=False))
-    assert (row["statistic"], row["p_value"]) == pytest.approx((1.614588, 0.106400), abs=1e-6)
-    assert "z_pooled" in row["conventions"]
-
-
 @pytest.mark.parametrize(
     ("gate", "decision"),
     [

@@ -214,7 +214,7 @@ def test_experiments_stand_apart_and_teams_have_names(tmp_path: Path) -> None:
     found = evaluate_interleaving(path, teams=("new", "old"))
     assert [(row.experiment, row.difference) for row in found.rows] == [("x", 0.5), ("y", -0.5)]
     assert outcomes(found) == {("in", None): 4, ("used", None): 4}
-    assert found.table("interleavings").num_rows == 2
+    assert len(found.table("interleavings")) == 2
     theirs = {"impression": "list", "user": "reader"}
     named = pd.DataFrame(rows).rename(columns=theirs)
     assert evaluate_interleaving(named, teams=("new", "old"), columns=theirs) == found

@@ -116,7 +116,7 @@ def check_merged_days(seed: int, n_events: int) -> None:
     local = happened["timestamp"].dt.strftime("%Y-%m-%d")
     # Later exposures are not known yet.
     days = [
-        sum_user_days(until(shown, day), happened, METRICS, EXPERIMENTS, day=day, **OPTIONS).rows
+        sum_user_days(until(shown, day), happened, METRICS, EXPERIMENTS, day=day, **OPTIONS).to_arrow()
         for day in set(local)
     ]
     merged = pa.concat_tables(days)
@@ -137,7 +137,7 @@ def until(shown: pd.DataFrame, day: str) -> pd.DataFrame:
 
 def one_day(**change: Any) -> pa.Table:
     shown, happened = frames(*SMALL)
-    return sum_user_days(shown, happened, METRICS, EXPERIMENTS, **{**OPTIONS, **change}).rows
+    return sum_user_days(shown, happened, METRICS, EXPERIMENTS, **{**OPTIONS, **change}).to_arrow()
 
 
 SMALL: Final = (
@@ -185,4 +185,5 @@ def test_events_of_other_days_are_counted() -> None:
         ("events", "in", None): 3,
         ("events", "dropped", "outside_period"): 3,
     }
-    assert found.rows.num_rows == 0
+    assert isinstance(found.rows, pd.DataFrame)
+    assert not len(found.rows)

@@ -389,7 +389,7 @@ def test_what_others_say_is_told_without_secrets(home: Home, monkeypatch: pytest
 
     monkeypatch.setattr(runner, "open_session", fail)
     for given in ([], ["--debug"], ["--debug", "--log-format=json"]):
-        answer = home.call("split", SOUND, *given)
+        answer = home.call("split", SOUND, "--engine", "spark", *given)
         assert answer.code == 1
         assert "no answer from jdbc:x://me:***@host?sig=***" in answer.err
         assert SECRET not in answer.out + answer.err

@@ -172,7 +172,7 @@ def test_blocking() -> None:
 
 def test_frames_of_pandas_and_text_ids() -> None:
     table = pd.DataFrame({"a": ["x", "y"], "b": ["y", "z"], "score": [0.5, 0.25]})
-    assert evaluate_linkage(table, table[:1]).table("linkage")["value"].to_pylist() == [0.5, 1.0, 2 / 3]
+    assert evaluate_linkage(table, table[:1]).table("linkage")["value"].tolist() == [0.5, 1.0, 2 / 3]
 
 
 def test_nothing_gives_no_numbers() -> None:

@@ -81,9 +81,9 @@ def test_links_are_published_as_python_measures_them(
     assert "run march published" in out
     predicted, candidates = ours()
     expected = evaluate_linkage(predicted, TRUE, candidates=candidates)
-    assert published(home, "linkage", "march").equals(expected.table("linkage"))
+    assert published(home, "linkage", "march").equals(expected.to_arrow("linkage"))
     accounting = pq.read_table(home / "out" / "accounting" / "run_id=march" / "linkage.parquet")
-    assert accounting.equals(expected.table("accounting"))
+    assert accounting.equals(expected.to_arrow("accounting"))
     assert run("linkage", "--run-id", "march") == 0
     assert "already published, nothing to do" in capsys.readouterr().out
 
@@ -123,7 +123,7 @@ def test_labels_of_a_sample_come_back_as_estimates(
     expected = evaluate_linkage(predicted, TRUE, candidates=candidates, sample=drawn, reviews=reviews)
     assert expected.value("estimated_precision") is not None
     for folder in (home / "out" / "linkage").iterdir():
-        assert pq.read_table(folder, partitioning=None).equals(expected.table("linkage"))
+        assert pq.read_table(folder, partitioning=None).equals(expected.to_arrow("linkage"))
     capsys.readouterr()
     assert run("sample", "--run-id", run_id, "--set", "sample.seed=4", "--replace") == 0
     assert run("linkage", "--run-id", "named", "--set", f"reviews.run={run_id}") == 2
@@ -167,6 +167,6 @@ def test_tables_that_only_spark_reads_give_the_same_numbers(spark: "SparkSession
     run_verb(VERBS["linkage"], lambda: spark, config, "march", False)
     some = candidates.filter(pa.array([score > 0.2 for score in CANDIDATES["score"].to_pylist()]))
     expected = evaluate_linkage(predicted, TRUE, candidates=some)
-    assert published(home, "linkage", "march").equals(expected.table("linkage"))
+    assert published(home, "linkage", "march").equals(expected.to_arrow("linkage"))
     run_verb(VERBS["sample"], lambda: spark, config, "march", False)
     assert published(home, "sample", "march").equals(sample_pairs(some, predicted, **SAMPLE))

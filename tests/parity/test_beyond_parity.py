@@ -97,7 +97,8 @@ def measured(spark: SparkSession, preset: str, log: Log, theirs: Mapping[str, An
     rows = evaluation.per_user.where("model = 'lists'").collect()
     of_run = {
         f"{row['metric']}@{row['k']}{' ' * is_group}{row['segment_value'] * is_group}": row["value"]
-        for row in evaluation.metrics.where("model = 'lists'").collect()
+        for row in evaluation.to_arrow("metrics").to_pylist()
+        if row["model"] == "lists"
         for is_group in [row["segment"] == "group"]
     }
     evaluation.unpersist()

@@ -108,7 +108,7 @@ def measured(spark: SparkSession, preset: str, users: list[User], answer: Mappin
     )
     values = {metric: parse_metric(metric)[0] for metric in metrics}
     rows = evaluation.per_user.collect()
-    by_name = {(row["metric"], row["k"]): row["value"] for row in evaluation.metrics.collect()}
+    by_name = {(row["metric"], row["k"]): row["value"] for row in evaluation.to_arrow("metrics").to_pylist()}
     evaluation.unpersist()
     return Trial(
         answer,

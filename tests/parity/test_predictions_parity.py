@@ -60,9 +60,9 @@ def test_every_number_is_that_of_scikit_learn(
 ) -> None:
     found = evaluate_predictions(table_of(spark, task, kind == "weighted"), task, **OPTIONS[task])
     ours: dict[str, dict[str, Any]] = defaultdict(dict)
-    for row in found.metrics.collect():
+    for row in found.to_arrow("metrics").to_pylist():
         ours[row["model"]][row["metric"]] = row["value"]
-    for row in found.curves.collect():
+    for row in found.to_arrow("curves").to_pylist():
         ours[row["model"]].setdefault(row["curve"], []).append((row["x"], row["y"], row["threshold"]))
     differences = []
     for case, values in theirs["numbers"][f"{task} {kind}"].items():
@@ -90,7 +90,7 @@ def test_every_number_is_that_of_scikit_learn(
 def test_areas_are_those_of_spark_under_its_preset(spark: SparkSession, is_weighted: bool) -> None:
     frame = table_of(spark, "binary", is_weighted)
     found = evaluate_predictions(frame, "binary", metrics=["auc", "auprc"], conventions="spark")
-    ours = {(row["model"], row["metric"]): row["value"] for row in found.metrics.collect()}
+    ours = {(row["model"], row["metric"]): row["value"] for row in found.to_arrow("metrics").to_pylist()}
     evaluator = BinaryClassificationEvaluator(rawPredictionCol="score", labelCol="label", numBins=0)
     if is_weighted:
         evaluator.setWeightCol("weight")
@@ -106,7 +106,7 @@ def test_areas_are_those_of_spark_under_its_preset(spark: SparkSession, is_weigh
 def test_errors_are_those_of_spark(spark: SparkSession, is_weighted: bool, metrics: list[str]) -> None:
     """Its R² with weights takes a variance of another divisor."""
     frame = table_of(spark, "regression", is_weighted)
-    found = evaluate_predictions(frame, "regression", metrics=metrics).metrics.collect()
+    found = evaluate_predictions(frame, "regression", metrics=metrics).to_arrow().to_pylist()
     ours = {(row["model"], row["metric"]): row["value"] for row in found}
     evaluator = RegressionEvaluator(predictionCol="score", labelCol="label")
     if is_weighted:

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from request_lists import drawn, worked
 from tests.statistics.samples import by_chance, clusters_of, pair_sums
 
+from spark_eval import evaluate
+from spark_eval.evaluation.result import Evaluation
 from spark_eval.statistics.significance import adjusted, t_test, tost
 
 PYTHON = Path(__file__).parents[2] / ".venv-parity" / "bin" / "python"
@@ -28,11 +31,31 @@ def theirs() -> Mapping[str, Any]:
     if not PYTHON.exists():
         pytest.skip("the libraries are not installed; `make test-parity` installs them and runs this")
     pairs = [(*(side.tolist() for side in pair), delta) for pair, delta in PAIRS]
-    cases = json.dumps({"families": FAMILIES, "clusters": CLUSTERS, "pairs": pairs})
+    requests = [case for result in by_request() for case in requests_of(result)]
+    cases = json.dumps({"families": FAMILIES, "clusters": CLUSTERS, "pairs": pairs, "requests": requests})
     done = subprocess.run([PYTHON, SCRIPT], input=cases, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     answer: Mapping[str, Any] = json.loads(done.stdout)
     return answer
+
+
+def by_request() -> list[Evaluation]:
+    """Evaluations of lists by request: the worked example, and lists by chance."""
+    lists, truth = worked()
+    options: dict[str, Any] = {"metrics": ["precision", "ndcg"], "k": 10, "engine": "local"}
+    frames: dict[str, Any] = drawn()
+    return [evaluate(lists, truth, **options), evaluate(**frames, **options)]
+
+
+def requests_of(result: Evaluation) -> list[tuple[list[int], list[float]]]:
+    """The users and values of the lists of each model and metric, without those that are undefined."""
+    rows = result.per_user
+    users = rows["user"].astype("category").cat.codes
+    cases = []
+    for row in result.metric_rows:
+        values = rows[f"{row.metric}_at_{row.k}"].where(rows["model"] == row.model).dropna()
+        cases.append((users[values.index].tolist(), values.tolist()))
+    return cases
 
 
 def ours() -> dict[str, list[float]]:
@@ -50,6 +73,13 @@ def ours() -> dict[str, list[float]]:
             float(number or 0)
             for estimate in estimates
             for number in (estimate.value, estimate.std_error, *t_test(estimate, 0.95)[:2])
+        ],
+        # The factor of statsmodels, U / (U - 1) * (N - 1) / (N - K), is ours for a mean: K is 1.
+        "requests": [
+            float(number or 0)
+            for result in by_request()
+            for row in result.metric_rows
+            for number in (row.value, row.std_error)
         ],
         "equivalence": [result.p_value or 0.0 for result in equivalences],
     }

@@ -21,9 +21,11 @@ from spark_eval.predictions.worker.ordered import (
     measure_range,
     merge_range,
 )
+from spark_eval.predictions.worker.replicates import merge_replicates, replicate_sums
 from spark_eval.predictions.worker.score_ranges import RangeSize, Sample, range_offsets, score_ranges
 from spark_eval.predictions.worker.totals import Cell, Totals
 from spark_eval.schema import ALL
+from spark_eval.statistics.exact import Floats
 
 
 @dataclass
@@ -35,10 +37,12 @@ class Answer:
     ranges: dict[Cell, list[RangeResult]] = field(default_factory=lambda: defaultdict(list))
     influences: Totals = field(default_factory=Totals)
     users: list[UserSums] = field(default_factory=list)
+    replicates: dict[Cell, dict[str, Floats]] = field(default_factory=dict)
 
     @property
     def measured(self) -> MeasuredPredictions:
-        return MeasuredPredictions(self.plan, self.totals, self.ranges, self.influences)
+        drawn = {"replicates": self.replicates}
+        return MeasuredPredictions(self.plan, self.totals, self.ranges, self.influences, **drawn)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -128,8 +132,12 @@ def add_errors(answer: Answer, rows: Sequence[CellRows]) -> None:
         by_user = answer.plan.intervals is Clusters.USER
         for bucket, mine in part.by_bucket(3) if by_user else [(number, part)]:
             by_bucket[bucket].append(mine)
+    drawn = defaultdict(list)
     for parts in by_bucket.values():
         answer.users += add_rows_of_users(parts, answer.plan)
+        for sums in replicate_sums(parts, answer.plan):
+            drawn[sums.cell].append(sums)
+    answer.replicates = dict(map(merge_replicates, drawn.values()))
     slopes = answer.measured.slopes
     for users in answer.users:
         answer.influences.merge(influence_sums(users, slopes).totals)
@@ -158,7 +166,7 @@ def add_order(
         found = measure_range(one, offsets[one.number], plan.rules, with_curves)
         answer.totals.add_all(one.cell, found.sums)
         answer.ranges[one.cell].append(found)
-    return [add_placements(one, offsets[one.number]) for one in ranges if isinstance(one, RowRange)]
+    return [add_placements(one, offsets[one.number], plan) for one in ranges if isinstance(one, RowRange)]
 
 
 def crowd(seed: int, n: int = 400, n_scores: int = 40) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 from spark_eval import compare, evaluate_predictions
 from spark_eval.errors import SparkEvalError
 from spark_eval.predictions.evaluate import Predictions
-from spark_eval.results.driver_tables import is_of_spark, to_arrow
+from spark_eval.results.driver_tables import to_arrow
 
 N_ROWS: Final = 400
 
@@ -61,7 +61,8 @@ def found(engine: str, rows: Any, task: str, **options: Any) -> dict[str, Any] |
             tables["scored"] = {name: one.to_record() for name, one in result.values_by_model.items()}
     except SparkEvalError as error:
         return str(error)
-    assert is_of_spark(result.metrics) is (engine == "spark")
+    assert (result.spark is not None) is (engine == "spark")
+    assert isinstance(result.metrics, pd.DataFrame)
     return tables
 
 
@@ -75,7 +76,7 @@ ASKED: Final[Mapping[str, dict[str, Any]]] = {
         "sampling_rate": 0.5,
     },
     "by user": {"task": "binary", "intervals": "user", "segments": ["country"]},
-    "by row": {"task": "binary", "metrics": ["auc", "log_loss"], "intervals": "row"},
+    "by row": {"task": "binary", "metrics": ["auc", "log_loss", "auprc", "ece"], "intervals": "row"},
     "regression": {"task": "regression", "intervals": "user"},
     "raw": {"task": "binary", "scores": "raw", "thresholds": [0.3, 0.5], "metrics": ["auc", "f1"]},
     "several classes": {

@@ -4,9 +4,15 @@ import math
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from local import crowd, measure
 from slow import slow_auc_errors
+
+from spark_eval.arrow.xxhash64 import id_hashes
+from spark_eval.predictions.worker import replicates as of_replicates
+from spark_eval.predictions.worker.rows import bins_of
+from spark_eval.statistics.draws import poisson_weights
 
 # User, label, score of model A and of model B.
 WORKED: Final = [
@@ -102,6 +108,10 @@ def test_errors_of_a_regression() -> None:
     users = random.integers(0, 40, 500)
     label = random.standard_normal(40)[users] + random.standard_normal(500)
     rows = {"label": label, "score": label + random.standard_normal(500) / 2, "user": users}
+    of_users = np.bincount(users, label)
+    assert (of_users < 0).any()
+    for sums in measure(rows, "regression", metrics=["r2"], intervals="user").users:
+        assert sums.sums["label", 0] == pytest.approx(of_users[np.array(sums.users)], rel=1e-12)
     replicates = []
     of_user = [np.flatnonzero(users == user) for user in range(40)]
     for _ in range(2_000):
@@ -114,13 +124,19 @@ def test_errors_of_a_regression() -> None:
 
 def test_errors_have_the_same_bits_whatever_the_order_and_the_division_of_rows() -> None:
     rows = crowd(7)
-    options: dict[str, Any] = {"metrics": ["auc", "log_loss", "f1", "rmse"], "segments": ["country"]}
-    options["intervals"] = "user"
-    first = measure(rows, **options)
-    assert all(row["std_error"] > 0 for row in first.metrics)
+    options: dict[str, Any] = {
+        "metrics": ["auc", "log_loss", "f1", "rmse", "auprc", "ece", "gauc_by_positives"],
+        "segments": ["country"],
+        "resamples": 50,
+        "sampling_rate": 0.3,
+    }
     order = np.random.default_rng(1).permutation(400)
-    other = measure(rows, order=order, rows_per_batch=37, n_tasks=4, scores_per_range=5, **options)
-    assert other.metrics == first.metrics
+    for by in ("user", "row"):
+        first = measure(rows, intervals=by, **options)
+        assert all(row["std_error"] > 0 for row in first.metrics)
+        divided: dict[str, Any] = {"rows_per_batch": 37, "n_tasks": 4, "scores_per_range": 5}
+        other = measure(rows, order=order, intervals=by, **divided, **options)
+        assert other.metrics == first.metrics
 
 
 def test_ids_of_64_bits_are_as_good_as_small_ones() -> None:
@@ -177,3 +193,107 @@ def test_the_error_of_auc_is_that_of_a_bootstrap_over_users() -> None:
     assert found["std_error"] == pytest.approx(np.std(replicates), rel=0.02)
     by_row = row_of({"label": label, "score": score, "user": users}, "auc", intervals="row")
     assert by_row["std_error"] < 0.8 * found["std_error"]
+
+
+def average_precision(label: Any, score: Any, weight: Any) -> float:
+    """The area with a step at each distinct score, by a loop over them."""
+    area, before = 0.0, 0.0
+    for threshold in sorted(set(score), reverse=True):
+        flagged = score >= threshold
+        hits = float((weight * label)[flagged].sum())
+        if hits > before:
+            area += (hits - before) * hits / float(weight[flagged].sum())
+        before = hits
+    return area / before if before else math.nan
+
+
+def calibration_error(label: Any, score: Any, weight: Any, n_bins: int = 10) -> float:
+    bins = bins_of(score, n_bins)
+    gaps = np.bincount(bins, (score - label) * weight, minlength=n_bins)
+    return float(np.abs(gaps).sum() / weight.sum())
+
+
+SLOW: Final = {"auprc": average_precision, "ece": calibration_error}
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_bootstrap_intervals_are_those_of_loops_over_drawn_users(seed: int, is_weighted: bool) -> None:
+    rows, resamples = crowd(seed), 300
+    rows.pop("segment_0")
+    own = rows["weight"] if is_weighted else np.ones(400)
+    if not is_weighted:
+        rows.pop("weight")
+    drawn = poisson_weights(id_hashes(pa.array(np.arange(25)), np.int64(resamples + 5)), resamples)
+    for metric, measured in SLOW.items():
+        columns = (rows["label"], rows["score"])
+        values = [measured(*columns, own * drawn[rows["user"], one]) for one in range(resamples)]
+        found = row_of(rows, metric, resamples=resamples, seed=5)
+        ends = np.clip(np.nanquantile(values, [0.025, 0.975]), 0, 1)
+        # Scores of the crowd are few: each has a block of its own, but for rounding.
+        exactness = 1e-7 if metric == "ece" else 2e-3
+        assert found["value"] == pytest.approx(measured(*columns, own), rel=1e-12)
+        assert (found["ci_low"], found["ci_high"]) == pytest.approx(tuple(ends), abs=exactness)
+        assert found["std_error"] == pytest.approx(np.nanstd(values, ddof=1), abs=exactness)
+        assert found["n_users"] == 25
+
+
+@pytest.mark.parametrize("by", ["user", "row"])
+def test_bootstrap_errors_are_those_of_another_generator(by: str) -> None:
+    random = np.random.default_rng(8)
+    users = np.repeat(np.arange(300), 10)
+    taste = random.standard_normal(300)[users]
+    score = 1 / (1 + np.exp(-(taste - 2 + random.standard_normal(3_000))))
+    label = (random.random(3_000) < score**1.2).astype(int)
+    n_units = 300 if by == "user" else 3_000
+    units, order = users if by == "user" else np.arange(3_000), np.argsort(-score)
+    drawn: dict[str, list[float]] = {"auprc": [], "ece": []}
+    for _ in range(1_000):
+        weight = np.bincount(random.integers(0, n_units, n_units), minlength=n_units)[units].astype(float)
+        hits = np.cumsum((weight * label)[order])
+        flagged = np.maximum(np.cumsum(weight[order]), 1)
+        drawn["auprc"].append(float(((weight * label)[order] * hits / flagged).sum() / hits[-1]))
+        drawn["ece"].append(calibration_error(label, score, weight))
+    for metric, values in drawn.items():
+        found = row_of({"label": label, "score": score, "user": users}, metric, intervals=by)
+        assert found["std_error"] == pytest.approx(np.std(values), rel=0.1), metric
+        ends = np.quantile(values, [0.025, 0.975])
+        assert (found["ci_low"], found["ci_high"]) == pytest.approx(
+            tuple(ends), abs=0.5 * float(np.std(values))
+        )
+
+
+def test_equal_rows_have_draws_of_their_own() -> None:
+    rows = {"label": [1, 0] * 500, "score": [0.5] * 1_000}
+    found = row_of(rows, "auprc", intervals="row")
+    # The share of positives of 1,000 independent rows.
+    assert found["std_error"] == pytest.approx(math.sqrt(0.25 / 1_000), rel=0.1)
+
+
+def test_weights_beyond_32_bits_are_added_exactly() -> None:
+    amounts = [np.floor(np.random.default_rng(0).random(5_000) * 2.0**30)]
+    hashes = np.random.default_rng(1).integers(0, 2**63, 5_000).astype(np.uint64)
+    group, user = np.arange(5_000) % 3, np.arange(5_000)
+    found = of_replicates.resampled_groups(hashes, user, group, amounts, 3, 8)
+    weights = poisson_weights(hashes, 8).astype(object)
+    for one in range(3):
+        chosen = group == one
+        expected = (weights[chosen] * amounts[0][chosen].astype(int).astype(object)[:, None]).sum(axis=0)
+        assert found[one, 1:, 0].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("name", ["impressions", "positives"])
+def test_errors_of_weighted_means_of_users_are_those_of_ratios(name: str) -> None:
+    rows = crowd(4)
+    auc, weight = [], []
+    for user in np.unique(rows["user"]):
+        mine = rows["user"] == user
+        columns = {key: column[mine] for key, column in rows.items() if key != "segment_0"}
+        value = measure(columns, metrics=["auc"]).values["auc"]
+        if value is not None:
+            auc.append(value)
+            weight.append((columns["weight"] * (1 if name == "impressions" else columns["label"])).sum())
+    expected = ratio_error(np.array(auc) * weight, np.array(weight), np.arange(len(auc)))
+    found = row_of(rows, f"gauc_by_{name}", intervals="none")
+    assert found["std_error"] == pytest.approx(expected, rel=1e-9)
+    assert found["n_users"] == len(auc)

@@ -162,8 +162,8 @@ def test_columns_of_the_wrong_type_are_refused(
 
 def test_booleans_are_the_classes_1_and_0(spark: SparkSession) -> None:
     frame = spark.sql("SELECT true AS label, 0.9D AS score UNION ALL SELECT false, 0.1D")
-    [row] = evaluate_predictions(frame, "binary", model="m", metrics=["auc"]).metrics.collect()
-    assert row["value"] == 1.0
+    found = evaluate_predictions(frame, "binary", model="m", metrics=["auc"])
+    assert found.metrics["value"].tolist() == [1.0]
 
 
 def test_squares_beyond_doubles_are_refused(spark: SparkSession) -> None:
@@ -234,12 +234,8 @@ def test_the_numbers_are_those_without_spark_to_the_last_bit(
     with settings(spark, conf):
         frame = spark.createDataFrame(shuffled).repartition(partitions)
         found = evaluate_predictions(frame, "binary", model="m", **OPTIONS)
-    for ours, theirs in (
-        (found.metrics, expected.metrics),
-        (found.thresholds, expected.thresholds),
-        (found.curves, expected.curves),
-    ):
-        assert [row.asDict() for row in ours.collect()] == theirs
+    for name in ("metrics", "thresholds", "curves"):
+        assert found.to_arrow(name).to_pylist() == getattr(expected, name)
 
 
 # Label, score and weight of rows whose best scores weigh nothing: both labels, one, several scores; and one

@@ -68,7 +68,7 @@ def test_whole_numbers_stay_whole_in_pandas(measured: Evaluation) -> None:
 def test_tables_are_written_below_a_new_folder(measured: Evaluation, tmp_path: Path) -> None:
     measured.write(tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        name for name in measured.tables if measured.table(name).count()
+        name for name in measured.tables if len(measured.to_pandas(name))
     }
     assert not (tmp_path / "out" / "stages").exists()
     per_user = measured.to_pandas("per_user").sort_values(["model", "user"], ignore_index=True)
@@ -95,8 +95,10 @@ def test_predictions_and_a_split_show_themselves(spark: SparkSession) -> None:
     parts = split(log, local_cut=0.6, global_cut=0.8, timestamp_unit="s")
     assert "subset(NAME) of local_train, ranker_train, ranker_test, global_test" in parts._repr_html_()
     cells = CELL.findall(parts._repr_html_())
-    assert cells[:4] == ["local_cut", "share 0.6", "global_cut", "share 0.8"]
-    assert cells[-2:] == ["seen", "keep"]
+    shown = dict(zip(cells[::2], cells[1::2], strict=True))
+    assert [shown[option] for option in ("local_cut", "global_cut", "targets", "seen")] == [
+        *("share 0.6", "share 0.8", "all", "keep")
+    ]
     assert parts.to_pandas("rows")["user"].dtype == "Int64"
     assert spark is parts.assigned.sparkSession
 

@@ -86,7 +86,7 @@ def test_files_that_come_or_go_before_they_are_read(spark: SparkSession, tmp_pat
         put(tmp_path / "9.parquet", BASE)
     else:
         files[0].unlink()
-    with pytest.raises(DataError, match=r"INPUT_CHANGED_DURING_RUN.*interactions: 1 files came or went"):
+    with pytest.raises(DataError, match=r"INPUT_CHANGED.*: 1 files were added or removed"):
         read_source(spark, source, "interactions", "UTC", before=before)
 
 

@@ -58,7 +58,8 @@ def in_part(found: Places, fold: int, subset: str) -> set[int]:
 def ledger(done: Split) -> dict[tuple[str, str, str | None], tuple[int, int | None]]:
     """Of each source, outcome and reason the rows and users; every source closes."""
     lines = {
-        (row.source, row.outcome, row.reason): (row.rows, row.users) for row in done.accounting.collect()
+        (row["source"], row["outcome"], row["reason"]): (row["rows"], row["users"])
+        for row in done.to_arrow("accounting").to_pylist()
     }
     for source in {source for source, _, _ in lines}:
         others = sum(rows for key, (rows, _) in lines.items() if key[0] == source and key[1] != "in")
@@ -68,4 +69,5 @@ def ledger(done: Split) -> dict[tuple[str, str, str | None], tuple[int, int | No
 
 def leaks(done: Split) -> dict[tuple[int, str], tuple[int, int, bool]]:
     """Of each fold and check: rows, users, leaked."""
-    return {(row.fold, row.check): (row.rows, row.users, row.leaked) for row in done.leakage.collect()}
+    rows = done.to_arrow("leakage").to_pylist()
+    return {(row["fold"], row["check"]): (row["rows"], row["users"], row["leaked"]) for row in rows}

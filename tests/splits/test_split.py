@@ -98,7 +98,7 @@ def test_the_ledger_closes_and_names_every_reason(spark: SparkSession) -> None:
         ("interactions", None, "quarantined", "NULL_ID", 2, None),
         ("interactions", None, "quarantined", "NULL_TIMESTAMP", 1, None),
     ]
-    ledger = raw_split(spark).accounting
+    ledger = raw_split(spark).to_spark("accounting")
     assert_df_equality(ledger, spark.createDataFrame(expected, ACCOUNTING))
 
 
@@ -106,7 +106,7 @@ def test_the_rows_are_counted_while_they_are_written(spark: SparkSession, tmp_pa
     done = raw_split(spark)
     written = done.write(str(tmp_path / "splits"))
     assert written == done.facts()
-    assert written.accounting() == [tuple(row) for row in done.accounting.collect()]
+    assert written.accounting() == [tuple(row.values()) for row in done.to_arrow("accounting").to_pylist()]
     used = sum(row[4] for row in written.accounting() if row[2] == "used")
     assert spark.read.parquet(str(tmp_path / "splits")).count() == used
 
@@ -164,7 +164,8 @@ def test_movielens_by_shares(spark: SparkSession) -> None:
         columns={"user": "userId", "item": "movieId", "relevance": "rating"},
         timestamp_unit="s",
     )
-    ledger = {(row.outcome, row.reason): row.rows for row in done.accounting.collect()}
+    lines = done.to_arrow("accounting").to_pylist()
+    ledger = {(row["outcome"], row["reason"]): row["rows"] for row in lines}
     assert ledger.pop(("in", None)) == 100_004
     assert sum(ledger.values()) == 100_004
     assert {outcome for outcome, _ in ledger} == {"used"}
@@ -177,4 +178,4 @@ def test_movielens_by_shares(spark: SparkSession) -> None:
     assert spans["local_train"][1] < spans["local_test"][0]
     assert spans["local_test"][1] < spans["global_test"][0]
     ranker_parts(done.subset("local_test"))
-    assert not any(leaked for _, _, leaked in leaks(done.leakage).values())
+    assert not any(leaked for _, _, leaked in leaks(done.to_spark("leakage")).values())

@@ -23,7 +23,7 @@ METHODS: dict[str, dict[str, Any]] = {
 def test_users_and_items_of_subsets_are_those_of_their_rows(spark: SparkSession, method: str) -> None:
     done = split_rows(spark, ROWS, method, **METHODS[method])
     rows = [tuple(row) for row in done.rows.select("fold", "subset", "user", "item").collect()]
-    for found in done.subsets.collect():
+    for found in done.to_spark("subsets").collect():
         here = [row for row in rows if row[0] == found.fold and row[1] in SUBSETS[found.subset]]
         assert found.rows == len(here)
         assert found.users == len({row[2] for row in here})
@@ -32,7 +32,7 @@ def test_users_and_items_of_subsets_are_those_of_their_rows(spark: SparkSession,
             learnt = [row for row in rows if row[0] == found.fold and row[1] in SUBSETS[found.trained_on]]
             assert found.cold_users == len({row[2] for row in here} - {row[2] for row in learnt})
             assert found.cold_items == len({row[3] for row in here} - {row[3] for row in learnt})
-    assert {(row.fold, row.subset) for row in done.subsets.collect()} >= {row[:2] for row in rows}
+    assert {(row.fold, row.subset) for row in done.subsets.itertuples()} >= {row[:2] for row in rows}
 
 
 def days(frame: Any) -> list[int]:
@@ -52,8 +52,8 @@ def test_train_and_test_by_time_stand_by_their_names(spark: SparkSession) -> Non
         list(range(9, 14)),
         [15, 16],
     ]
-    assert not any(row.leaked for row in three.leakage.collect())
-    dropped = {row.reason: row.rows for row in three.accounting.collect() if row.outcome == "dropped"}
+    assert not three.leakage["leaked"].any()
+    dropped = {row.reason: row.rows for row in three.accounting.itertuples() if row.outcome == "dropped"}
     assert dropped == {"gap": 2, "after_end": 3}
 
 

@@ -32,8 +32,8 @@ near = st.integers(-1074, 1023).flatmap(
 
 
 def summed(values: Floats, codes: Ints, n_groups: int) -> list[tuple[Fraction, Fraction]]:
-    """The sum and the sum of squares of all, and of each group."""
-    found = ExactSums.of(values, Groups([(codes, n_groups)]))
+    """The sum and the sum of squares of all, and of each group; of all without groups, if there are none."""
+    found = ExactSums.of(values, Groups([(codes, n_groups)] if n_groups else []))
     pairs = []
     for cell in range(1 + n_groups):
         total, squares = (
@@ -58,8 +58,9 @@ def by_fractions(values: Sequence[float]) -> tuple[Fraction, Fraction]:
 def test_sums_are_those_of_fractions_whatever_the_sizes(numbers: list[float], random: Random) -> None:
     codes = [random.randint(0, 2) for _ in numbers]
     groups = [[one for one, code in zip(numbers, codes, strict=True) if code == group] for group in range(3)]
-    found = summed(np.array(numbers, dtype=np.float64), np.array(codes, dtype=np.int64), 3)
-    assert found == [by_fractions(numbers), *map(by_fractions, groups)]
+    values, of_all = np.array(numbers, dtype=np.float64), by_fractions(numbers)
+    assert summed(values, np.array(codes, dtype=np.int64), 3) == [of_all, *map(by_fractions, groups)]
+    assert summed(values, np.zeros(0, dtype=np.int64), 0) == [of_all]
 
 
 # A value whose digits are as large as digits can be, and as many.
@@ -74,9 +75,14 @@ EXTREMES = {
 
 
 @pytest.mark.parametrize("value", EXTREMES.values(), ids=EXTREMES)
-def test_blocks_of_the_largest_digits_are_exact(value: float) -> None:
+@pytest.mark.parametrize("n_groups", [0, 1])
+@pytest.mark.parametrize("n_zeros", [0, 1])
+def test_blocks_of_the_largest_digits_are_exact(value: float, n_zeros: int, n_groups: int) -> None:
+    """Blocks of one value are summed in a shorter way; with a zero first they are not."""
     n = BLOCK + 3
-    [total, *_] = summed(np.full(n, value), np.zeros(n, dtype=np.int64), 1)
+    values = np.full(n + n_zeros, value)
+    values[:n_zeros] = 0
+    [total, *_] = summed(values, np.zeros(len(values), dtype=np.int64), n_groups)
     assert total == (n * Fraction(value), n * Fraction(value) ** 2)
 
 

@@ -4,8 +4,22 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from spark_eval.statistics.exact import DigitSums, add, counts, exact_sums, integers_of_sums, two_product
+from spark_eval.statistics.exact import (
+    DigitSums,
+    add,
+    are_usual,
+    counts,
+    digits_of_sums,
+    exact_sums,
+    integers_of_sums,
+    limbs_by_group,
+    sum_of_limbs,
+    sums_by_group,
+    two_product,
+)
 
 RANDOM = np.random.default_rng(2)
 SIZES = {
@@ -60,3 +74,44 @@ def test_products_have_no_rest_that_is_lost() -> None:
     for values in zip(one.tolist(), other.tolist(), product.tolist(), rest.tolist(), strict=True):
         a, b, found, lost = map(Fraction, values)
         assert a * b == found + lost
+
+
+@given(
+    values=st.lists(
+        st.floats(0, 2.0**19) | st.sampled_from([0.0, 1 / 3, 2.0**-20, 1 - 2.0**-53]), max_size=200
+    ),
+    seed=st.integers(0, 99),
+)
+def test_limbs_are_the_same_by_halves_and_by_digits(values: list[float], seed: int) -> None:
+    numbers = np.array(values, dtype=np.float64)
+    groups = np.random.default_rng(seed).integers(0, 7, len(numbers))
+    known = int(np.bincount(groups, minlength=7).max())
+    found = limbs_by_group(numbers, groups, 7, known)
+    expected = limbs_by_group(numbers, groups, 7)
+    assert {limb: amounts.tolist() for limb, amounts in found.items()} == {
+        limb: amounts.tolist() for limb, amounts in expected.items()
+    }
+    total = sum(map(Fraction, values), Fraction())
+    assert sum_of_limbs(found) == total
+
+
+def test_usual_values_are_no_smaller_and_no_larger_than_halves_can_hold() -> None:
+    assert are_usual(np.array([0.0, 2.0**-20, 1.0, 2.0**19]))
+    for one in (2.0**-21, 2.0**20, -1.0, 5e-324):
+        assert not are_usual(np.array([0.5, one]))
+
+
+@given(st.lists(st.integers().map(lambda one: Fraction(one, 2**70)) | st.floats(-1e300, 1e300).map(Fraction)))
+def test_sums_come_back_from_their_digits(numbers: list[Fraction]) -> None:
+    assert integers_of_sums(digits_of_sums(numbers)) == numbers
+
+
+@pytest.mark.parametrize("name", ["unit", "signs", "zeros", "many"])
+def test_sums_of_groups_are_those_of_fractions_whatever_their_sign(name: str) -> None:
+    values = SIZES[name]
+    groups = RANDOM.integers(0, 100, len(values))
+    found = sums_by_group(values, groups, 100)
+    for group in range(100):
+        expected = float(sum(map(Fraction, values[groups == group].tolist()), Fraction()))
+        assert found[group] == pytest.approx(expected, rel=1e-15, abs=0)
+    assert (sums_by_group(-values, groups, 100) == -found).all()

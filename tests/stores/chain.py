@@ -97,15 +97,15 @@ def hash_of(spark: SparkSession, out: str, run_id: str = RUN) -> dict[str, str]:
     return found
 
 
-def run_chain(call: Callable[..., Any], config: str) -> dict[str, Any]:
-    """Run split, evaluate, compare, report and status; return what status tells as JSON."""
+def run_chain(call: Callable[..., Any], config: str, *of_report: str) -> dict[str, Any]:
+    """Run split, evaluate, compare, report (with more words) and status; return what status tells as JSON."""
     for verb in ("split", "evaluate", "compare"):
         done = call(verb, "--config", config, "--run-id", RUN)
         assert (done.code, done.err) == (0, ""), done.err
         again = call(verb, "--config", config, "--run-id", RUN)
         assert again.code == 0
         assert "already published" in again.out
-    done = call("report", "--config", config, "--run-id", RUN)
+    done = call("report", "--config", config, "--run-id", RUN, *of_report)
     assert (done.code, done.err) == (0, ""), done.err
     status = call("status", "--config", config, "--json")
     assert (status.code, status.err) == (0, ""), status.err

@@ -254,6 +254,8 @@ LAKE: Final = {
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
     # A table of Delta has some commits here: more tasks than these cost seconds for each look at one.
     "spark.databricks.delta.snapshotPartitions": "1",
+    # Delta 4.2.0 cannot read its own checkpoints on Spark 4.1.4: NoSuchMethodError after ten commits.
+    "spark.databricks.delta.properties.defaults.checkpointInterval": "1000",
 }
 
 

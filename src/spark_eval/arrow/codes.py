@@ -84,6 +84,9 @@ def concat_tables(parts: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
 
 
+# Distinct integers are found by marks if there are at most this many numbers between them per value.
+DENSEST: Final = 2
+
 # Function from row indices to the sort values of these rows.
 SortKey = Callable[[Ints], NDArray[Any]]
 # Longer runs are sorted one by one.
@@ -161,6 +164,14 @@ def unique_in_order_of_appearance(values: Ints) -> tuple[Ints, Ints]:
 
 def unique_sorted(values: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values, ascending, and the index of each row's value in them."""
+    if len(values):
+        least, last = int(values.min()), int(values.max())
+        if last - least < DENSEST * len(values):
+            # Marks of all numbers between them are quicker than a hash table.
+            offset, is_there = values - least, np.zeros(last - least + 1, dtype=bool)
+            is_there[offset] = True
+            found = np.flatnonzero(is_there)
+            return found + least, (np.cumsum(is_there) - 1)[offset]
     distinct, index = unique_in_order_of_appearance(values)
     order = np.argsort(distinct)
     rank = np.empty_like(order)

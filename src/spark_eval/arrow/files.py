@@ -22,6 +22,9 @@ BATCH_ROWS: Final = 1 << 17
 ROWS_PER_GROUP: Final = 1 << 18
 # Encodings of pages that Arrow can read as dictionary codes of text.
 WITH_CODES: Final = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+# Usual limit of a dictionary in a file, and the most bytes of a code of its texts.
+DICTIONARY_BYTES: Final = 1 << 20
+CODE_BYTES: Final = 4
 # Built-in columns of text; segments are text too.
 TEXTS: Final = (USER, ITEM, MODEL)
 
@@ -140,7 +143,7 @@ def read_part(part: FilePart, columns: Iterable[str], coded: Sequence[str] = ())
     """Yield batches of columns in normal form, those in ``coded`` dictionary-coded; check page checksums."""
     options = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
     footer = pq.read_metadata(part.path)
-    coded = [name for name in coded if is_dictionary_encoded(footer, part.groups, name)]
+    coded = [name for name in coded if is_read_as_codes(footer, part.groups, name)]
     with pq.ParquetFile(part.path, metadata=footer, read_dictionary=coded, **options) as file:
         instants = int96_columns(footer)
         for batch in file.iter_batches(
@@ -154,10 +157,17 @@ def read_part(part: FilePart, columns: Iterable[str], coded: Sequence[str] = ())
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def is_dictionary_encoded(footer: pq.FileMetaData, groups: Iterable[int], name: str) -> bool:
-    """Return True if Arrow can read a text column as codes: all its encodings allow it."""
+def is_read_as_codes(footer: pq.FileMetaData, groups: Iterable[int], name: str) -> bool:
+    """Return True if Arrow reads a text column as codes, and quickly so.
+
+    All its encodings must allow it. Writers fall back to plain text once a dictionary is full; then codes
+    take longer to read than text. Such columns are longer than a dictionary and a code for each row.
+    """
     [index] = [n for n in range(footer.num_columns) if footer.schema.column(n).path == name]
-    return all(WITH_CODES.issuperset(footer.row_group(group).column(index).encodings) for group in groups)
+    columns = [footer.row_group(group).column(index) for group in groups]
+    n_bytes = sum(column.total_uncompressed_size for column in columns)
+    of_codes = sum(DICTIONARY_BYTES + CODE_BYTES * column.num_values for column in columns)
+    return n_bytes <= of_codes and all(WITH_CODES.issuperset(column.encodings) for column in columns)
 
 
 def int96_columns(footer: pq.FileMetaData) -> set[str]:

@@ -1,7 +1,6 @@
 """Validate rows of recommendations, truth and train: the same rules for executors and quarantine."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -31,11 +30,6 @@ from spark_eval.schema import (
 # Rows in the engine's form, and the fault of each: null for a valid row, None if all are valid.
 Judged = tuple[pa.Table, pa.Array | None]
 FaultRule = Callable[[pa.Table], Judged]
-
-
-def fault_rules(conventions: Conventions) -> dict[str, FaultRule]:
-    """Return the rule of each table whose rows are validated in executors."""
-    return {"recommendations": judge_lists, "truth": partial(judge_truth, conventions=conventions)}
 
 
 def judge_lists(rows: pa.Table) -> Judged:

@@ -262,9 +262,7 @@ def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
 @click.option(
     "--truth", metavar="PATH", help="What was relevant: user and item. Default: the test part of the log."
 )
-@click.option(
-    "--train", metavar="PATH", help="Training interactions, of which segments and popularity are known."
-)
+@click.option("--train", metavar="PATH", help="Training interactions, for segments and popularity.")
 @click.option("--items", metavar="PATH", help="The catalogue: groups, features or vectors of items.")
 @click.option("--users", metavar="PATH", help="A row per user with columns to segment by.")
 @click.option("--predictions", metavar="PATH", help="Rows of a label and a score.")

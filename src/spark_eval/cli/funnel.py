@@ -9,7 +9,7 @@ from rich.console import Console
 from spark_eval.cli.leaderboard import drawn
 from spark_eval.metrics.stages import ADDED_RECALL, STAGE_RECALL
 from spark_eval.results.leaderboard import four_digits
-from spark_eval.results.report.funnel import reached_rows, said_of, with_share
+from spark_eval.results.report.funnel import HEADINGS, counts_of, reached_rows, said_of, with_share
 from spark_eval.results.sentences import Row, TextLines
 from spark_eval.schema import ALL, Table
 
@@ -25,12 +25,12 @@ def show_funnel(stages: Iterable[Row], funnel: Iterable[Row], screen: Console) -
     """Print the tables ``stages`` and ``funnel`` for all users."""
     stages = [row for row in stages if row["segment"] == ALL]
     funnel = [row for row in funnel if row["segment"] == ALL]
-    for what, column in (("users", "n_users"), ("relevant items", "n_pairs")):
+    for column in (counts_of(funnel)[0], "n_pairs"):
         lines = [
             (said_of(row["step"]), f"{row[column]:,}", f"{share or 0:.1%}", bar(share or 0, screen))
             for row, share in with_share(funnel, column, is_of_fates=column == "n_pairs")
         ]
-        screen.print(drawn((what, "number", "share", ""), lines))
+        screen.print(drawn((HEADINGS[column], "number", "share", ""), lines))
     screen.print(drawn(("stage", "model", "k", "recall", "only here"), recall_lines(stages)))
     header, lines_of_metrics = metric_lines(stages)
     screen.print(drawn(header, lines_of_metrics[:MOST_METRICS]))

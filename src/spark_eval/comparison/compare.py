@@ -73,6 +73,7 @@ from spark_eval.options import documented
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.exported import SmallFrame
 from spark_eval.results.sentences import (
     COMPARED,
     GATED,
@@ -82,7 +83,7 @@ from spark_eval.results.sentences import (
     sentences,
     shortened,
 )
-from spark_eval.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runners.engine import (
     parse_engine,
     reason_for_spark,
@@ -90,8 +91,7 @@ from spark_eval.runners.engine import (
     say_local,
     say_spark,
 )
-from spark_eval.runners.objects import NumberedObject, collect_or_raise, group_by_key
-from spark_eval.runners.spread import parallelism, persist
+from spark_eval.runners.spread import NumberedObject, collect_or_raise, group_by_key, parallelism, persist
 from spark_eval.runners.user_buckets import Buckets, UserTable, buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, FOLDS, Table

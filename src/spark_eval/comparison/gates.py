@@ -46,7 +46,7 @@ class Pairing(Choice):
 class GateOptions(TypedDict, total=False):
     """Options of a gate in addition to ``metric`` and ``max_drop``; also keys of the config's ``gates``."""
 
-    k: Annotated[int | str | None, "its cutoff, or all; None: as in ndcg@10."]
+    k: Annotated[int | str | None, "cutoff, or all; None: that of the metric, as in ndcg@10."]
     model: Annotated[str | None, "the candidate; None: each of the run's models."]
     against: Annotated[
         Mapping[str, str | None],
@@ -55,12 +55,12 @@ class GateOptions(TypedDict, total=False):
     ]
     drop: Annotated[str, "max_drop is absolute, or relative to the baseline's mean.", "absolute", Drop]
     mode: Annotated[str, "non_inferior, certain_drop or observed.", "non_inferior", Mode]
-    confidence: Annotated[float, "of the one-sided bounds.", 0.95, INSIDE_0_AND_1]
+    confidence: Annotated[float, "confidence of the one-sided bounds.", 0.95, INSIDE_0_AND_1]
     segment: Annotated[str, "all, or a segment: each of its values must pass.", ALL]
-    segment_value: Annotated[str | None, "this value of the segment alone."]
-    min_users: Annotated[int, "fewer common users than these are refused.", 100, AT_LEAST_1]
-    min_common: Annotated[float, "a smaller share of common users among all is refused.", 0.99, SHARE]
-    if_missing: Annotated[str, "a baseline that is not there: refuse, or pass.", "refuse", IfMissing]
+    segment_value: Annotated[str | None, "only this value of the segment."]
+    min_users: Annotated[int, "minimum number of common users.", 100, AT_LEAST_1]
+    min_common: Annotated[float, "minimum share of common users among all users.", 0.99, SHARE]
+    if_missing: Annotated[str, "if the baseline does not exist: refuse, or pass.", "refuse", IfMissing]
     pairing: Annotated[str, "user, or none: published means of other truth.", "user", Pairing]
     direction: Annotated[str | None, "higher or lower is better; None: as the metric has it."]
 

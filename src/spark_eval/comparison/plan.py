@@ -73,7 +73,7 @@ class CompareOptions(TypedDict, total=False):
         as_published,
     ]
     segments: Annotated[
-        Sequence[str], "segments of the candidate's users that are compared by themselves, too.", (), as_tuple
+        Sequence[str], "segments of the candidate's users that are also compared separately.", (), as_tuple
     ]
     tests: Annotated[
         Sequence[str],
@@ -82,12 +82,12 @@ class CompareOptions(TypedDict, total=False):
         parse_tests,
     ]
     interval: Annotated[
-        str, "whose interval rows without one of their own show: t, bootstrap or bca.", "t", Interval
+        str, "interval of rows whose test has none of its own: t, bootstrap or bca.", "t", Interval
     ]
-    confidence: Annotated[float, "of the intervals.", 0.95, INSIDE_0_AND_1]
+    confidence: Annotated[float, "confidence of the intervals.", 0.95, INSIDE_0_AND_1]
     correction: Annotated[
         str,
-        "of p-values over all of one test in this call: holm, bonferroni, bh or none.",
+        "correction of the p-values of each test in this call: holm, bonferroni, bh or none.",
         "holm",
         Correction,
     ]

@@ -18,7 +18,7 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
 from spark_eval.predictions.values import ModelValues, SlopedValue
 from spark_eval.predictions.worker.clusters import column_of
-from spark_eval.runners.objects import collect_or_raise
+from spark_eval.runners.spread import collect_or_raise
 from spark_eval.runners.user_buckets import buckets_of_users
 from spark_eval.schema import ALL
 from spark_eval.statistics.differences import PairEstimate, PairSums

@@ -16,6 +16,7 @@ LOADS_CLASS: Final = re.compile(r"(?i)[._](class|classes|impl|factory)$")
 HOST: Final = re.compile(r"(?i)file://(?P<host>[^/]+)/?")
 # Options of older releases of Iceberg that name a snapshot.
 OLD_TRAVEL: Final = ("snapshot-id", "as-of-timestamp", "branch", "tag")
+SCHEMA: Final = re.compile(r"\w+(\.\w+)+")
 TABLE: Final = re.compile(r"(\w[\w-]*|`[^`/:]+`)(\.(\w[\w-]*|`[^`/:]+`)){0,3}")
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from spark_eval.config.input_policy import TABLE, check_reading, local_uri
+from spark_eval.config.input_policy import SCHEMA, TABLE, check_reading, local_uri
 from spark_eval.config.keys import Section
 from spark_eval.errors import nearest
 from spark_eval.names import check_run_id
@@ -34,7 +34,7 @@ class Filter(Section):
         description="the condition"
     )
     value: Scalar | list[Scalar] | None = Field(
-        default=None, description="what is compared with: a list for in and between, nothing for null tests"
+        default=None, description="value to compare with: a list for in and between, nothing for null tests"
     )
 
     @model_validator(mode="after")
@@ -63,19 +63,23 @@ class Source(Section):
 
     path: InputPath | None = Field(default=None, description="a file, a folder or a pattern, local or a URI")
     table: str | None = Field(default=None, description="or a table of the catalog: db.table")
-    format: str = Field(default="parquet", description="of a path: csv, json, orc, or any source of Spark's")
-    options: dict[str, Scalar] = Field(default={}, description="of Spark's reader, such as {header: true}")
-    columns: dict[str, str] = Field(default={}, description="names of columns, ours: theirs")
+    format: str = Field(
+        default="parquet", description="format of the path: csv, json, orc, or any other source of Spark"
+    )
+    options: dict[str, Scalar] = Field(
+        default={}, description="options of Spark's reader, such as {header: true}"
+    )
+    columns: dict[str, str] = Field(default={}, description="column names, ours: theirs")
     timestamp_unit: Literal["s", "ms", "us"] | None = Field(
-        default=None, description="of timestamps that are integers"
+        default=None, description="unit of timestamps that are integers"
     )
-    where: list[Filter] = Field(default=[], description="conditions that rows must meet, all of them")
+    where: list[Filter] = Field(default=[], description="conditions that all rows must meet")
     subset: str | None = Field(
-        default=None, description="a part of a split; without path and table, of this run's split"
+        default=None, description="subset of a split; without path and table, of this run's split"
     )
-    fold: int | None = Field(default=None, ge=0, description="of a split in folds: this one alone")
+    fold: int | None = Field(default=None, ge=0, description="only this fold of a split in folds")
     max_quarantined: float = Field(
-        default=1.0, ge=0, le=1, description="a larger share of rows that cannot be used is a failure"
+        default=1.0, ge=0, le=1, description="fail if more than this share of the rows is quarantined"
     )
     _is_of_run: bool = PrivateAttr(default=False)
     _snapshot: Snapshot | None = PrivateAttr(default=None)
@@ -88,7 +92,9 @@ class Source(Section):
         if self.subset is not None and self.subset not in SUBSETS:
             raise ValueError(f"unknown subset {self.subset!r}; {nearest(self.subset, SUBSETS)}")
         if self.table is not None and not TABLE.fullmatch(self.table):
-            raise ValueError(f"table {self.table!r} is no name, such as table, db.table or catalog.db.table")
+            raise ValueError(
+                f"table {self.table!r} is not a name such as table, db.table or catalog.db.table"
+            )
         check_reading(self.path, self.format, self.options)
         if {"path", "paths"} & {name.lower() for name in self.options}:
             raise ValueError("options: give the path as the key `path`, not as an option")
@@ -141,16 +147,35 @@ class Recommendations(Source):
     The name of the model is in a column or in ``model``.
     """
 
-    model: str | None = Field(default=None, description="names the one model where no column does")
+    model: str | None = Field(default=None, description="name of the only model, if no column has it")
     layout: Literal["long", "array"] = Field(
         default="long", description="a row per user and item, or a row per user with an array"
     )
 
 
 class Output(Section):
-    """Output folder; with ``manifest``, tables are published without renames."""
+    """Output folder or schema; with ``manifest``, tables are published without renames."""
 
-    path: InputPath = Field(description="a folder, local, mounted or a URI")
+    path: InputPath | None = Field(default=None, description="a folder, local, mounted or a URI")
     manifest: bool = Field(
         default=False, description="for object stores: no renames; read with spark_eval.read_published"
     )
+    table: str | None = Field(
+        default=None, description="or a schema of a catalog, catalog.schema: each table is one there"
+    )
+    format: Literal["iceberg", "delta"] | None = Field(
+        default=None, description="of these tables; by default the catalog's own"
+    )
+
+    @model_validator(mode="after")
+    def check_place(self) -> Self:
+        """Check that the output is either one path or one schema."""
+        if (self.path is None) == (self.table is None):
+            raise ValueError("give either a path, or a table: catalog.schema")
+        if self.table is not None and not SCHEMA.fullmatch(self.table):
+            raise ValueError(f"table {self.table!r} is no name of a schema, such as catalog.schema")
+        if self.manifest and self.table is not None:
+            raise ValueError("manifest is of a path; tables of a catalog need none")
+        if self.format is not None and self.table is None:
+            raise ValueError("format is of tables of a catalog; files are Parquet")
+        return self

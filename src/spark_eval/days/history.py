@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from functools import cache, cached_property, reduce
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,8 @@ from spark_eval.days.plan import HistoryPlan
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.values import has_cutoff, parse_metric, published_name, split_metric_text
 from spark_eval.predictions import PREDICTION_METRICS
-from spark_eval.results.driver_tables import arrow_table
+from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.results.leaderboard import measure_of
 from spark_eval.runtime.local_files import check_path, write_file
 from spark_eval.schema import ALL, ddl_of
@@ -109,7 +110,7 @@ PairedDifference = Callable[[str, str, Line], Estimate | None]
 
 
 @dataclass(frozen=True)
-class History:
+class History(Exported):
     """Values of published runs over time.
 
     ``rows`` are sorted by line, then by day. ``runs`` are the ids of all runs that were read, and ``damaged``
@@ -126,21 +127,14 @@ class History:
     rows: Sequence[HistoryRow]
     runs: Sequence[str]
     damaged: Mapping[str, str]
+    tables: ClassVar[tuple[str, ...]] = ("history",)
 
-    def table(self) -> pa.Table:
-        """Return the rows as an Arrow table.
+    @property
+    def small_tables(self) -> dict[str, SmallRows]:
+        """The rows of its table."""
+        return {"history": (self.rows, HISTORY)}
 
-        Returns:
-            The table, with a row per run, model, metric and segment.
-
-        Examples:
-            ``daily`` is an output path with two published days:
-
-            >>> from spark_eval import history
-            >>> history(daily, metrics=["map@2"]).table()["value"].to_pylist()
-            [0.75, 0.125]
-        """
-        return arrow_table(self.rows, HISTORY)
+    history = SmallFrame("history", "a row per run, model, metric and segment.")
 
     def write(self, path: str | Path) -> None:
         """Write the page: one self-contained HTML file with a chart for each metric and segment.

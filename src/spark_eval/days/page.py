@@ -99,7 +99,7 @@ class Chart:
     def part(self, model: str, rows: Sequence[HistoryRow]) -> Part:
         """Return a line with its band and its points."""
         colour, dash = self.looks[model]
-        at = [(self.x(row.run_id), self.y(row.value or 0.0), said(row)) for row in rows]
+        at = [(self.x(row.run_id), self.y(row.value or 0.0), point_text(row)) for row in rows]
         ends = [
             (self.x(row.run_id), self.y(row.ci_low), self.y(row.ci_high))
             for row in rows
@@ -164,7 +164,7 @@ def is_joined(earlier: HistoryRow, later: HistoryRow) -> bool:
     return days == 1 and earlier.series == later.series and later.value is not None
 
 
-def said(row: HistoryRow) -> str:
+def point_text(row: HistoryRow) -> str:
     """Return the text of a point."""
     return f"{row.run_id} {row.model}: {short(row.value)} ({interval_text(row.ci_low, row.ci_high)})"
 

@@ -138,7 +138,7 @@ class HistoryPlan:
     paired: bool
 
     def has(self, run_id: str) -> bool:
-        """Return True if a run is one of its days; runs whose id is not a date are none."""
+        """Return True if a run is one of its days; a run whose id is not a date is not one."""
         try:
             day = parse_day(run_id, HISTORY)
         except ConfigError:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_eval.errors import DataError
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.summary import METRICS, SUMS, SumRow, merge_sum_rows, metric_rows
 from spark_eval.names import summarize_names
 from spark_eval.results.driver_tables import arrow_schema, arrow_table, is_of_spark
@@ -32,7 +32,7 @@ def add_sums(sums: Any) -> pa.Table:
         it equals ``metrics`` of one run over all users, to the last bit.
 
     Raises:
-        ConfigError: NOT_A_FRAME for another object.
+        ConfigError: NOT_A_FRAME for another object; NOT_OF_PREDICTIONS for sums of predictions.
         DataError: MISSING_COLUMN for a frame without a column of ``sums``.
 
     Examples:
@@ -45,6 +45,9 @@ def add_sums(sums: Any) -> pa.Table:
         (True, 2.0)
     """
     rows = sums.toArrow() if is_of_spark(sums) else as_arrow("sums", sums)
+    if "n_users" in rows.column_names and rows["n_users"].null_count:
+        message = "sums of predictions are not of users; spark_eval.window merges days of predictions"
+        raise ConfigError("NOT_OF_PREDICTIONS", message)
     lacking = [name for name in SumRow._fields if name not in rows.column_names]
     if lacking:
         message = f"sums has no column {summarize_names(lacking)}; give the table sums of published runs"

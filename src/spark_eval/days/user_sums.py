@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from spark_eval.statistics.exact import (
     Ints,
     limbs_by_group,
     normalize_limbs,
+    sum_of_limbs,
     sum_of_products,
     sums_by_group,
 )
@@ -83,16 +85,28 @@ class Clusters:
     groups: Ints
     ends: Ints
 
+    @cached_property
+    def n_rows(self) -> Ints:
+        """Number of rows of each group."""
+        return np.bincount(self.groups, minlength=int(self.ends[-1]))
+
+    @cached_property
+    def most_rows(self) -> int:
+        """Number of rows of the largest group."""
+        return int(self.n_rows.max(initial=0))
+
     def sums(self, values: Floats, weights: Floats | None) -> dict[Cell, UserSums]:
         """Return the sums of each cell; NaN is undefined."""
         x = values if weights is None else values * weights
-        is_defined, n_groups = np.isfinite(x), int(self.ends[-1])
-        n_rows = np.bincount(self.groups[is_defined], minlength=n_groups)
-        totals = limbs_by_group(np.where(is_defined, x, 0.0), self.groups, n_groups)
+        n_groups, n_rows = int(self.ends[-1]), self.n_rows
+        if not (is_defined := np.isfinite(x)).all():
+            n_rows = np.bincount(self.groups[is_defined], minlength=n_groups)
+            x = np.where(is_defined, x, 0.0)
+        totals = limbs_by_group(x, self.groups, n_groups, self.most_rows)
         if weights is None:
             of_weights = normalize_limbs({0: n_rows << POINT_BITS})
         else:
-            of_weights = limbs_by_group(np.nan_to_num(weights), self.groups, n_groups)
+            of_weights = limbs_by_group(np.nan_to_num(weights), self.groups, n_groups, self.most_rows)
         return dict(self.by_cell(totals, of_weights, n_rows))
 
     def sums_of_means(self, values: Floats) -> dict[Cell, UserSums]:
@@ -113,16 +127,15 @@ class Clusters:
             part = slice(self.ends[number], self.ends[number + 1])
             x, w = ({limb: amounts[part] for limb, amounts in one.items()} for one in (totals, weights))
             n_groups = part.stop - part.start
-            ones = {0: np.full(n_groups, 1 << POINT_BITS, dtype=np.int64)}
             yield (
                 cell,
                 UserSums(
                     n_users=int(n_groups),
                     n=int(np.count_nonzero(n_rows[part])),
-                    total=sum_of_products(x, ones),
+                    total=sum_of_limbs(x),
                     squares=sum_of_products(x, x),
                     products=sum_of_products(x, w),
-                    weight=sum_of_products(w, ones),
+                    weight=sum_of_limbs(w),
                     weight_squares=sum_of_products(w, w),
                 ),
             )
@@ -166,5 +179,6 @@ def user_sums(
 
 def as_floats(rows: pa.Table, column: str) -> Floats:
     """Return a column of doubles, NaN where it is null."""
-    values: Floats = to_numpy(rows[column].combine_chunks().cast(pa.float64()).fill_null(np.nan))
+    whole = rows[column].cast(pa.float64())
+    values: Floats = to_numpy(whole.fill_null(np.nan) if whole.null_count else whole)
     return values

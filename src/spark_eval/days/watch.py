@@ -7,12 +7,14 @@ from datetime import date
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
+from scipy.special import stdtr, stdtrit
+
 from spark_eval.days.plan import WatchPlan
 
 NORMAL: Final = NormalDist()
 # Fewer runs before the day leave it undecided.
 LEAST_RUNS: Final = 7
-# With so many runs before, each weekday has a level of its own.
+# With at least this number of runs before, each weekday has its own level.
 LEAST_FOR_WEEKDAYS: Final = 21
 # Allowance and limit of the cumulative sum.
 ALLOWANCE: Final = 0.5
@@ -42,7 +44,8 @@ class Judgement:
     """Judgement of the newest day of a series.
 
     ``u`` is its distance from the ``level``, in standard deviations; negative is worse. ``cusum`` is the
-    cumulative sum of the last runs. All are None with too few runs.
+    cumulative sum of the last runs. All are None with too few runs. ``freedom`` are the degrees of freedom of
+    ``u``; None if it counts as normal.
     """
 
     point: Point
@@ -51,6 +54,7 @@ class Judgement:
     u: float | None
     cusum: float
     limit: float
+    freedom: int | None = None
 
     @property
     def is_decided(self) -> bool:
@@ -65,7 +69,9 @@ class Judgement:
     @property
     def p_value(self) -> float | None:
         """One-sided p-value of a value that is as bad or worse."""
-        return None if self.u is None else NORMAL.cdf(self.u)
+        if self.u is None or self.freedom is None:
+            return None if self.u is None else NORMAL.cdf(self.u)
+        return float(stdtr(self.freedom, self.u))
 
     @property
     def deviation(self) -> float | None:
@@ -118,8 +124,21 @@ def level_of(points: Sequence[Point], groups: Sequence[int], group: int) -> Leve
     return Level(value, 1 / total, between)
 
 
-def distance_of(point: Point, before: Sequence[Point]) -> tuple[Level, float] | None:
-    """Return the level of the days before and the distance of a day from it; None with too few days."""
+class Distance(NamedTuple):
+    """Distance ``u`` of a day from the level of the days before, in standard deviations.
+
+    ``freedom`` are the degrees of freedom of the variance between days, if each weekday has a level of its
+    own; None without: the weekdays' differences are then part of that variance, which is too large rather
+    than too small.
+    """
+
+    level: Level
+    u: float
+    freedom: int | None
+
+
+def distance_of(point: Point, before: Sequence[Point]) -> Distance | None:
+    """Return the distance of a day from the level of the days before; None with too few days."""
     if len(before) < LEAST_RUNS:
         return None
     weekdays = [one.day.weekday() for one in before]
@@ -129,13 +148,19 @@ def distance_of(point: Point, before: Sequence[Point]) -> tuple[Level, float] | 
     if level is None:
         return None
     deviation = math.sqrt(level.between + point.std_error**2 + level.variance)
-    return level, (point.value - level.value) / deviation
+    freedom = len(before) - len(set(groups)) if by_weekday else None
+    return Distance(level, (point.value - level.value) / deviation, freedom)
 
 
-def judge(series: Sequence[Point], plan: WatchPlan, *, is_lower_better: bool = False) -> Judgement:
+def judge(
+    series: Sequence[Point], plan: WatchPlan, *, is_lower_better: bool = False, is_reference: bool = False
+) -> Judgement:
     """Judge the newest day of a series by the days before; the order of the series does not matter.
 
-    Each of the last ``plan.days`` days is judged by as many days before it, for the cumulative sum.
+    Each of the last ``plan.days`` days is judged by as many days before it, for the cumulative sum. The limit
+    of u is the normal quantile of alpha; the quantile of t once each weekday has a level, for then the
+    variance between days is of few degrees of freedom. A reference keeps the normal quantile: its alarms only
+    name what moved.
 
     >>> values = (0.16, 0.158, 0.163, 0.161, 0.155, 0.159, 0.162, 0.15)
     >>> errors = (0.001, 0.001, 0.0012, 0.001, 0.0011, 0.001, 0.001, 0.001)
@@ -154,12 +179,13 @@ def judge(series: Sequence[Point], plan: WatchPlan, *, is_lower_better: bool = F
         before = [one for one in points[:at] if (point.day - one.day).days <= plan.days]
         found = distance_of(point, before)
         if found is not None:
-            cusum = max(0.0, cusum - sign * found[1] - ALLOWANCE)
+            cusum = max(0.0, cusum - sign * found.u - ALLOWANCE)
     n_runs = sum(0 < (newest.day - one.day).days <= plan.days for one in points)
-    limit = -NORMAL.inv_cdf(plan.alpha)
+    freedom = None if found is None or is_reference else found.freedom
+    limit = -NORMAL.inv_cdf(plan.alpha) if freedom is None else -float(stdtrit(freedom, plan.alpha))
     if found is None:
         return Judgement(newest, n_runs, None, None, cusum, limit)
-    return Judgement(newest, n_runs, found[0], sign * found[1], cusum, limit)
+    return Judgement(newest, n_runs, found.level, sign * found.u, cusum, limit, freedom)
 
 
 def positive_errors(points: Sequence[Point]) -> list[Point]:

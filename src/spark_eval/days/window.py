@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -16,7 +16,7 @@ from spark_eval.conventions.presets import request_rules
 from spark_eval.days.plan import Errors, Unit, WindowPlan
 from spark_eval.days.sums import sum_row
 from spark_eval.days.user_sums import Cell, MeanColumns, UserSums, user_sums
-from spark_eval.errors import ConfigError, DataError
+from spark_eval.errors import DataError
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.summary import (
     METRICS,
@@ -30,8 +30,10 @@ from spark_eval.evaluation.summary import (
 from spark_eval.metrics.means import WeightedMean, means_of_users
 from spark_eval.metrics.values import UNCUT
 from spark_eval.names import summarize_names
+from spark_eval.predictions.tables import PredictionRow, PredictionSumRow
 from spark_eval.publishing.published import PublishedTable
-from spark_eval.results.driver_tables import SmallRows, arrow_table
+from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.schema import ALL, FOLDS, USER, Outcome, Table
 from spark_eval.statistics.intervals import Summary, normal_interval, summarise
 
@@ -81,7 +83,7 @@ class Day:
 
 
 @dataclass(frozen=True)
-class Window:
+class Window(Exported):
     """Window of days: rows of its tables, and what could not be merged.
 
     ``absent`` names the metrics that cannot be merged; ``unclustered`` is true if standard errors are null
@@ -97,13 +99,14 @@ class Window:
 
     run_id: str
     days: Mapping[str, str]
-    metric_rows: Sequence[MetricRow]
-    sum_rows: Sequence[SumRow]
+    metric_rows: Sequence[MetricRow | PredictionRow]
+    sum_rows: Sequence[SumRow | PredictionSumRow]
     entries: Sequence[Entry]
     conventions: str
     models: Sequence[str]
     absent: Sequence[str]
     unclustered: bool
+    tables: ClassVar[tuple[str, ...]] = ("metrics", "sums", "accounting")
 
     @property
     def small_tables(self) -> dict[str, SmallRows]:
@@ -114,28 +117,9 @@ class Window:
             Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
 
-    def table(self, name: str) -> pa.Table:
-        """Return one of its tables as an Arrow table.
-
-        Args:
-            name: ``metrics``, ``sums`` or ``accounting``.
-
-        Returns:
-            The table, with the columns of the published one.
-
-        Raises:
-            ConfigError: UNKNOWN_TABLE for another name.
-
-        Examples:
-            ``daily`` is an output path with two published days:
-
-            >>> from spark_eval import window
-            >>> window(daily, first="2024-03-01", last="2024-03-02").table("sums").num_rows
-            9
-        """
-        if name not in self.small_tables:
-            raise ConfigError.unknown("UNKNOWN_TABLE", "table", name, self.small_tables, "Window.table")
-        return arrow_table(*self.small_tables[name])
+    metrics = SmallFrame(Table.METRICS, "a mean per model, metric and k over all days.")
+    sums = SmallFrame(Table.SUMS, "exact sums per model, metric and k over all days.")
+    accounting = SmallFrame(Table.ACCOUNTING, "what became of every row of all days.")
 
 
 def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:
@@ -148,6 +132,8 @@ def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:
     """
     days = sorted(days, key=lambda day: day.run_id)
     check_same_question(days)
+    if request_rules(days[0].conventions):
+        raise DataError("NOT_BY_REQUEST", f"{days[0].run_id}: windows merge users with one list a day")
     models = sorted({model for day in days for model in day.models})
     if not plan.allow_missing:
         check_models(days, models)
@@ -167,7 +153,7 @@ def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:
         metric_rows=rows,
         sum_rows=merged,
         entries=merge_entries(
-            [entries_of_rows(day.open(Table.ACCOUNTING).rows()) for day in days], of_models
+            [entries_of_rows(day.open(Table.ACCOUNTING).rows()) for day in days], distinct_users(of_models)
         ),
         conventions=days[0].conventions,
         models=models,
@@ -176,14 +162,33 @@ def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:
     )
 
 
-def check_same_question(days: Sequence[Day]) -> None:
-    """Raise DataError MIXED_CONVENTIONS with the first day that differs from the first one, and how.
+class AnyDay(Protocol):
+    """Day of any verb: its run id, models, and what must be the same on all days."""
 
-    Lists by request are NOT_BY_REQUEST.
-    """
+    @property
+    def run_id(self) -> str:
+        """Its run id."""
+
+    @property
+    def models(self) -> Sequence[str]:
+        """Names of its models."""
+
+    @property
+    def conventions(self) -> str:
+        """Stamp of its conventions."""
+
+    @property
+    def version(self) -> str:
+        """Version of spark-eval."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Parts of its config that decide the metrics."""
+
+
+def check_same_question(days: Sequence[AnyDay]) -> None:
+    """Raise DataError MIXED_CONVENTIONS with the first day that differs from the first one, and how."""
     first = days[0]
-    if request_rules(first.conventions):
-        raise DataError("NOT_BY_REQUEST", f"{first.run_id}: windows merge users with one list a day")
     for day in days[1:]:
         pairs = (
             ("conventions", first.conventions, day.conventions),
@@ -196,7 +201,7 @@ def check_same_question(days: Sequence[Day]) -> None:
             raise DataError("MIXED_CONVENTIONS", f"{message}; make the days alike, with --replace")
 
 
-def check_models(days: Sequence[Day], models: Sequence[str]) -> None:
+def check_models(days: Sequence[AnyDay], models: Sequence[str]) -> None:
     """Raise DataError MISSING_DAYS for models that were not measured on all days."""
     lacking = [f"{model} on {day.run_id}" for model in models for day in days if model not in day.models]
     if lacking:
@@ -316,8 +321,16 @@ def exact_mean(sums: SumRow) -> Fraction | None:
     return total / weight if weight else None
 
 
-def merge_entries(of_days: Iterable[Sequence[Entry]], of_models: Mapping[str, OfModel]) -> list[Entry]:
-    """Add up the accounting of days, and count the distinct users of each model.
+def distinct_users(of_models: Mapping[str, OfModel]) -> dict[str, int]:
+    """Return the number of distinct users of each model."""
+    return {
+        model: next((cells[ALL, ALL].n_users for cells in means.values() if (ALL, ALL) in cells), 0)
+        for model, means in of_models.items()
+    }
+
+
+def merge_entries(of_days: Iterable[Sequence[Entry]], n_users: Mapping[str, int]) -> list[Entry]:
+    """Add up the accounting of days; ``n_users`` are the distinct users of each model.
 
     ``users`` of other lines are user-days. The longest list of a window is that of its days.
     """
@@ -334,9 +347,7 @@ def merge_entries(of_days: Iterable[Sequence[Entry]], of_models: Mapping[str, Of
             users = None if None in (other.users, entry.users) else (other.users or 0) + (entry.users or 0)
             lines[key] = entry._replace(rows=entry.rows + other.rows, users=users)
     entries = list(lines.values())
-    for model, means in of_models.items():
-        n_users = next((cells[ALL, ALL].n_users for cells in means.values() if (ALL, ALL) in cells), 0)
-        entries.append(Entry(USERS, model, Outcome.DISTINCT, None, 0, n_users))
+    entries += [Entry(USERS, model, Outcome.DISTINCT, None, 0, number) for model, number in n_users.items()]
     check_closed(entries)
     return entries
 

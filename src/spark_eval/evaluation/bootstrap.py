@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from spark_eval.evaluation.plan import ListWeight, Plan
 from spark_eval.evaluation.summary import MeanKey
-from spark_eval.metrics.means import weighted_means
 from spark_eval.per_user.cells import SegmentValue
 from spark_eval.per_user.population import CANDIDATE, ComparisonTask
 from spark_eval.per_user.resampling import Amount, ResampledSums, Resampler, check_replicates
@@ -57,7 +56,7 @@ class Bootstrap:
             if value.metric.is_of_users:
                 of_users = Amount.of(index, value.column)
                 yield ResampledMean(model, value.name, value.k, of_users, None, value.metric.upper)
-        for mean, (index, model) in product(weighted_means(self.plan.metrics), enumerate(self.models)):
+        for mean, (index, model) in product(self.plan.weighted, enumerate(self.models)):
             yield ResampledMean(
                 model, mean.name, mean.k, *Amount.parts(index, mean.column, mean.weight), None
             )

@@ -200,7 +200,10 @@ def tables_of(
     plan: Plan,
     most_quarantined: Mapping[str, float],
 ) -> Tables:
-    """Return the tables of an evaluation from pairs of (original, conformed) frames, by name."""
+    """Return the tables of an evaluation from pairs of (original, conformed) frames, by name.
+
+    Their ids have one type; raises DataError ID_TYPE_MISMATCH.
+    """
     files = {
         name: plain_table(frames[name][0], name, described[name], plan)
         for name in ("recommendations", "truth", "train")
@@ -211,7 +214,8 @@ def tables_of(
     head = lists.limit(MOST_ROWS)
     warn_of_requests(described, lists.columns, lambda names: to_arrow(head.select(*map(quote_column, names))))
     model = described["recommendations"].model
-    return Tables(plan, **conformed, model=model, files=files, most_quarantined=most_quarantined)
+    tables = Tables(plan, **conformed, model=model, files=files, most_quarantined=most_quarantined)
+    return tables.aligned()
 
 
 def plain_table(frame: DataFrame, name: str, described: Any, plan: Plan) -> PlainFiles | None:

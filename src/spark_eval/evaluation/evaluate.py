@@ -9,9 +9,8 @@ from functools import partial, reduce
 from operator import add
 from typing import Any, Unpack
 
-from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import remove_other_files
-from spark_eval.errors import ConfigError, collect_errors
+from spark_eval.errors import collect_errors
 from spark_eval.evaluation.bootstrap import Bootstrap
 from spark_eval.evaluation.exchange import (
     buckets_for,
@@ -24,21 +23,16 @@ from spark_eval.evaluation.exchange import (
 from spark_eval.evaluation.plan import EvaluateOptions, MeanInterval, Plan, make_plan
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.evaluation.segments import check_given, tables_read
-from spark_eval.evaluation.side_tables import Training, attributes_of_items, read_users_and_items
+from spark_eval.evaluation.side_tables import attributes_of_items, read_users_and_items
 from spark_eval.evaluation.summaries import SUMMARY, Summaries
 from spark_eval.evaluation.summary import MeanKey
 from spark_eval.evaluation.tables import (
     Tables,
     check_folds,
     check_requests,
-    check_tables,
-    fold_faults,
-    train_fold_faults,
-    truth_faults,
+    checked_entries,
 )
 from spark_eval.evaluation.wanted import Described, local_tables
-from spark_eval.evaluation.worker.items.attributes import ItemAttributes
-from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import summarize_names
 from spark_eval.options import documented
 from spark_eval.per_user.population import CANDIDATE
@@ -51,10 +45,10 @@ from spark_eval.runners.engine import (
     say_local,
     say_spark,
 )
-from spark_eval.runners.objects import collect_objects, collect_or_raise
 from spark_eval.runners.spread import (
     collect_column,
-    exchange,
+    collect_objects,
+    collect_or_raise,
     persist,
     read_written,
     table_of,
@@ -204,30 +198,31 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
 
     With ``folder``, ``per_user`` is written there. Raises one DataError that lists the errors of all tables.
     """
-    tables = check_requests(check_folds(tables.aligned()))
+    tables = check_requests(check_folds(tables))
+    check = check_unchanged(list(tables.given().values()))
     plan = tables.plan
     with ExitStack() as resources:
         training, tables = read_users_and_items(tables, resources)
         attributes, tables = attributes_of_items(tables, training)
         task = evaluation_task(tables, training.bounds, attributes)
         n_buckets, n_tasks = buckets_for(tables)
-        messages = exchange(messages_of(tables, n_buckets, n_tasks), n_tasks)
+        messages = messages_of(tables, n_buckets, n_tasks)
         schema = per_user_schema(tables)
         # Folders of a remote session are on its server.
-        in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
-        check = check_unchanged(list(tables.given().values()))
-        rows = measure(messages, task, n_buckets, schema, in_place, check)
+        in_place = folder if folder and takes_files(folder) and not is_remote(tables.truth) else None
+        rows = measure(messages, task, n_buckets, n_tasks, schema, in_place, check)
         if in_place is None or plan.of_run:
             rows = persist(rows, resources)
         summaries = Summaries(list(map(pickle.loads, collect_column(rows, SUMMARY))), plan)
-        entries = checked_entries_of(tables, training, attributes, summaries)
+        folds = None if attributes is None else attributes.folds
+        entries = checked_entries(tables, training.entries, folds, summaries)
         summaries = with_candidates(summaries)
+        histograms = collect_objects(histograms_of(rows, n_tasks)) if plan.of_run else []
         if in_place is None:
             per_user = table_of(where_not_null(rows, USER, schema.names), folder)
         else:
             remove_other_files(in_place, summaries.files)
             per_user = read_written(tables.truth, schema, in_place)
-        histograms = collect_objects(histograms_of(rows, n_buckets)) if plan.of_run else []
         result = Evaluation(
             per_user=per_user,
             entries=entries,
@@ -279,24 +274,3 @@ def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, LowHigh]:
         resampler = bootstrap.resampler(largest)
         parts = collect_or_raise(buckets.added(resampler.sums))
         return bootstrap.intervals(resampler, reduce(add, parts, resampler.zero()))
-
-
-def checked_entries_of(
-    tables: Tables, training: Training, attributes: ItemAttributes | None, summaries: Summaries
-) -> list[Entry]:
-    """Return the entries of the accounting; raise one DataError that lists the errors of all tables.
-
-    Raises ConfigError UNKNOWN_MODEL if the base or a stage names a model without recommendations.
-    """
-    plan, entries = tables.plan, [*training.entries, *table_entries("truth", summaries.truth)]
-    of_truth = truth_faults(entries, summaries.truth, plan)
-    of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
-    if attributes is not None and attributes.folds is not None and plan.needs_items:
-        of_folds += train_fold_faults(summaries, attributes.folds.tolist())
-    entries += list_entries(summaries.lists, summaries.truth.n_users, plan.conventions)
-    events.stage("measure", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
-    check_tables(tables, entries, summaries.lists, [*of_truth, *of_folds])
-    if plan.base is not None and plan.base not in summaries.models:
-        raise ConfigError.unknown("UNKNOWN_MODEL", "model", plan.base, summaries.models, "evaluate.base")
-    check_stage_models(plan.stages, summaries.models)
-    return entries

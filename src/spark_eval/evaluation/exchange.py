@@ -1,7 +1,7 @@
 """The only shuffle of an evaluation: rows are sent as messages, grouped by bucket, and measured."""
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from spark_eval.arrow.messages import (
     partition_bucket,
     to_bytes,
 )
-from spark_eval.arrow.row_faults import fault_rules, interactions_of_users, judge_train, valid_train
+from spark_eval.arrow.row_faults import interactions_of_users, judge_train, valid_train
 from spark_eval.arrow.send import Sender
 from spark_eval.arrow.user_files import file_name
 from spark_eval.conventions.choice import Need
@@ -31,11 +31,14 @@ from spark_eval.evaluation.worker.items.counts import ItemTally, histogram, part
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.task import EvaluationTask
 from spark_eval.names import folder_name, model_faults
-from spark_eval.runners.objects import NUMBER, OBJECT, OBJECTS, group_by_key
 from spark_eval.runners.spread import (
     BUCKETS_PER_TASK,
+    NUMBER,
+    OBJECT,
+    OBJECTS,
     Spread,
     exchange,
+    group_by_key,
     is_first_task,
     map_parts,
     parallelism,
@@ -87,7 +90,7 @@ def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[Any]:
     """Return the messages of all tables."""
     names = [USER, ITEM, RANK, SCORE, FOLD, REQUEST, IN_TRAIN, *([MODEL] if tables.model is None else [])]
     lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
-    plan, files, rules = tables.plan, tables.files, fault_rules(tables.plan.conventions)
+    plan, files, rules = tables.plan, tables.files, tables.rules
     messages = [
         send(tables.truth, files.get("truth"), Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
         send(
@@ -124,8 +127,8 @@ def train_messages(tables: Tables) -> tuple[Any, int]:
     if n_rows is not None:
         n_buckets = min(1 + n_rows // ROWS_PER_BUCKET, MOST_BUCKETS)
     n_tasks = min(n_buckets, max(cores, n_buckets // BUCKETS_PER_TASK))
-    sender = Sender(n_buckets, Content.TRAIN, judge_train)
-    return exchange([send_train(tables, sender, n_tasks)], n_tasks), n_buckets
+    messages = send_train(tables, Sender(n_buckets, Content.TRAIN, judge_train), n_tasks)
+    return exchange([messages], n_tasks), n_buckets
 
 
 def buckets_for(tables: Tables) -> tuple[int, int]:
@@ -158,21 +161,26 @@ def per_user_schema(tables: Tables) -> pa.Schema:
 # Limits of one measurement on a worker: rows of lists, and values of ``per_user``. One user may exceed them.
 MOST_ROWS: Final = 1_000_000
 MOST_VALUES: Final = 8_000_000
+# Number of rows that tell whether a column of ``per_user`` is written with a dictionary.
+SAMPLED: Final = 256
 
 
 def measure(
-    messages: Spread,
+    messages: Sequence[Spread],
     task: EvaluationTask,
     n_buckets: int,
+    n_tasks: int,
     schema: pa.Schema,
     folder: str | None = None,
     check: Callable[[], None] | None = None,
 ) -> Spread:
     """Return the rows of ``per_user`` with this schema, and one row per bucket with only its summary.
 
+    ``n_tasks`` tasks measure the buckets, once all messages have been shuffled to them.
+
     With ``folder``, the rows are written below it instead, and only the summaries are returned. Nothing is
     written if a model's name cannot be a folder name, because the run then fails. If items are counted, each
-    task adds rows with only the number of a group of items and its counts, as bytes.
+    task adds rows with only the number of a group of items, one for each task, and its counts, as bytes.
 
     The first task calls ``check``: inputs must be unchanged if rows are computed later, or again.
     """
@@ -204,11 +212,11 @@ def measure(
             del measuring  # free its lists before the next bucket
             yield from add_missing_columns({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
         counts = tally.table()
-        for part, rows in partition_by_item(counts, n_buckets) if counts is not None else ():
+        for part, rows in partition_by_item(counts, n_tasks) if counts is not None else ():
             of_part = {NUMBER: [part], OBJECT: [pickle.dumps(to_bytes(rows).to_pybytes())]}
             yield from add_missing_columns(of_part, columns).to_batches()
 
-    return map_parts(messages, measured, columns)
+    return map_parts(exchange(messages, n_tasks), measured, columns)
 
 
 def add_missing_columns(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema) -> pa.Table:
@@ -221,13 +229,13 @@ def add_missing_columns(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema
     )
 
 
-def histograms_of(rows: Spread, n_buckets: int) -> Spread:
+def histograms_of(rows: Spread, n_tasks: int) -> Spread:
     """Return the number of items per number of lists, from the result of ``measure``: one shuffle."""
 
     def merged(_: int, parts: list[bytes]) -> pa.Table:
         return histogram([from_bytes(pa.py_buffer(part)) for part in parts])
 
-    return group_by_key(where_not_null(rows, NUMBER, OBJECTS.names), n_buckets, merged)
+    return group_by_key(where_not_null(rows, NUMBER, OBJECTS.names), n_tasks, merged)
 
 
 def buckets(batches: Batches, task: EvaluationTask, n_buckets: int) -> Iterator[tuple[int, int, Bucket]]:
@@ -262,5 +270,15 @@ def write_users(model: str, rows: pa.Table, folder: str, name: str) -> str:
     file = f"{MODEL}={folder_name(model)}/{name}"
     path = Path(folder, file)
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, path, write_page_checksum=True)
+    pq.write_table(rows, path, use_dictionary=columns_with_dictionary(rows), write_page_checksum=True)
     return file
+
+
+def columns_with_dictionary(rows: pa.Table) -> list[str]:
+    """Return the columns to write with a dictionary: not those whose values are nearly all distinct."""
+    sample = rows.slice(0, SAMPLED)
+    return [
+        field.name
+        for field in rows.schema
+        if field.type != pa.float64() or len(sample[field.name].unique()) <= 0.75 * len(sample)
+    ]

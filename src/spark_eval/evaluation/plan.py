@@ -14,6 +14,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import as_list
 from spark_eval.metrics.columns import sum_of_columns
+from spark_eval.metrics.means import WeightedMean, weighted_means
 from spark_eval.metrics.parsers import RESAMPLES, Seed, as_tuple, metric_texts
 from spark_eval.metrics.registry import OF_LISTS
 from spark_eval.metrics.stages import Stage, make_stages
@@ -154,6 +155,11 @@ class Plan:
         return [value for value in self.requested if value.metric.is_of_users]
 
     @cached_property
+    def weighted(self) -> list[WeightedMean]:
+        """Weighted means over users of the metrics."""
+        return weighted_means(self.metrics)
+
+    @cached_property
     def of_run(self) -> list[MetricValue]:
         """Metrics of the whole run, computed from the number of lists with each item."""
         return [value for value in self.requested if Need.ITEM_COUNTS in value.metric.needs]
@@ -275,10 +281,14 @@ class Plan:
         return self.conventions.no_hits == "drop"
 
     @property
+    def request_rules(self) -> dict[str, str]:
+        """Rules of lists by request; empty if users have one list each."""
+        return {} if self.request_truth is None else {"weight": self.weight, "truth": self.request_truth}
+
+    @property
     def stamp(self) -> str:
         """Conventions and population rules, as in every output row."""
-        rules = {} if self.request_truth is None else {"weight": self.weight, "truth": self.request_truth}
-        return stamp(self.conventions, rules, self.candidates)
+        return stamp(self.conventions, self.request_rules, self.candidates)
 
 
 def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:

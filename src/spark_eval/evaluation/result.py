@@ -22,6 +22,7 @@ from spark_eval.evaluation.summary import (
 )
 from spark_eval.names import models_shown, quote_column
 from spark_eval.results.driver_tables import SmallRows, is_of_spark, to_arrow
+from spark_eval.results.exported import SmallFrame
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.report.spread import (
@@ -34,7 +35,7 @@ from spark_eval.results.report.spread import (
     user_counts,
 )
 from spark_eval.results.rows import fold_rows
-from spark_eval.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.schema import ALL, MODEL, Table
 from spark_eval.statistics.intervals import LowHigh
@@ -48,14 +49,15 @@ if TYPE_CHECKING:
 class Evaluation(Writable):
     """Result of ``evaluate``: tables as DataFrames, a leaderboard and charts.
 
-    ``per_user`` has one row per model and user, and a double per metric and k. It is computed lazily unless
-    it has been written. ``entries`` are the rows of ``accounting``, ``sum_rows`` those of ``sums``;
-    ``run_rows`` are the rows of ``metrics`` that have no value per user, such as catalog coverage.
-    ``resources`` owns the cached frames and ``unpersist`` frees them. ``n_per_user`` is the number of rows of
-    ``per_user``, and ``keys`` is the sum of their keys, a checksum. ``truth_digest`` is a 64-bit number as
-    text; it is equal if the relevant items are equal. ``folder`` and ``files`` locate ``per_user`` if
-    executors wrote it, one file per model and bucket. ``stage_sums`` are the sums of pipeline
-    stages and ``intervals`` the bootstrap intervals; None if not requested.
+    ``per_user`` has one row per model and user, and a double per metric and k. It is a Spark frame, computed
+    lazily unless it has been written, or in this process of the kind that was given. ``entries`` are the rows
+    of ``accounting``, ``sum_rows`` those of ``sums``; ``run_rows`` are the rows of ``metrics`` that have no
+    value per user, such as catalog coverage. ``resources`` owns the cached frames and ``unpersist`` frees
+    them. ``n_per_user`` is the number of rows of ``per_user``, and ``keys`` is the sum of their keys, a
+    checksum. ``truth_digest`` is a 64-bit number as text; it is equal if the relevant items are equal.
+    ``folder`` and ``files`` locate ``per_user`` if executors wrote it, one file per model and bucket.
+    ``stage_sums`` are the sums of pipeline stages and ``intervals`` the bootstrap intervals; None if not
+    requested.
 
     Examples:
         ``result`` is that of the example of ``evaluate``:

@@ -23,8 +23,14 @@ from spark_eval.evaluation.worker.items.attributes import ItemAttributes, item_a
 from spark_eval.evaluation.worker.items.counts import partition_by_item
 from spark_eval.evaluation.worker.items.training import TrainSummary, count_train
 from spark_eval.names import quote_column
-from spark_eval.runners.objects import NumberedObject, collect_objects, group_by_key, map_batches
-from spark_eval.runners.spread import Spread, persist_table
+from spark_eval.runners.spread import (
+    NumberedObject,
+    Spread,
+    collect_objects,
+    group_by_key,
+    map_batches,
+    persist_table,
+)
 from spark_eval.schema import (
     FAULT,
     FEATURES,

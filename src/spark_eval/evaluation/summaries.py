@@ -9,11 +9,18 @@ import pyarrow as pa
 
 from spark_eval.accounting import ListCounts, TruthCounts
 from spark_eval.evaluation.plan import Candidates, Plan
+from spark_eval.evaluation.stages.measure import StageTotals
 from spark_eval.evaluation.stages.rows import StageSums
-from spark_eval.evaluation.summary import MetricRow, SumRow, request_sum_rows, sum_rows
+from spark_eval.evaluation.summary import (
+    MetricRow,
+    SumRow,
+    group_rows,
+    request_sum_rows,
+    run_rows,
+    sum_rows,
+)
 from spark_eval.evaluation.worker.candidates import candidates_of
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
-from spark_eval.evaluation.worker.items.counts import group_rows, run_rows
 from spark_eval.evaluation.worker.lists import ColumnSums, SegmentCell, SegmentTotals, merge_sums
 from spark_eval.evaluation.worker.measure import ModelSummary
 from spark_eval.evaluation.worker.requests import means_of
@@ -36,7 +43,7 @@ class BucketSummary:
     folds: frozenset[int]
     models: Sequence[ModelSummary]
     sums: SegmentTotals
-    stages: SegmentTotals | None = None
+    stages: StageTotals | None = None
     groups: Mapping[tuple[int, str], GroupWeights] = field(default_factory=dict)
     user_sums: SegmentTotals | None = None
 

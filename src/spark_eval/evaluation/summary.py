@@ -1,18 +1,36 @@
-"""Rows of the tables ``sums`` and ``metrics``, computed from exact sums."""
+"""Rows of the tables ``sums`` and ``metrics``, computed from exact sums and from counts of items."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from itertools import product
-from typing import Final, NamedTuple, Self
+from operator import add
+from typing import Any, Final, NamedTuple, Self
 
+import numpy as np
+import pyarrow as pa
+
+from spark_eval.arrow.codes import Booleans
+from spark_eval.arrow.messages import sum_equal_keys
 from spark_eval.errors import DataError
-from spark_eval.evaluation.plan import ListWeight, Plan
+from spark_eval.evaluation.plan import ListWeight, Plan, filled_column
+from spark_eval.evaluation.worker.items.attributes import ItemAttributes
+from spark_eval.evaluation.worker.items.counts import (
+    CELL,
+    COUNTED,
+    CUT,
+    IS_LISTED,
+    IS_TRAINED,
+    ITEM_BITS,
+    SLOT_BITS,
+)
 from spark_eval.evaluation.worker.lists import NOBODY, ColumnSums, SegmentCell
 from spark_eval.metrics import MetricValue
+from spark_eval.metrics.beyond.catalog import GroupWeights, ItemCounts
 from spark_eval.metrics.columns import weighted
-from spark_eval.schema import ALL, ddl_of
+from spark_eval.schema import ALL, FOLD, GROUP, ddl_of
 from spark_eval.statistics.differences import RatioSums
 from spark_eval.statistics.intervals import LowHigh, Summary, normal_interval, summarise
 
@@ -193,18 +211,117 @@ def request_sum_rows(
             means[name] = (weighted(value, weight), both.total, own.total)
         for name, (column, total, weight_total) in means.items():
             own = of_users.get(column, NOBODY)
-            exact: list[Fraction | None] = [
-                total,
-                own.squares,
-                weight_total,
-                own.products,
-                own.weight_squares,
-            ]
-            if plan.weight is ListWeight.USERS and name == value.name:
-                exact = [own.total, own.squares, None, None, None]
+            is_mean = plan.weight is ListWeight.USERS and name == value.name
             key = (model, name, value.k, segment, segment_value, plan.stamp)
-            n_lists = (alone.n_users, alone.n_defined)
-            rows.append(SumRow.of(key, own.n_users, own.n_defined, exact, n_lists))
+            rows.append(request_sum_row(key, alone, own, None if is_mean else (total, weight_total)))
+    return rows
+
+
+def request_sum_row(
+    key: Key, of_lists: ColumnSums, of_users: ColumnSums, ratio: tuple[Fraction, Fraction] | None
+) -> SumRow:
+    """Return the row of a mean over lists by request: the ``ratio`` of two totals, or the mean over users."""
+    if ratio is None:
+        exact: list[Fraction | None] = [of_users.total, of_users.squares, None, None, None]
+    else:
+        total, weight = ratio
+        exact = [total, of_users.squares, weight, of_users.products, of_users.weight_squares]
+    n_lists = (of_lists.n_users, of_lists.n_defined)
+    return SumRow.of(key, of_users.n_users, of_users.n_defined, exact, n_lists)
+
+
+def run_rows(
+    plan: Plan,
+    histograms: Sequence[pa.Table],
+    attributes: ItemAttributes,
+    totals: Mapping[SegmentCell, Mapping[str, ColumnSums]],
+    models: Sequence[str],
+) -> list[MetricRow]:
+    """Return the rows of METRICS of the metrics of a whole run, in each cell.
+
+    ``totals`` are the sums of ``means.added``; they have the numbers of users.
+    """
+    of_cells = counts_by_cell(histograms)
+    rows = []
+    for cell in cells_of_models(totals, models):
+        for value in plan.of_run:
+            users = totals.get(cell, {}).get(filled_column(value.k), NOBODY)
+            counts = item_counts(
+                of_cells.get((*cell, plan.run_cuts.index(value.k)), []), attributes, cell, users
+            )
+            key = (cell[0], value.name, value.k, *cell[1:], plan.stamp)
+            rows.append(MetricRow.of_run(key, value.of_run(counts, plan.conventions), users.n_users))
+    return rows
+
+
+def counts_by_cell(histograms: Sequence[pa.Table]) -> dict[tuple[Any, ...], list[tuple[int, ...]]]:
+    """Return sorted tuples of n_lists, bits, n_items and slots (if counted), by cell and cutoff."""
+    by_cell: dict[tuple[Any, ...], list[tuple[int, ...]]] = {}
+    if not histograms:
+        return by_cell
+    added = sum_equal_keys(histograms, [*CELL, CUT, COUNTED[0], ITEM_BITS])
+    for model, segment, value, cut, *counts in zip(*added.to_pydict().values(), strict=True):
+        by_cell.setdefault((model, segment, value, cut), []).append(tuple(counts))
+    return {cell: sorted(rows) for cell, rows in by_cell.items()}
+
+
+def item_counts(
+    rows: Sequence[tuple[int, ...]], attributes: ItemAttributes, cell: SegmentCell, users: ColumnSums
+) -> ItemCounts:
+    """Return the counts of a cell as input of the kernels."""
+    width = len(rows[0]) if rows else 3
+    n_lists, bits, n_items, *parts = np.array(rows, dtype=np.int64).reshape(-1, width).T
+    high, low = (part.tolist() for part in parts or [np.zeros_like(n_lists)] * 2)
+    both = zip(high, low, strict=True)
+    slots = [math.ldexp((one << SLOT_BITS) + other, -2 * SLOT_BITS) for one, other in both]
+    return ItemCounts(
+        n_lists=n_lists,
+        n_items=n_items,
+        is_listed=bits & IS_LISTED > 0,
+        is_trained=bits & IS_TRAINED > 0,
+        slots=np.array(slots, dtype=np.float64),
+        n_catalog=n_of_table(attributes, attributes.catalog.is_listed, cell),
+        n_trained=n_of_table(attributes, attributes.is_trained, cell),
+        n_population=users.n_users,
+        n_filled=users.n_defined,
+    )
+
+
+def n_of_table(attributes: ItemAttributes, table: Booleans | None, cell: SegmentCell) -> int:
+    """Count the items in a table of the catalogue: of the cell's fold, or of any fold."""
+    if table is None:
+        return 0
+    _, segment, value = cell
+    if segment == FOLD and attributes.folds is not None:
+        return int(np.count_nonzero(table[np.searchsorted(attributes.folds, int(value))]))
+    return int(np.count_nonzero(table.any(axis=0)))
+
+
+def group_rows(
+    plan: Plan,
+    parts: Sequence[Mapping[tuple[int, str], GroupWeights]],
+    attributes: ItemAttributes,
+    totals: Mapping[SegmentCell, Mapping[str, ColumnSums]],
+    models: Sequence[str],
+) -> list[MetricRow]:
+    """Return the rows of METRICS of metrics by item group, with the catalogue's value in each.
+
+    ``parts`` are the weights of each bucket, ``totals`` the sums of ``means.added``. Groups are values of the
+    segment GROUP.
+    """
+    rows = []
+    for index, value in enumerate(plan.of_groups):
+        of_catalog = GroupWeights.of_catalog(attributes.catalog)
+        for model in models:
+            weights = [part[index, model] for part in parts if (index, model) in part]
+            if not weights:
+                continue
+            users = totals.get((model, ALL, ALL), {}).get(filled_column(value.k), NOBODY)
+            both = {value.name: reduce(add, weights), value.catalog_name: of_catalog}
+            for name, one in both.items():
+                for group, share in value.of_groups(one, plan.conventions).items():
+                    key = (model, name, value.k, GROUP, group, plan.stamp)
+                    rows.append(MetricRow.of_run(key, share, users.n_users))
     return rows
 
 

@@ -5,21 +5,31 @@ Without it, values of unusable tables would be zeros.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_eval.accounting import Entry, ListCounts, TruthCounts, check_accounting
+from spark_eval.accounting import (
+    Entry,
+    ListCounts,
+    TruthCounts,
+    check_accounting,
+    list_entries,
+    rows_in,
+    table_entries,
+)
 from spark_eval.arrow.files import Batches
-from spark_eval.arrow.row_faults import fault_rules, judge_train
+from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_train, judge_truth
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import LARGEST_DOUBLE, ListWeight, MeanInterval, Plan, RequestTruth
 from spark_eval.evaluation.summaries import Summaries
-from spark_eval.metrics.means import weighted_means
+from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import model_faults
 from spark_eval.runners.in_process import LocalBatches
 from spark_eval.runners.quarantine import MOST_EXAMPLES, share_faults, unusable_rows
+from spark_eval.runtime import events
 from spark_eval.schema import (
     FATAL,
     FAULT,
@@ -38,6 +48,7 @@ from spark_eval.schema import (
     Outcome,
     Reason,
 )
+from spark_eval.statistics.exact import Ints
 from spark_eval.tables.conformed import Rows, align_ids, check_id_types, some_values
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.local_tables import LocalTable
@@ -75,9 +86,9 @@ class Tables:
         model: str | None,
         most_quarantined: Mapping[str, float] | None = None,
     ) -> "Tables":
-        """Return tables of this process."""
+        """Return tables of this process, with ids of one type. Raises DataError ID_TYPE_MISMATCH."""
         given: dict[str, Any] = dict(tables)
-        return cls(plan, **given, model=model, most_quarantined=most_quarantined or {})
+        return cls(plan, **given, model=model, most_quarantined=most_quarantined or {}).aligned()
 
     @property
     def n_local(self) -> int:
@@ -102,19 +113,27 @@ class Tables:
         recommendations, truth = align_ids(self.recommendations, self.truth)
         return replace(self, recommendations=recommendations, truth=truth)
 
+    @property
+    def rules(self) -> dict[str, FaultRule]:
+        """Rule of each table whose rows are validated in executors."""
+        return {
+            "recommendations": judge_lists,
+            "truth": partial(judge_truth, conventions=self.plan.conventions),
+        }
+
     def judged(self, entries: Iterable[Entry]) -> dict[str, Any]:
         """Return the tables that have quarantined rows, with codes in ``fault``.
 
         Recommendations and truth are reduced to their quarantined rows; the other tables are complete.
         """
         bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
-        rules = fault_rules(self.plan.conventions)
+        rules = self.rules
 
         def judged(name: str, frame: Rows) -> Any:
-            if isinstance(frame, LocalTable):
-                rows = unusable_rows(frame, rules.get(name, judge_train))
-                return as_conformed(rows, name, self.model)
-            return unusable_rows(frame, rules[name]) if name in rules else frame
+            if name not in rules and not isinstance(frame, LocalTable):
+                return frame  # conforming it has judged it
+            rows = unusable_rows(frame, rules.get(name, judge_train))
+            return as_conformed(rows, name, self.model) if isinstance(rows, LocalBatches) else rows
 
         return {name: judged(name, frame) for name, frame in self.given().items() if name in bad}
 
@@ -164,6 +183,27 @@ def truth_faults(entries: Sequence[Entry], counts: TruthCounts, plan: Plan) -> l
     return faults
 
 
+def checked_entries(
+    tables: Tables, of_training: Sequence[Entry], train_folds: Ints | None, summaries: Summaries
+) -> list[Entry]:
+    """Return the entries of the accounting; raise one DataError that lists the errors of all tables.
+
+    Raises ConfigError UNKNOWN_MODEL if the base or a stage names a model without recommendations.
+    """
+    plan, entries = tables.plan, [*of_training, *table_entries("truth", summaries.truth)]
+    of_truth = truth_faults(entries, summaries.truth, plan)
+    of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
+    if train_folds is not None and plan.needs_items:
+        of_folds += train_fold_faults(summaries, train_folds.tolist())
+    entries += list_entries(summaries.lists, summaries.truth.n_users, plan.conventions)
+    events.stage("measure", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
+    check_tables(tables, entries, summaries.lists, [*of_truth, *of_folds])
+    if plan.base is not None and plan.base not in summaries.models:
+        raise ConfigError.unknown("UNKNOWN_MODEL", "model", plan.base, summaries.models, "evaluate.base")
+    check_stage_models(plan.stages, summaries.models)
+    return entries
+
+
 def check_tables(
     tables: Tables,
     entries: Sequence[Entry],
@@ -175,9 +215,10 @@ def check_tables(
     ``counts`` are those of the lists. ``faults`` are the errors already found. Errors of the lists, rows with
     fatal codes and excessive quarantine are added.
     """
-    of_lists = list_faults(tables, entries, counts)
-    limits = tables.most_quarantined
-    shares = share_faults(entries, tables.judged(entries), limits) if limits else []
+    of_lists, shares = list_faults(tables, entries, counts), []
+    if tables.most_quarantined:
+        bad = tables.judged(entries)
+        shares = share_faults(entries, bad, tables.most_quarantined)
     check_accounting(entries, [*faults, *of_lists, *shares])
 
 
@@ -201,10 +242,12 @@ def list_faults(
         is_refused = not count.without_truth and any(count.rows[Outcome.QUARANTINED, one] for one in FATAL)
         if has_truth and not count.with_truth and not is_refused:
             left = unused(entries, "recommendations", model)
-            message = f"{lists}: no valid row has a user of the truth{left}"
+            owner = "user and request" if tables.plan.request_truth is RequestTruth.REQUESTS else "user"
+            message = f"{lists}: no valid row has a {owner} of the truth{left}"
             if not any(fault.code == "NO_ID_OVERLAP" for fault in faults):
-                here, there = some_users(tables.recommendations, model), some_users(tables.truth)
-                message += f"; here users are {here}, there {there}"
+                for name in (USER, REQUEST)[: 1 + owner.count(REQUEST)]:
+                    here, there = some_ids(tables.recommendations, name, model), some_ids(tables.truth, name)
+                    message += f"; here {name}s are {here}, there {there}"
             faults.append(DataError("NO_ID_OVERLAP", f"{message}; write ids alike in both tables"))
         repeats = count.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM]
         if repeats and once_only:
@@ -213,11 +256,11 @@ def list_faults(
     return faults
 
 
-def some_users(rows: Rows, model: str | None = None) -> str:
-    """Return a few users of a table, or of a model's lists, as an example."""
+def some_ids(rows: Rows, name: str, model: str | None = None) -> str:
+    """Return a few users or requests of a table, or of a model's lists, as an example."""
     of_model = {} if model is None or MODEL not in rows.columns else {MODEL: model}
-    users = [user for user in some_values(rows, USER, MOST_EXAMPLES + 1, of_model) if user is not None]
-    return ", ".join(sorted(map(repr, users[:MOST_EXAMPLES]))) or "null"
+    ids = [one for one in some_values(rows, name, MOST_EXAMPLES + 1, of_model) if one is not None]
+    return ", ".join(sorted(map(repr, ids[:MOST_EXAMPLES]))) or "null"
 
 
 def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> str:
@@ -255,8 +298,8 @@ def check_folds(tables: Tables) -> Tables:
 def check_requests(tables: Tables) -> Tables:
     """Return the tables with a plan by request if the recommendations have requests.
 
-    Raises DataError REQUESTS_DIFFER if only the truth has them, and ConfigError NOT_BY_REQUEST for stages and
-    for bootstrap intervals of weighted means over users.
+    Raises DataError REQUESTS_DIFFER if only the truth has them, and ConfigError NOT_BY_REQUEST for bootstrap
+    intervals of weighted means over users.
     """
     if REQUEST not in tables.recommendations.columns:
         if REQUEST in tables.truth.columns:
@@ -264,11 +307,9 @@ def check_requests(tables: Tables) -> Tables:
             raise DataError("REQUESTS_DIFFER", f"{message}, or leave it out of the truth")
         return tables if tables.users is None else replace(tables, users=tables.users.drop(REQUEST))
     plan = tables.plan
-    if plan.stages:
-        raise ConfigError("NOT_BY_REQUEST", "stages take one list per user")
     is_over_users = plan.interval is MeanInterval.BOOTSTRAP and plan.weight is ListWeight.USERS
-    if is_over_users and (means := weighted_means(plan.metrics)):
-        message = f"no bootstrap of {means[0].name} with weight: users; take interval: normal"
+    if is_over_users and plan.weighted:
+        message = f"no bootstrap of {plan.weighted[0].name} with weight: users; take interval: normal"
         raise ConfigError("NOT_BY_REQUEST", f"{message}, or weight: requests")
     owner = RequestTruth.REQUESTS if REQUEST in tables.truth.columns else RequestTruth.USERS
     return replace(tables, plan=replace(tables.plan, request_truth=owner))

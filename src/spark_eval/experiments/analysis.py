@@ -1,10 +1,11 @@
 """From exact sums to estimates, checks of trust and decisions. For the driver."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
+from typing import Final
 
 from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import GateFailure
@@ -29,16 +30,19 @@ from spark_eval.experiments.plan import (
     MarginKind,
     Metric,
     MetricKind,
+    Preset,
     Role,
     Test,
 )
-from spark_eval.experiments.tables import DecisionRow, ExperimentRow
+from spark_eval.experiments.tables import CheckRow, DecisionRow, ExperimentRow
 from spark_eval.experiments.worker.bucket import BucketSums
 from spark_eval.experiments.worker.units import DAY_SINCE, NOVELTY
 from spark_eval.schema import ALL
 from spark_eval.statistics.differences import TestResult
-from spark_eval.statistics.intervals import square_root
 from spark_eval.statistics.significance import adjusted
+
+# Test of a difference, or of a lift.
+Testing = Callable[[Contrast], TestResult]
 
 
 class Decision(StrEnum):
@@ -55,6 +59,7 @@ class Method(StrEnum):
     """Method of a row of ``experiments``."""
 
     RAW = "raw"
+    Z_POOLED = "z_pooled"
     CUPED = "cuped"
     SEQUENTIAL = "sequential"
     NON_INFERIORITY = "non_inferiority"
@@ -62,6 +67,10 @@ class Method(StrEnum):
     NOVELTY = "novelty"
     COCHRAN_Q = "cochran_q"
     GAIL_SIMON = "gail_simon"
+
+
+# Methods whose p-value is that of the lift under the preset gbstats.
+TESTED_BY_LIFT: Final = (Method.RAW, Method.CUPED, Method.SEQUENTIAL)
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,9 @@ class Analysis(TrustChecks):
         """Rows of ``experiments``; p-values of goals are adjusted over goals and treatments."""
         pairs = [(metric, arm) for metric in self.plan.metrics for arm in self.experiment.arms[1:]]
         found = [self.raw_row(metric, treatment) for metric, treatment in pairs]
+        found += [
+            self.pooled_row(metric, treatment) for metric, treatment in pairs if metric.test is Test.Z_POOLED
+        ]
         if self.experiment.sequential is not None:
             found += [self.sequential_row(metric, treatment) for metric, treatment in pairs]
         self.adjust_goals(found)
@@ -97,17 +109,29 @@ class Analysis(TrustChecks):
         return [gate for gate in gates if (gate.experiment, gate.metric) == names]
 
     def adjust_goals(self, rows: list[ExperimentRow]) -> None:
-        """Set the adjusted p-values of the rows of goals, of the method that decides."""
-        methods = {row.method for row in rows}
-        deciding = Method.SEQUENTIAL if Method.SEQUENTIAL in methods else None
+        """Set the adjusted p-values of the rows of goals, of the method that decides or is the only one."""
+        is_single = len({row.method for row in rows}) == 1
         goals = [
             number
             for number, row in enumerate(rows)
-            if row.role == Role.GOAL and deciding in (None, row.method)
+            if row.role == Role.GOAL and (is_single or row.method == self.deciding(row.metric))
         ]
         p_values = adjusted([rows[number].p_value for number in goals], self.plan.correction)
         for number, p_value in zip(goals, p_values, strict=True):
             rows[number] = rows[number]._replace(p_adjusted=p_value)
+
+    def deciding(self, metric: str) -> Method:
+        """Return the method whose rows decide on a metric."""
+        if self.experiment.sequential is not None:
+            return Method.SEQUENTIAL
+        pooled = [one.name for one in self.plan.metrics if one.test is Test.Z_POOLED]
+        return Method.Z_POOLED if metric in pooled else Method.RAW
+
+    def pooled_row(self, metric: Metric, treatment: str) -> ExperimentRow:
+        """Return the z-test of the difference of two shares, with their pooled variance."""
+        found = self.compared(metric, treatment, self.estimating(metric))
+        found = replace(found, contrast=Contrast.z_pooled(found.strata))
+        return self.two_sided(metric, treatment, Method.Z_POOLED, found)
 
     def raw_row(self, metric: Metric, treatment: str) -> ExperimentRow:
         """Return the two-sided test of the difference, with the interval of the lift."""
@@ -125,8 +149,6 @@ class Analysis(TrustChecks):
             return of_control, of_treatment
 
         found = self.compared(metric, treatment, adjusting)
-        if metric.test is Test.Z_POOLED:
-            found = Compared(found.strata, found.control, found.treatment, Contrast.over_strata(found.strata))
         raw = self.compared(metric, treatment, self.estimating(metric)).contrast.variance
         variance = found.contrast.variance
         return self.two_sided(metric, treatment, Method.CUPED, found)._replace(
@@ -142,16 +164,23 @@ class Analysis(TrustChecks):
         found: Compared,
         by: str = ALL,
         value: str = ALL,
-        result: TestResult | None = None,
+        testing: Testing | None = None,
     ) -> ExperimentRow:
         """Return the row of a two-sided test; by default Welch's of the difference."""
         contrast, confidence = found.contrast, self.plan.confidence
-        result = contrast.test(confidence) if result is None else result
+        test = testing or (lambda tested: tested.test(confidence))
+        result, reason = test(contrast), contrast.reason
         control, other = found.single or (ArmEstimate(None, None, 0),) * 2
         lift, low, high = None, None, None
-        if control.value and other.value is not None:
+        if self.plan.conventions is Preset.GBSTATS and method in TESTED_BY_LIFT:
+            relative = self.lift_of(metric, found, method)
+            of_lift = test(relative)
+            lift, low, high = number(relative.difference), of_lift.ci_low, of_lift.ci_high
+            result = result._replace(statistic=of_lift.statistic, p_value=of_lift.p_value)
+            reason = reason or (None if relative.difference is not None else "the value of the control is 0")
+        elif control.value and other.value is not None:
             lift = float(other.value / control.value - 1)
-            low, high = lift_interval(control, other, contrast, confidence, self.plan.lift)
+            low, high = lift_interval(control, other, contrast, confidence, self.plan.conventions.lift)
         mde, n_needed = (
             self.power_of(metric, found) if by == ALL and method is not Method.SEQUENTIAL else (None, None)
         )
@@ -170,8 +199,8 @@ class Analysis(TrustChecks):
             undefined_treatment=found.treatment.n_undefined,
             control_value=number(control.value),
             treatment_value=number(other.value),
-            control_se=root(control.variance),
-            treatment_se=root(other.variance),
+            control_se=control.std_error,
+            treatment_se=other.std_error,
             difference=number(contrast.difference),
             std_error=contrast.std_error,
             statistic=result.statistic,
@@ -187,16 +216,37 @@ class Analysis(TrustChecks):
             variance_reduction=None,
             mde=mde,
             n_needed=n_needed,
-            reason=contrast.reason,
+            reason=reason,
             trusted=self.is_trusted,
             conventions=self.stamp(metric, method, by),
         )
 
+    def lift_of(self, metric: Metric, found: Compared, method: Method) -> Contrast:
+        """Return the lift of gbstats: over the value of the control without adjustment."""
+        (base, v, _), (value, w, _) = (
+            arm.estimate(metric.scales) for arm in (found.control, found.treatment)
+        )
+        if not base or value is None or v is None or w is None:
+            return found.contrast.relative(base, None)
+        ratio = value / base
+        if method is not Method.CUPED:
+            return found.contrast.relative(base, w + ratio**2 * v)
+        arms, factors = (found.control, found.treatment), (ratio, Fraction(1))
+        (control, treatment), _ = adjusted_estimates(arms, metric.scales, factors)
+        assert control.variance is not None
+        assert treatment.variance is not None
+        return found.contrast.relative(base, treatment.variance + control.variance)
+
     def stamp(self, metric: Metric, method: Method, by: str) -> str:
         """Return the conventions of a row."""
         parts = [self.plan.stamp]
-        if metric.test is Test.Z_POOLED and method is Method.RAW:
+        if method is Method.Z_POOLED:
             parts.append("test=z_pooled")
+        for term in metric.terms:
+            key = (self.experiment.name, term, metric.scale(term))
+            if key in self.plan.caps:
+                cap = self.plan.caps[key] / metric.scale(term)
+                parts.append(f"{term.kind} winsorise={term.winsorise:g} at {cap:g}")
         if by in self.plan.slices:
             parts.append("descriptive")
         if method is Method.SEQUENTIAL:
@@ -227,19 +277,25 @@ class Analysis(TrustChecks):
         given = self.experiment.sequential
         assert given is not None
         found = self.compared(metric, treatment, self.estimating(metric))
-        contrast, result = found.contrast, TestResult()
         enough = min(found.control.n, found.treatment.n) >= given.min_users
-        if enough and contrast.variance:
-            n_units = found.control.n + found.treatment.n
+        n_units, confidence = found.control.n + found.treatment.n, self.plan.confidence
+
+        def always_valid(tested: Contrast) -> TestResult:
+            if not enough or not tested.variance:
+                return TestResult()
             tau = (
                 Fraction(given.tau) ** 2
                 if given.tau is not None
-                else tau_squared_of(given.tightest_at or 0, n_units, contrast.variance, self.plan.confidence)
+                else tau_squared_of(given.tightest_at or 0, n_units, tested.variance, confidence)
             )
-            result = contrast.always_valid(self.plan.confidence, tau)
-        row = self.two_sided(metric, treatment, Method.SEQUENTIAL, found, result=result)
+            return tested.always_valid(confidence, tau)
+
+        row = self.two_sided(metric, treatment, Method.SEQUENTIAL, found, testing=always_valid)
         reason = row.reason if enough else f"fewer than {given.min_users} units in an arm"
-        return row._replace(df=None, lift_low=None, lift_high=None, reason=reason)
+        row = row._replace(df=None, reason=reason)
+        # Our intervals of the lift hold at one look only.
+        is_ours = self.plan.conventions is not Preset.GBSTATS
+        return row._replace(lift_low=None, lift_high=None) if is_ours else row
 
     def rows_by(self, metric: Metric, treatment: str, by: str) -> list[ExperimentRow]:
         """Return a row per value of a segment or slice, Holm-corrected; then both tests of interaction."""
@@ -332,8 +388,10 @@ class Analysis(TrustChecks):
         result = contrast.test(confidence, alternative)
         kind = "relative" if is_relative else "absolute"
         shown = Compared(found.strata, found.control, found.treatment, contrast)
-        row = self.two_sided(metric, treatment, method, shown, result=result)
+        row = self.two_sided(metric, treatment, method, shown)
         return row._replace(
+            statistic=result.statistic,
+            p_value=result.p_value,
             ci_low=None,
             ci_high=None,
             lift=None,
@@ -343,6 +401,18 @@ class Analysis(TrustChecks):
             n_needed=None,
             conventions=f"margin={amount:g} {kind}; {row.conventions}",
         )
+
+    @cached_property
+    def shown_checks(self) -> list[CheckRow]:
+        """Rows of ``checks``: those of trust, then Gail and Simon's tests of ``rows``, which never fail."""
+        name, found = self.experiment.name, list(self.checks)
+        for row in self.rows:
+            if row.method == Method.GAIL_SIMON:
+                subject = f"{row.metric} of {row.treatment} by {row.segment}"
+                found.append(
+                    CheckRow(name, "interaction", subject, row.statistic, row.df, row.p_value, passed=None)
+                )
+        return found
 
     @cached_property
     def decisions(self) -> list[DecisionRow]:
@@ -362,8 +432,7 @@ class Analysis(TrustChecks):
         level = 1 - self.plan.confidence
         signs = {metric.name: metric.sign for metric in self.plan.metrics}
         rows = [row for row in self.rows if row.treatment == treatment and row.segment == ALL]
-        deciding = Method.RAW if self.experiment.sequential is None else Method.SEQUENTIAL
-        goals = [row for row in rows if row.role == Role.GOAL and row.method == deciding]
+        goals = [row for row in rows if row.role == Role.GOAL and row.method == self.deciding(row.metric)]
         certain = [row for row in goals if row.p_adjusted is not None and row.p_adjusted < level]
         worse = [row.metric for row in certain if signs[row.metric] * (row.difference or 0) < 0]
         if worse:
@@ -410,11 +479,6 @@ def is_within(row: ExperimentRow, sign: int, level: float, *, is_strict: bool = 
 def number(value: Fraction | None) -> float | None:
     """Return a fraction as a double, rounded once."""
     return None if value is None else float(value)
-
-
-def root(variance: Fraction | None) -> float | None:
-    """Return the standard error of a variance."""
-    return None if variance is None else square_root(variance)
 
 
 def analyses(plan: ExperimentPlan, sums: BucketSums) -> Iterator[Analysis]:

@@ -22,7 +22,6 @@ from spark_eval.experiments.plan import (
     ExperimentPlan,
     Metric,
     MetricKind,
-    Test,
 )
 from spark_eval.experiments.worker.bucket import BucketSums, Cell
 from spark_eval.experiments.worker.units import DAY_SINCE, EXPOSED_ON, NOVELTY
@@ -104,10 +103,7 @@ class ExperimentCells:
         controls, treatments = (
             (sum(arm, Moments()) for arm in zip(*pairs, strict=True)) if pairs else (Moments(),) * 2
         )
-        contrast = Contrast.over_strata(strata)
-        if metric.test is Test.Z_POOLED and len(strata) == 1:
-            contrast = Contrast.z_pooled(*strata[0][1:])
-        return Compared(strata, controls, treatments, contrast)
+        return Compared(strata, controls, treatments, Contrast.over_strata(strata))
 
     def estimating(self, metric: Metric) -> Estimating:
         """Return the raw estimates of a metric."""

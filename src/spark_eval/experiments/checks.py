@@ -7,15 +7,19 @@ from typing import Final
 
 from spark_eval.experiments.cells import ExperimentCells, before_exposure
 from spark_eval.experiments.inference import (
+    Contrast,
     sample_ratio,
     sequential_sample_ratio,
 )
+from spark_eval.experiments.moments import Moments
 from spark_eval.experiments.plan import (
+    DAY_SLICE,
     MetricKind,
     SampleRatioTest,
 )
 from spark_eval.experiments.tables import CheckRow
 from spark_eval.experiments.worker.bucket import UNITS
+from spark_eval.experiments.worker.halves import arms_of
 from spark_eval.schema import ALL, Outcome, Reason
 from spark_eval.statistics.significance import adjusted
 
@@ -48,43 +52,59 @@ class TrustChecks(ExperimentCells):
                 subject = f"{metric.name} of {treatment}"
                 numbers = (result.statistic, contrast.freedom, result.p_value)
                 rows.append(CheckRow(name, "pre_period", subject, *numbers, passed(result.p_value)))
-        return [*rows, *self.shown_ratios]
+        return [*rows, *self.shown_ratios, *self.uniformity]
 
     @cached_property
     def shown_ratios(self) -> list[CheckRow]:
-        """Sample ratios by segment, Holm-corrected: shown, never a reason to distrust."""
-        metric = next((one for one in self.plan.metrics if one.kind is not MetricKind.MEAN_OF_RATIOS), None)
-        if metric is None or metric.kind is MetricKind.RETENTION:
-            return []
-        rows = []
-        for segment in self.experiment.segments:
-            values = self.values(metric, segment)
-            tests = []
-            for value in values:
-                counts = Counter(
-                    {
-                        (self.experiment.name, arm, stratum): self.moments(
-                            metric, arm, stratum, segment, value
-                        ).n
-                        for arm in self.experiment.arms
-                        for stratum in range(len(self.experiment.strata))
-                    }
-                )
-                tests.append(sample_ratio(self.counts(counts)))
+        """Sample ratios by day of exposure and by segment, Holm-corrected: never a reason to distrust."""
+        name, rows = self.experiment.name, list[CheckRow]()
+        for check, by in (
+            ("srm_day", DAY_SLICE),
+            *(("srm_segment", one) for one in self.experiment.segments),
+        ):
+            counts: dict[str, Counter[tuple[str, str, int]]] = {}
+            for (experiment, named, value, arm, stratum), n in self.sums.units_by.items():
+                if (experiment, named) == (name, by):
+                    counts.setdefault(value, Counter())[name, arm, stratum] += n
+            values = sorted(counts)
+            tests = [sample_ratio(self.counts(counts[value])) for value in values]
             p_values = adjusted([test.p_value for test in tests], "holm")
             for value, test, p_value in zip(values, tests, p_values, strict=True):
-                subject = f"{segment}={value}"
-                rows.append(
-                    CheckRow(
-                        self.experiment.name,
-                        "srm_segment",
-                        subject,
-                        test.statistic,
-                        test.freedom,
-                        p_value,
-                        None,
-                    )
-                )
+                subject = value if by == DAY_SLICE else f"{by}={value}"
+                rows.append(CheckRow(name, check, subject, test.statistic, test.freedom, p_value, None))
+        return rows
+
+    @cached_property
+    def uniformity(self) -> list[CheckRow]:
+        """Are the p-values of random halves of the units uniform? Never a reason to distrust.
+
+        Kolmogorov and Smirnov's test for each metric. The treatment does not matter: both halves have it.
+        """
+        from scipy.stats import kstwo
+
+        name, rows = self.experiment.name, list[CheckRow]()
+        for metric in self.plan.metrics:
+            halves = self.sums.halves.get((name, metric.name))
+            if halves is None:
+                continue
+            arms = [
+                self.moments(metric, arm, stratum)
+                for arm in self.experiment.arms
+                for stratum in range(len(self.experiment.strata))
+            ]
+            total = sum(arms, Moments())
+            p_values = []
+            for half in halves:
+                one, other = (arm.estimate(metric.scales) for arm in arms_of(half, total))
+                p_values.append(Contrast.of(one, other).test(self.plan.confidence).p_value)
+            known = sorted(p_value for p_value in p_values if p_value is not None)
+            n = len(known)
+            if n:
+                gaps = [max((i + 1) / n - p, p - i / n) for i, p in enumerate(known)]
+                p_value = float(kstwo.sf(max(gaps), n))
+                rows.append(CheckRow(name, "uniformity", metric.name, max(gaps), None, p_value, None))
+            else:
+                rows.append(CheckRow(name, "uniformity", metric.name, None, None, None, None))
         return rows
 
     @property

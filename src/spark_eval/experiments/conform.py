@@ -7,9 +7,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.experiments.evaluate import Tables
+from spark_eval.experiments.inputs import Tables, has_ranks, own_columns, wanted_columns
 from spark_eval.experiments.plan import INTERLEAVING, USER_DAYS, ExperimentPlan
-from spark_eval.experiments.wanted import has_ranks, own_columns, wanted_columns
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES
 from spark_eval.experiments.worker.judge import own_column
 from spark_eval.schema import (

@@ -1,17 +1,17 @@
 """Online experiments: from exposures and events to estimates, checks, decisions and accounting."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
-from spark_eval.arrow.files import Batches
 from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.experiments.analysis import Analysis, analyses
+from spark_eval.experiments.inputs import Tables, judged, open_tables
 from spark_eval.experiments.parse import make_experiment_plan
-from spark_eval.experiments.plan import ExperimentOptions, ExperimentPlan, names_of
+from spark_eval.experiments.plan import ExperimentOptions, ExperimentPlan, TermKey, names_of
 from spark_eval.experiments.tables import (
     CHECKS,
     DECISIONS,
@@ -23,7 +23,6 @@ from spark_eval.experiments.tables import (
     decision_lines,
     shown_lines,
 )
-from spark_eval.experiments.wanted import local_tables
 from spark_eval.experiments.worker.bucket import (
     EVENTS,
     EXPOSURES,
@@ -31,7 +30,6 @@ from spark_eval.experiments.worker.bucket import (
     BucketSums,
     measure_bucket,
 )
-from spark_eval.experiments.worker.judge import judge_events, judge_exposures
 from spark_eval.experiments.worker.send import (
     SEGMENT_BITS,
     ExposedUnits,
@@ -42,47 +40,26 @@ from spark_eval.experiments.worker.send import (
     merged_bits,
     n_bits_for,
 )
+from spark_eval.experiments.worker.tails import measure_tails, quantile_of
 from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows
-from spark_eval.results.shown import SmallFrame, TextTable, Writable
-from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
-from spark_eval.runners.in_process import LocalBatches
-from spark_eval.runners.objects import (
-    NumberedObject,
-    collect_objects,
-    collect_or_raise,
-    group_by_key,
-    map_batches,
-    map_table,
-)
-from spark_eval.runners.quarantine import share_faults, unusable_rows
-from spark_eval.runners.spread import concat, parallelism
+from spark_eval.results.exported import SmallFrame
+from spark_eval.results.shown import TextTable, Writable
+from spark_eval.runners.quarantine import share_faults
+from spark_eval.runners.spread import collect_objects, collect_or_raise, concat, group_by_key
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import (
-    EVENT_ID,
-    EXPERIMENT,
-    KIND,
-    TIMESTAMP,
-    UNIT,
-    USER,
-    VALUE,
-    VARIANT,
     Outcome,
     Reason,
     Table,
 )
 from spark_eval.tables.arrow_frames import Frame
-from spark_eval.tables.conformed import Rows, check_id_types
-from spark_eval.tables.file_parts import PlainFiles
-from spark_eval.tables.local_tables import LocalTable, NotPlain, columns_of
+from spark_eval.tables.conformed import check_id_types
+from spark_eval.tables.local_tables import LocalTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Units of timestamps that are numbers, by table.
-Units = Mapping[str, str | None]
-# Columns of conformed tables, in the order that Spark's frames have; all others follow.
-ORDER: Final = (USER, TIMESTAMP, UNIT, VARIANT, EXPERIMENT, KIND, VALUE, EVENT_ID)
 # Approximate number of events that a task has in memory.
 ROWS_PER_BUCKET: Final = 1_000_000
 # Events of units without an exposure are left behind if there are this many events, also per exposure: to
@@ -171,122 +148,6 @@ def evaluate_experiments(
     return measure_experiments(tables, plan, dict.fromkeys(given, max_quarantined))
 
 
-def open_tables(
-    given: Mapping[str, Any],
-    names: Mapping[str, Mapping[str, str]],
-    unit: str | None,
-    plan: ExperimentPlan,
-    engine: str | None,
-) -> tuple[ExperimentPlan, "Tables"]:
-    """Return the plan with its unit, and the conformed tables of the engine."""
-    plan, names = with_unit(plan, names)
-    chosen = parse_engine(engine)
-    reason = reason_for_spark(chosen, given.items())
-    if reason is None:
-        try:
-            opened = {name: partial(columns_of, name, table) for name, table in given.items()}
-            tables = local_tables(opened, names, dict.fromkeys(given, unit), plan)
-        except NotPlain as fault:
-            reason = refuse_or_explain(chosen, str(fault))
-        else:
-            say_local(sum(table.n_rows for table in tables.values()))
-            return plan, Tables(tables, dict.fromkeys(given, unit))
-    say_spark(reason)
-    return plan, tables_on_spark(given, names, unit, plan)
-
-
-def with_unit(
-    plan: ExperimentPlan, names: Mapping[str, Mapping[str, str]]
-) -> tuple[ExperimentPlan, dict[str, Mapping[str, str]]]:
-    """Return the plan and the names of columns with the unit: that of the experiments, or a mapped ``unit``.
-
-    Raises ConfigError INVALID_EXPERIMENT if only one of the tables maps it.
-    """
-    column = plan.experiments[0].unit
-    if column is not None:
-        names = {name: {UNIT: column, **columns} for name, columns in names.items()}
-    mapped = [name for name in names if UNIT in names[name]]
-    if len(mapped) == 1:
-        raise ConfigError(
-            "INVALID_EXPERIMENT", f"{mapped[0]}.columns has {UNIT}; the other table needs it too"
-        )
-    return replace(plan, by_unit=bool(mapped)), dict(names)
-
-
-@dataclass(frozen=True)
-class Tables:
-    """Conformed tables by name, and the units of their timestamps that are numbers.
-
-    ``files`` are those of the tables on Spark that workers read themselves; ``file_units`` are the units of
-    their timestamps.
-    """
-
-    rows: Mapping[str, Rows]
-    units: Units = field(default_factory=dict)
-    files: Mapping[str, PlainFiles] = field(default_factory=dict)
-    file_units: Units = field(default_factory=dict)
-
-    def rule(self, name: str, plan: ExperimentPlan) -> FaultRule:
-        """Return the rule of a table as it is read."""
-        return rules_of(plan, self.file_units if name in self.files else self.units)[name]
-
-    def n_rows(self, name: str) -> int:
-        """Return the number of rows of a table."""
-        table = self.files.get(name, self.rows[name])
-        n_rows: int = table.n_rows if isinstance(table, PlainFiles | LocalTable) else table.count()
-        return n_rows
-
-    def map(self, name: str, make: Callable[[Batches], Iterable[NumberedObject]]) -> Any:
-        """Apply ``make`` to the batches of a table; return its objects."""
-        if name in self.files:
-            return map_table(self.rows[name], make, self.files[name])
-        return map_batches(spread(self.rows[name]), make)
-
-
-def tables_on_spark(
-    given: Mapping[str, Any],
-    names: Mapping[str, Mapping[str, str]],
-    unit: str | None,
-    plan: ExperimentPlan,
-) -> Tables:
-    """Return frames and paths as conformed Spark frames."""
-    from spark_eval.experiments.conform import conformed_tables
-    from spark_eval.tables.frames import to_spark_frames
-
-    return conformed_tables(to_spark_frames(given), names, dict.fromkeys(given, unit), plan)
-
-
-def rules_of(plan: ExperimentPlan, units: Units | None = None) -> dict[str, FaultRule]:
-    """Return the rule of each table; ``units`` are those of timestamps that are numbers, by table."""
-    units = units or {}
-    return {
-        EXPOSURES: partial(judge_exposures, plan=plan, unit=units.get(EXPOSURES)),
-        EVENTS: partial(judge_events, plan=plan, unit=units.get(EVENTS)),
-    }
-
-
-def judged(tables: Tables, plan: ExperimentPlan, entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return the invalid rows of the tables that have any, with their code in ``fault``."""
-    bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
-    given, conformed = rules_of(plan, tables.units), rules_of(plan)
-    return {
-        name: unusable_rows(as_on_spark(table, given[name]), conformed[name])
-        for name, table in tables.rows.items()
-        if name in bad
-    }
-
-
-def as_on_spark(table: Rows, rule: FaultRule) -> Rows:
-    """Return a table with the types and the order of columns that it has on Spark."""
-    if not isinstance(table, LocalTable):
-        return table
-    names: list[str] = [name for name in ORDER if name in table.columns]
-    names += [name for name in table.columns if name not in ORDER]
-    rows, _ = rule(table.table())
-    found = rows.select(names)
-    return LocalTable(found.schema, found)
-
-
 def measure_experiments(
     tables: Tables, plan: ExperimentPlan, most_quarantined: Mapping[str, float] | None = None
 ) -> "Experiments":
@@ -301,14 +162,10 @@ def measure_experiments(
     n_buckets = 1 + sum(n_rows.values()) // ROWS_PER_BUCKET
     parts = rows_by_bucket(tables, plan, n_buckets, {EVENTS: reach})
 
-    def measure(_: int, found: list[Any]) -> Any:
-        try:
-            return measure_bucket(found, plan)
-        except DataError as error:
-            return error
-
+    if plan.winsorised:
+        plan = replace(plan, caps=caps_of(parts, n_buckets, plan))
     sums = BucketSums()
-    for one in collect_or_raise(group_by_key(parts, n_buckets, measure)):
+    for one in of_buckets(parts, n_buckets, partial(measure_bucket, plan=plan)):
         sums.merge(one)
     entries = entries_of(plan, sums)
     of_tables = judged(tables, plan, entries)
@@ -358,11 +215,35 @@ def rows_by_bucket(
     )
 
 
-def spread(table: Rows) -> Any:
-    """Return a conformed table as rows of a runner."""
-    if isinstance(table, LocalTable):
-        return LocalBatches(table.parts(parallelism(table)), table.schema)
-    return table
+def of_buckets(parts: Any, n_buckets: int, measure: Callable[[list[Any]], Any]) -> Iterator[Any]:
+    """Yield what is measured of each bucket of units; raise the errors of all buckets as one."""
+
+    def measured(_: int, found: list[Any]) -> Any:
+        try:
+            return measure(found)
+        except DataError as error:
+            return error
+
+    yield from collect_or_raise(group_by_key(parts, n_buckets, measured))
+
+
+def caps_of(parts: Any, n_buckets: int, plan: ExperimentPlan) -> dict[TermKey, int]:
+    """Return the quantile of each winsorised term over all units of an experiment, in a pass of its own."""
+    caps: dict[TermKey, int] = {}
+    for is_whole in (False, True):
+        found = list(of_buckets(parts, n_buckets, partial(measure_tails, plan=plan, is_whole=is_whole)))
+        missing = False
+        for experiment in plan.experiments:
+            for term, scale in plan.winsorised:
+                key = (experiment.name, term, scale)
+                tails = [tails[key] for tails in found if key in tails]
+                cap = quantile_of(tails, term.winsorise or 1)
+                if cap is not None:
+                    caps[key] = cap
+                missing |= cap is None and any(tail.n for tail in tails)
+        if not missing:
+            break
+    return caps
 
 
 def entries_of(plan: ExperimentPlan, sums: BucketSums) -> list[Entry]:
@@ -468,7 +349,7 @@ class Experiments(Writable):
     @cached_property
     def check_rows(self) -> list[CheckRow]:
         """Rows of ``checks``."""
-        return [row for one in self.analyses for row in one.checks]
+        return [row for one in self.analyses for row in one.shown_checks]
 
     @cached_property
     def decision_rows(self) -> list[DecisionRow]:

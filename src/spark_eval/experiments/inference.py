@@ -69,20 +69,32 @@ class Contrast:
         return cls(difference, variance, float(variance**2 / parts) if parts else None)
 
     @classmethod
-    def z_pooled(cls, control: ArmEstimate, treatment: ArmEstimate) -> "Contrast":
-        """Return the difference of two shares, with the variance of their pooled share.
+    def z_pooled(cls, strata: Sequence[tuple[Fraction, ArmEstimate, ArmEstimate]]) -> "Contrast":
+        """Return the difference of two shares, with the variance of the pooled share of each stratum.
 
         >>> shares = [ArmEstimate(Fraction(n, 10_000), None, 10_000) for n in (480, 530)]
-        >>> result = Contrast.z_pooled(*shares).test(0.95)
+        >>> result = Contrast.z_pooled([(Fraction(1), *shares)]).test(0.95)
         >>> round(result.statistic, 6), round(result.p_value, 6)
         (1.614588, 0.1064)
         """
-        if control.value is None or treatment.value is None:
-            return cls()
-        n = control.n + treatment.n
-        share = (control.value * control.n + treatment.value * treatment.n) / n
-        variance = share * (1 - share) * (Fraction(1, control.n) + Fraction(1, treatment.n))
-        return cls(treatment.value - control.value, variance, math.inf)
+        difference, variance = Fraction(0), Fraction(0)
+        for weight, control, treatment in strata:
+            if control.value is None or treatment.value is None:
+                return cls()
+            n = control.n + treatment.n
+            share = (control.value * control.n + treatment.value * treatment.n) / n
+            difference += weight * (treatment.value - control.value)
+            units = Fraction(1, control.n) + Fraction(1, treatment.n)
+            variance += weight**2 * share * (1 - share) * units
+        return cls(difference, variance, math.inf)
+
+    def relative(self, base: Fraction | None, variance: Fraction | None) -> "Contrast":
+        """Return the lift: the difference divided by ``base``, with this variance divided by its square."""
+        if self.difference is None or not base:
+            return Contrast()
+        return Contrast(
+            self.difference / base, None if variance is None else variance / base**2, self.freedom
+        )
 
     @property
     def std_error(self) -> float | None:
@@ -193,9 +205,8 @@ def lift_interval(
         root = quantile * Fraction(square_root(spread))
         return float((c * t - root) / below - 1), float((c * t + root) / below - 1)
     if method is LiftMethod.DELTA:
-        error = square_root(w / c**2 + t**2 * v / c**4)
-        half = t_quantile(contrast.freedom, (1 + confidence) / 2) * error
-        return float(t / c - 1) - half, float(t / c - 1) + half
+        result = contrast.relative(c, w + (t / c) ** 2 * v).test(confidence)
+        return result.ci_low, result.ci_high
     if t / c <= 0:
         return None, None
     of_control, of_treatment = v / c**2, w / t**2

@@ -4,16 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final, NamedTuple, Unpack
-
-import pyarrow as pa
+from typing import Any, ClassVar, Final, NamedTuple, Unpack
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting
-from spark_eval.errors import ConfigError, DataError
+from spark_eval.errors import DataError
 from spark_eval.experiments.analysis import Decision
 from spark_eval.experiments.checks import passed
-from spark_eval.experiments.evaluate import MOST_QUARANTINED, ROWS_PER_BUCKET, as_on_spark, spread
+from spark_eval.experiments.evaluate import MOST_QUARANTINED, ROWS_PER_BUCKET
 from spark_eval.experiments.inference import sample_ratio
+from spark_eval.experiments.inputs import as_on_spark, local_impressions, spread
 from spark_eval.experiments.plan import (
     INTERLEAVING,
     InterleavingOptions,
@@ -21,7 +20,6 @@ from spark_eval.experiments.plan import (
     make_interleaving_plan,
 )
 from spark_eval.experiments.tables import CHECKS, DECISIONS, CheckRow, DecisionRow, six_digits
-from spark_eval.experiments.wanted import local_impressions
 from spark_eval.experiments.worker.drafts import (
     PAIRED,
     PREFERENCE,
@@ -33,10 +31,11 @@ from spark_eval.experiments.worker.drafts import (
 )
 from spark_eval.names import summarize_names
 from spark_eval.options import SHARE, documented
-from spark_eval.results.driver_tables import SmallRows, arrow_table
+from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
-from spark_eval.runners.objects import collect_or_raise, group_by_key, map_batches, map_objects
 from spark_eval.runners.quarantine import share_faults, unusable_rows
+from spark_eval.runners.spread import collect_or_raise, group_by_key, map_batches, map_objects
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import FIRST_PICK, ITEM_RANKS, POSITION, Outcome, Table, ddl_of
 from spark_eval.statistics.differences import UNMEASURED, Estimate
@@ -86,7 +85,7 @@ def interleaving_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...
 
 
 @dataclass(frozen=True)
-class Interleaving:
+class Interleaving(Exported):
     """Result of ``evaluate_interleaving``: interleavings, checks, decisions and accounting.
 
     Examples:
@@ -102,6 +101,7 @@ class Interleaving:
     check_rows: Sequence[CheckRow]
     decision_rows: Sequence[DecisionRow]
     entries: Sequence[Entry]
+    tables: ClassVar[tuple[str, ...]] = ("interleavings", "checks", "decisions", "accounting")
 
     @property
     def small_tables(self) -> dict[str, SmallRows]:
@@ -113,29 +113,10 @@ class Interleaving:
             Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
 
-    def table(self, name: str) -> pa.Table:
-        """Return one of its tables as an Arrow table.
-
-        Args:
-            name: ``interleavings``, ``checks``, ``decisions`` or ``accounting``.
-
-        Returns:
-            The table.
-
-        Raises:
-            ConfigError: UNKNOWN_TABLE for another name.
-
-        Examples:
-            >>> import pandas as pd
-            >>> from spark_eval import evaluate_interleaving
-            >>> shown = pd.DataFrame({"item": ["x", "y"], "team": ["a", "b"], "clicked": [1, 0]})
-            >>> shown = shown.assign(impression=1, user=7, position=[1, 2], first_pick="a")
-            >>> evaluate_interleaving(shown).table("interleavings")["wins"].to_pylist()
-            [1]
-        """
-        if name not in self.small_tables:
-            raise ConfigError.unknown("UNKNOWN_TABLE", "table", name, self.small_tables, "Interleaving.table")
-        return arrow_table(*self.small_tables[name])
+    interleavings = SmallFrame(Table.INTERLEAVINGS, "a row per experiment, analysis and segment value.")
+    checks = SmallFrame(Table.CHECKS, "the checks of trust.")
+    decisions = SmallFrame(Table.DECISIONS, "which of two rankers users prefer.")
+    accounting = SmallFrame(Table.ACCOUNTING, "what became of every row.")
 
 
 @run_events.timed_call("evaluate_interleaving")

@@ -6,6 +6,8 @@ from fractions import Fraction
 from itertools import combinations_with_replacement
 from typing import Final, NamedTuple
 
+from spark_eval.statistics.intervals import square_root
+
 # Variables of a unit: 1, x and y, their values in the pre-period, and 1 if the unit has a past.
 ONE, X, Y, PRE_X, PRE_Y, HAS_PAST = range(6)
 N_VARIABLES: Final = 6
@@ -24,6 +26,11 @@ class ArmEstimate(NamedTuple):
     value: Fraction | None
     variance: Fraction | None
     n: int
+
+    @property
+    def std_error(self) -> float | None:
+        """Standard error of the value."""
+        return None if self.variance is None else square_root(self.variance)
 
 
 @dataclass(frozen=True)
@@ -112,13 +119,14 @@ class Moments:
 
 
 def adjusted_estimates(
-    arms: Sequence[Moments], scales: tuple[int, int] = (1, 1)
+    arms: Sequence[Moments], scales: tuple[int, int] = (1, 1), factors: Sequence[Fraction] = ()
 ) -> tuple[list[ArmEstimate], tuple[Fraction, Fraction]]:
     """Return the estimates of arms adjusted by the pre-period (CUPED), and theta of both covariates.
 
     The covariates of a unit are its pre-period value and whether it has a past. Of a ratio, z of the period
     is adjusted by z of the pre-period. Theta minimises the variance of z - theta * covariate over all arms;
-    a covariate without spread is left out; its theta is 0.
+    a covariate without spread is left out; its theta is 0. Variances are those of factor * z - theta *
+    covariate: a lift over the value without adjustment needs a factor of the control's z, otherwise it is 1.
 
     Source: Deng, Xu, Kohavi, Walker, Improving the sensitivity of online controlled experiments, 2013.
     """
@@ -135,11 +143,11 @@ def adjusted_estimates(
     )
     unit = Fraction(scales[1], scales[0])
     estimates = []
-    for arm in arms:
+    for arm, times in zip(arms, factors or [Fraction(1)] * len(arms), strict=True):
         ratio, deviation = arm.ratio(), arm.deviation()
         assert ratio is not None
         assert deviation is not None
-        combination: dict[int, Fraction | int] = dict(deviation)
+        combination: dict[int, Fraction | int] = {name: times * by for name, by in deviation.items()}
         for theta, covariate in zip(thetas, covariates, strict=True):
             ratio -= theta * (arm.total(covariate) / arm.n - pooled.total(covariate) / pooled.n)
             for name, factor in covariate.items():

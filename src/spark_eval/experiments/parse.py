@@ -24,6 +24,7 @@ from spark_eval.experiments.plan import (
     MarginKind,
     Metric,
     MetricKind,
+    Preset,
     Role,
     Sequential,
     Stratum,
@@ -36,6 +37,10 @@ from spark_eval.schema import USER, Direction
 
 MOST_DECIMALS: Final = 6
 MOST_NOVELTY_DAYS: Final = 366
+# A term is winsorised at this quantile or above: its largest values are collected.
+LEAST_QUANTILE: Final = 0.9
+# Shares such as .333 need not add to 1 exactly.
+SUM_TOLERANCE: Final = 0.0015
 WINDOW: Final = re.compile(r"([1-9]\d{0,4})([mhd])")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
 OPERATORS: Final = ("==", "!=", "<", "<=", ">", ">=", "in", "between", "is_null", "is_not_null")
@@ -85,6 +90,7 @@ def make_experiment_plan(
             raise invalid(f"{SECTION}.{key}", "needs at least one, with distinct names")
     check_gates(plan)
     check_units(plan)
+    check_preset(plan)
     check_retention(plan)
     return plan
 
@@ -106,6 +112,13 @@ def check_units(plan: ExperimentPlan) -> None:
     units = sorted({one.unit or USER for one in plan.experiments})
     if len(units) > 1:
         raise invalid(SECTION, f"experiments of one run have one unit; here {' and '.join(units)}")
+
+
+def check_preset(plan: ExperimentPlan) -> None:
+    """Raise ConfigError if a preset tests lifts that do not exist: there is none if weights change."""
+    changing = [one.name for one in plan.experiments if len(one.strata) > 1]
+    if plan.conventions is Preset.GBSTATS and changing:
+        raise invalid(SECTION, f"conventions: gbstats tests lifts; {changing[0]} has weights, and no lift")
 
 
 def check_retention(plan: ExperimentPlan) -> None:
@@ -224,8 +237,13 @@ def term_of(key: str, given: Mapping[str, Any], *, is_retention: bool = False) -
     cap = given.get("cap")
     if cap is not None and not 0 < cap < math.inf:
         raise invalid(key, f"cap: {cap}; it is above 0")
+    winsorise = given.get("winsorise")
+    if winsorise is not None and not LEAST_QUANTILE <= winsorise < 1:
+        raise invalid(key, f"winsorise: {winsorise}; it is a quantile from {LEAST_QUANTILE} on, below 1")
+    if winsorise is not None and cap is not None:
+        raise invalid(key, "either cap or winsorise")
     where = tuple(condition_of(f"{key}.where.{n}", one) for n, one in enumerate(given.get("where", ())))
-    return Term(required(given, "kind", key), value, where, cap)
+    return Term(required(given, "kind", key), value, where, cap, winsorise)
 
 
 def condition_of(key: str, given: Mapping[str, Any]) -> Condition:
@@ -253,8 +271,7 @@ def experiment_of(key: str, given: Mapping[str, Any], zone: ZoneInfo) -> Experim
     variants = dict(required(given, "variants", key))
     if control not in variants or len(variants) < 2:
         raise invalid(key, f"variants: at least two, among them the control {control!r}")
-    if not all(0 < weight < math.inf for weight in variants.values()):
-        raise invalid(key, "variants: weights are above 0")
+    check_weights(variants, f"{key}.variants")
     if len(period) != 2:
         raise invalid(key, "period: [start, end)")
     start, end = (micros_of(text, zone, f"{key}.period") for text in period)
@@ -276,6 +293,17 @@ def experiment_of(key: str, given: Mapping[str, Any], zone: ZoneInfo) -> Experim
     )
 
 
+def check_weights(weights: Mapping[str, float], key: str) -> None:
+    """Raise ConfigError unless weights are shares whose sum is 1, or whole numbers such as 1 and 1."""
+    if not all(0 < weight < math.inf for weight in weights.values()):
+        raise invalid(key, "weights are above 0")
+    total = math.fsum(weights.values())
+    are_whole = all(float(weight).is_integer() for weight in weights.values())
+    if not are_whole and abs(total - 1) > SUM_TOLERANCE:
+        message = f"the sum of the weights is {total:g}; give shares with the sum 1, or whole numbers"
+        raise invalid(key, message)
+
+
 def strata_of(
     key: str, given: Iterable[Mapping[str, Any]], first: Stratum, zone: ZoneInfo
 ) -> tuple[Stratum, ...]:
@@ -287,8 +315,9 @@ def strata_of(
         weights = dict(required(change, "variants", f"{key}.{number}"))
         if since <= strata[-1].start:
             raise invalid(f"{key}.{number}", "since: changes are after the start, in the order of time")
-        if set(weights) != set(first.weights) or not all(0 < one < math.inf for one in weights.values()):
+        if set(weights) != set(first.weights):
             raise invalid(f"{key}.{number}", "variants: a weight above 0 for each")
+        check_weights(weights, f"{key}.{number}.variants")
         strata.append(Stratum(since, weights))
     return tuple(strata)
 

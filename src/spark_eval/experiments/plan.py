@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
@@ -90,16 +90,41 @@ class LiftMethod(StrEnum):
     LOG = "log"
 
 
+class Preset(StrEnum):
+    """Conventions on the lift: ours, or those of a library.
+
+    ``gbstats`` divides the adjusted difference by the raw value of the control, and tests the lift instead of
+    the difference.
+    """
+
+    DEFAULT = "default"
+    GBSTATS = "gbstats"
+    TEA_TASTING = "tea_tasting"
+
+    @property
+    def lift(self) -> LiftMethod:
+        """Interval of the lift."""
+        methods = {Preset.GBSTATS: LiftMethod.DELTA, Preset.TEA_TASTING: LiftMethod.LOG}
+        return methods.get(self, LiftMethod.FIELLER)
+
+
 class ExperimentOptions(TypedDict, total=False):
     """Options of the analysis of experiments: keys of the config's section ``online``."""
 
     timezone: Annotated[str, "time zone of days, and of times without an offset.", "UTC"]
     pre_days: Annotated[int, "whole days before the day of exposure that are the pre-period.", 14, AT_LEAST_1]
-    max_crossover: Annotated[float, "a larger share of users with two variants is refused.", 0.01, SHARE]
-    correction: Annotated[str, "of the p-values of goals and treatments: holm or bh.", "holm", Correction]
-    confidence: Annotated[float, "of intervals; 1 - confidence is the level of tests.", 0.95, INSIDE_0_AND_1]
-    lift: Annotated[
-        str, "interval of the lift: fieller, delta as gbstats, or log as tea-tasting.", "fieller", LiftMethod
+    max_crossover: Annotated[float, "maximum share of users with two variants.", 0.01, SHARE]
+    correction: Annotated[
+        str, "correction of the p-values of goals and treatments: holm or bh.", "holm", Correction
+    ]
+    confidence: Annotated[
+        float, "confidence of intervals; 1 - confidence is the level of tests.", 0.95, INSIDE_0_AND_1
+    ]
+    conventions: Annotated[
+        str,
+        "lifts and their intervals: default (Fieller), or as in gbstats or tea_tasting.",
+        "default",
+        Preset,
     ]
     cuped: Annotated[
         bool, "rows adjusted by the pre-period, in addition to the raw ones; a metric may have its own.", True
@@ -123,6 +148,12 @@ class ExperimentOptions(TypedDict, total=False):
         int | None, "days since exposure, of users with all of them: late - early, and each day."
     ]
     power: Annotated[float, "probability of detecting the smallest detectable effect.", 0.8, INSIDE_0_AND_1]
+    aa_salts: Annotated[
+        int | None,
+        "random halves of the units, such as 1000: are the p-values of A/A experiments uniform?",
+        None,
+        AT_LEAST_1,
+    ]
     bots: Annotated[
         Mapping[str, Any] | None,
         "{ids} and {pre_events}: users left out, by id or by events before exposure.",
@@ -140,12 +171,16 @@ class Condition:
 
 @dataclass(frozen=True)
 class Term:
-    """A unit's value of the events of a kind that meet all conditions, at most ``cap``."""
+    """A unit's value of the events of a kind that meet all conditions, at most ``cap``.
+
+    ``winsorise`` caps it at this quantile of all units of the experiment.
+    """
 
     kind: str
     value: TermValue = TermValue.SUM
     where: tuple[Condition, ...] = ()
     cap: float | None = None
+    winsorise: float | None = None
 
 
 @dataclass(frozen=True)
@@ -289,9 +324,16 @@ class Experiment:
         return (self.control, *(name for name in self.variants if name != self.control))
 
 
+# Experiment, term and scale of a sum.
+TermKey = tuple[str, Term, int]
+
+
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """Validated metrics, experiments and options; see ExperimentOptions."""
+    """Validated metrics, experiments and options; see ExperimentOptions.
+
+    ``caps`` are those of winsorised terms, in units of 1 / scale; they follow from the data.
+    """
 
     metrics: tuple[Metric, ...]
     experiments: tuple[Experiment, ...]
@@ -300,14 +342,22 @@ class ExperimentPlan:
     max_crossover: float
     correction: Correction
     confidence: float
-    lift: LiftMethod
+    conventions: Preset
     slices: tuple[str, ...]
     srm: SampleRatioTest
     novelty_days: int | None
     power: float
     bots: Bots
+    aa_salts: int | None = None
     gates: tuple[Gate, ...] = ()
     by_unit: bool = False
+    caps: Mapping[TermKey, int] = field(default_factory=dict)
+
+    @property
+    def winsorised(self) -> tuple[tuple[Term, int], ...]:
+        """Winsorised terms with their scale, each once."""
+        pairs = [(term, metric.scale(term)) for metric in self.metrics for term in metric.terms]
+        return tuple(dict.fromkeys((term, scale) for term, scale in pairs if term.winsorise is not None))
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -380,8 +430,10 @@ class ExperimentPlan:
     @property
     def stamp(self) -> str:
         """Conventions, as text for every output row."""
-        parts = ["welch", "delta method", f"lift={self.lift}", f"correction={self.correction}"]
+        parts = ["welch", "delta method", f"lift={self.conventions.lift}", f"correction={self.correction}"]
         unit = ["unit"] if self.by_unit else []
+        if self.conventions is not Preset.DEFAULT:
+            parts.insert(0, f"preset={self.conventions}")
         return "; ".join([*parts, f"pre_days={self.pre_days}", f"timezone={self.timezone}", *unit])
 
 
@@ -410,7 +462,7 @@ class InterleavingOptions(TypedDict, total=False):
         two_teams,
     ]
     confidence: Annotated[
-        float, "of intervals; 1 - confidence is the level of the decision.", 0.95, INSIDE_0_AND_1
+        float, "confidence of intervals; 1 - confidence is the level of the decision.", 0.95, INSIDE_0_AND_1
     ]
 
 

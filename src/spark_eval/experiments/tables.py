@@ -9,12 +9,12 @@ from spark_eval.schema import ALL, ddl_of
 class ExperimentRow(NamedTuple):
     """Row of ``experiments``: a metric of a treatment against the control.
 
-    ``method`` is ``raw``, ``cuped`` (adjusted by the pre-period), ``sequential``, ``non_inferiority`` or
-    ``gate`` (one-sided), ``novelty`` (late - early), or ``cochran_q`` or ``gail_simon`` over the values of a
-    segment. ``theta`` is the coefficient of the pre-period value, ``variance_reduction`` the share of the
-    variance of the difference that the adjustment removes. ``mde`` is the smallest detectable effect,
-    ``n_needed`` the units of the control for the effect of the metric. ``reason`` says why there is no
-    p-value.
+    ``method`` is ``raw``, ``z_pooled``, ``cuped`` (adjusted by the pre-period), ``sequential``,
+    ``non_inferiority`` or ``gate`` (one-sided), ``novelty`` (late - early), or ``cochran_q`` or
+    ``gail_simon`` over the values of a segment. ``theta`` is the coefficient of the pre-period value,
+    ``variance_reduction`` the share of the variance of the difference that the adjustment removes. ``mde``
+    is the smallest detectable effect, ``n_needed`` the units of the control for the effect of the metric.
+    ``reason`` says why there is no p-value.
     """
 
     experiment: str
@@ -91,11 +91,11 @@ def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Return a line of SHOWN for each row of ``experiments`` over all units that decides."""
     lines = []
     for row in rows:
-        if row["method"] in ("raw", "sequential") and row["segment"] == ALL:
+        if row["method"] in ("raw", "sequential", "z_pooled") and row["segment"] == ALL:
             p_value = row["p_value"] if row["p_adjusted"] is None else row["p_adjusted"]
             bounds = [six_digits(row[name]) for name in ("ci_low", "ci_high")]
             numbers = [six_digits(row[name]) for name in ("control_value", "treatment_value", "difference")]
-            method = " (sequential)" if row["method"] == "sequential" else ""
+            method = "" if row["method"] == "raw" else f" ({row['method']})"
             names = (row["experiment"], row["metric"] + method, row["treatment"])
             interval = " to ".join(bounds) if all(bounds) else str(row["reason"] or "")
             lines.append((*names, *numbers, interval, six_digits(p_value)))

@@ -5,48 +5,46 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
-from typing import Any, Final, Unpack
+from typing import Any, ClassVar, Final, Unpack
 
 import pyarrow as pa
 
-from spark_eval.accounting import Entry, check_accounting
+from spark_eval.accounting import ACCOUNTING, Entry, check_accounting
 from spark_eval.arrow.files import Batches
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.experiments.evaluate import (
-    ROWS_PER_BUCKET,
-    Tables,
-    entries_of,
-    judged,
-    open_tables,
-    rows_by_bucket,
-    variant_faults,
-)
+from spark_eval.experiments.evaluate import ROWS_PER_BUCKET, entries_of, rows_by_bucket, variant_faults
+from spark_eval.experiments.inputs import Tables, judged, open_tables
 from spark_eval.experiments.parse import make_experiment_plan
 from spark_eval.experiments.plan import USER_DAYS, ExperimentOptions, ExperimentPlan
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES, BucketSums
 from spark_eval.experiments.worker.days import DAY_COLUMN, judge_day, summed_days
 from spark_eval.experiments.worker.judge import own_column
 from spark_eval.options import documented
+from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.runners.in_process import LocalBatches
-from spark_eval.runners.objects import (
+from spark_eval.runners.quarantine import share_faults
+from spark_eval.runners.spread import (
     collect_or_raise,
     group_by_key,
     map_objects,
+    map_parts,
+    persist,
     unpickle_objects,
 )
-from spark_eval.runners.quarantine import share_faults
-from spark_eval.runners.spread import map_parts, persist
 from spark_eval.runtime import events as run_events
-from spark_eval.schema import KIND, TIMESTAMP, UNIT, USER, Outcome
-from spark_eval.tables.arrow_frames import Frame
+from spark_eval.schema import KIND, TIMESTAMP, UNIT, USER, Outcome, Table
+from spark_eval.tables.arrow_frames import Frame, like_given
 from spark_eval.tables.conformed import Rows, arrow_type, check_id_types, id_type
 
 NUMBERS: Final = pa.int64()
 
 
 @dataclass(frozen=True)
-class UserDays:
-    """Result of ``sum_user_days``: rows, an Arrow table or a Spark frame; and the accounting of both tables.
+class UserDays(Exported):
+    """Result of ``sum_user_days``: rows of users and days, and the accounting of both tables.
+
+    ``rows`` is a Spark frame, or in this process a frame of the kind of ``events``.
 
     Examples:
         >>> import pandas as pd
@@ -57,12 +55,20 @@ class UserDays:
         >>> home = {"name": "home", "control": "a", "variants": {"a": 1, "b": 1}}
         >>> home["period"] = ["2024-05-01", "2024-05-08"]
         >>> clicks = {"name": "clicks", "kind": "mean", "of": {"kind": "click"}}
-        >>> sum_user_days(exposures, events, [clicks], home, engine="local").rows["n_events"].to_pylist()
+        >>> sum_user_days(exposures, events, [clicks], home, engine="local").rows["n_events"].tolist()
         [2]
     """
 
     rows: Any
     entries: Sequence[Entry]
+    tables: ClassVar[tuple[str, ...]] = ("rows", "accounting")
+
+    @property
+    def small_tables(self) -> dict[str, SmallRows]:
+        """The rows of ``accounting``."""
+        return {Table.ACCOUNTING: (self.entries, ACCOUNTING)}
+
+    accounting = SmallFrame(Table.ACCOUNTING, "what became of every row of both tables.")
 
 
 @run_events.timed_call("sum_user_days")
@@ -100,7 +106,7 @@ def sum_user_days(
         engine: ``local`` for this process, ``spark``, or ``auto``; see ``evaluate_experiments``.
 
     Returns:
-        A ``UserDays``: ``rows`` and ``entries``, the accounting.
+        A ``UserDays``: ``rows``, in this process of the kind of ``events``, and ``accounting``.
 
     Raises:
         ConfigError: An option, a metric or an experiment is invalid.
@@ -119,7 +125,7 @@ def sum_user_days(
         >>> home = {"name": "home", "control": "a", "variants": {"a": 1, "b": 1}}
         >>> home["period"] = ["2024-05-01", "2024-05-08"]
         >>> by_day = [
-        ...     sum_user_days(exposures, one, [of_all], home, engine="local").rows.to_pandas()
+        ...     sum_user_days(exposures, one, [of_all], home, engine="local").rows
         ...     for one in (first, second)
         ... ]
         >>> by_day[0][["user", "kind", "n_events"]].sort_values("user").values.tolist()
@@ -134,7 +140,8 @@ def sum_user_days(
     plan, tables = open_tables(given, names, timestamp_unit, plan, engine)
     with ExitStack() as held:
         rows, _, entries = measure_user_days(tables, plan, names[EVENTS], parse_day(day), held)
-        return UserDays(rows.table() if isinstance(rows, LocalBatches) else rows, entries)
+        frame = like_given(rows.table(), events) if isinstance(rows, LocalBatches) else rows
+        return UserDays(frame, entries)
 
 
 def parse_day(day: str | None) -> int | None:

@@ -96,12 +96,12 @@ class Contingency:
         """
         a, b = self.predicted[self.rows], self.true[self.columns]
         jaccard = self.counts / (a + b - self.counts)
-        found = []
+        means = []
         for groups, sizes in ((self.rows, self.predicted), (self.columns, self.true)):
             best = np.zeros(len(sizes))
             np.maximum.at(best, groups, jaccard)
-            found.append(mean(best[sizes > 0], int(np.count_nonzero(sizes))))
-        return found[0], found[1]
+            means.append(mean(best[sizes > 0], int(np.count_nonzero(sizes))))
+        return means[0], means[1]
 
 
 def distinct(values: Ints) -> tuple[Ints, Ints]:

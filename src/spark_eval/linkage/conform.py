@@ -12,7 +12,7 @@ from spark_eval.tables.inputs import Input, open_input
 def conform_links(frame: DataFrame, name: str, names: Mapping[str, str]) -> DataFrame:
     """Return the columns of pairs, of clusters or of reviews, by our names.
 
-    Raises one DataError for missing columns and types that are none of ids or scores.
+    Raises one DataError for missing columns, and for types other than those of ids and scores.
     """
     table = open_input(frame, name, names)
     needed, optional = wanted_names(name, names, frame.columns)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Any, ClassVar, Final, NamedTuple, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,9 @@ from spark_eval.linkage.plan import LinkageOptions, LinkagePlan, make_linkage_pl
 from spark_eval.linkage.relations import Clusters, Pairs, Relation, Relations
 from spark_eval.linkage.reviews import check_same_links, reviewed_strata
 from spark_eval.options import documented
-from spark_eval.results.driver_tables import SmallRows, arrow_table
-from spark_eval.schema import Outcome, Reason, ddl_of
+from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.exported import Exported, SmallFrame
+from spark_eval.schema import Outcome, Reason, Table, ddl_of
 from spark_eval.tables.arrow_frames import Frame, read_arrow
 
 PREDICTED: Final = "predicted"
@@ -41,7 +42,7 @@ LINKAGE_TABLE: Final = ddl_of(LinkageRow)
 
 
 @dataclass(frozen=True)
-class Linkage:
+class Linkage(Exported):
     """Result of ``evaluate_linkage``.
 
     Examples:
@@ -54,34 +55,15 @@ class Linkage:
 
     rows: Sequence[LinkageRow]
     entries: Sequence[Entry]
+    tables: ClassVar[tuple[str, ...]] = ("linkage", "accounting")
 
     @property
     def small_tables(self) -> dict[str, SmallRows]:
         """Rows of its tables, with their schemas."""
-        return {"linkage": (self.rows, LINKAGE_TABLE), "accounting": (self.entries, ACCOUNTING)}
+        return {Table.LINKAGE: (self.rows, LINKAGE_TABLE), Table.ACCOUNTING: (self.entries, ACCOUNTING)}
 
-    def table(self, name: str) -> pa.Table:
-        """Return one of its tables as an Arrow table.
-
-        Args:
-            name: ``linkage`` or ``accounting``.
-
-        Returns:
-            The table.
-
-        Raises:
-            ConfigError: UNKNOWN_TABLE for another name.
-
-        Examples:
-            >>> import pandas as pd
-            >>> from spark_eval import evaluate_linkage
-            >>> pairs = pd.DataFrame({"a": [1, 2], "b": [2, 3]})
-            >>> evaluate_linkage(pairs, pairs).table("linkage")["value"].to_pylist()
-            [1.0, 1.0, 1.0]
-        """
-        if name not in self.small_tables:
-            raise ConfigError.unknown("UNKNOWN_TABLE", "table", name, self.small_tables, "Linkage.table")
-        return arrow_table(*self.small_tables[name])
+    linkage = SmallFrame(Table.LINKAGE, "a row per metric.")
+    accounting = SmallFrame(Table.ACCOUNTING, "what became of every row.")
 
     def value(self, metric: str) -> float | None:
         """Return the value of a metric.
@@ -185,10 +167,10 @@ def measure_linkage(
     if TRUE in tables:
         predicted, true = relations.tables[PREDICTED], relations.tables[TRUE]
         if isinstance(predicted, Clusters) and isinstance(true, Clusters):
-            found, entries = of_clusters(predicted, true, entries)
+            numbers, entries = of_clusters(predicted, true, entries)
         else:
-            found, entries = of_pairs(predicted, true, entries)
-        rows += found
+            numbers, entries = of_pairs(predicted, true, entries)
+        rows += numbers
     if CANDIDATES in tables:
         candidates = relations.tables[CANDIDATES]
         if not isinstance(candidates, Pairs):
@@ -209,7 +191,7 @@ def measure_linkage(
 def of_pairs(
     predicted: Relation, true: Relation, entries: Sequence[Entry]
 ) -> tuple[list[LinkageRow], list[Entry]]:
-    """Return precision, recall and F1 of pairs, but of those whose records the other table lacks."""
+    """Return precision, recall and F1 of the pairs whose records are in both tables."""
     moved = list(entries)
     n_predicted, n_true = predicted.n_pairs, true.n_pairs
     n_common = 0
@@ -243,17 +225,17 @@ def of_clusters(
     moved = list(entries)
     for name, clusters in ((PREDICTED, predicted), (TRUE, true)):
         moved = leave_out(moved, name, int(np.count_nonzero(clusters.of_record >= 0)) - n_both)
-    found = Contingency.of(predicted.of_record[is_both], true.of_record[is_both])
-    rows = pairwise(found.n_common, found.n_predicted_pairs, found.n_true_pairs)
-    n_clusters = [int(np.count_nonzero(sizes)) for sizes in (found.predicted, found.true)]
-    for by_cluster, end, n in ((False, "", found.n_records), (True, "_by_cluster", n_clusters[1])):
-        precision, recall = found.b_cubed(by_cluster=by_cluster)
+    contingency = Contingency.of(predicted.of_record[is_both], true.of_record[is_both])
+    rows = pairwise(contingency.n_common, contingency.n_predicted_pairs, contingency.n_true_pairs)
+    n_clusters = [int(np.count_nonzero(sizes)) for sizes in (contingency.predicted, contingency.true)]
+    for by_cluster, end, n in ((False, "", contingency.n_records), (True, "_by_cluster", n_clusters[1])):
+        precision, recall = contingency.b_cubed(by_cluster=by_cluster)
         values = (precision, recall, harmonic(precision, recall))
         rows += [
             LinkageRow(f"bcubed_{name}{end}", value, None, n)
             for name, value in zip(("precision", "recall", "f1"), values, strict=True)
         ]
-    for name, ends in (("exact", found.exact()), ("closest", found.closest())):
+    for name, ends in (("exact", contingency.exact()), ("closest", contingency.closest())):
         kinds = zip(("precision", "recall"), ends, n_clusters, strict=True)
         rows += [LinkageRow(f"cluster_{name}_{kind}", value, None, n) for kind, value, n in kinds]
     return rows, moved

@@ -62,7 +62,7 @@ class SampleOptions(TypedDict, total=False):
         parse_edges,
     ]
     per_stratum: Annotated[int, "number of pairs to review of each stratum.", 100, AT_LEAST_1]
-    seed: Annotated[int, "of the draw, which follows from it and the pair alone.", 0, SEED]
+    seed: Annotated[int, "random seed; the draw of a pair depends on it and the pair only.", 0, SEED]
 
 
 @dataclass(frozen=True)

@@ -51,14 +51,14 @@ def local_tables(
         check_mapping(name, names[name])
 
     def conformed(name: str) -> LocalTable:
-        found = opened[name]()
-        needed, optional = wanted_names(name, names[name], found[2].names)
+        table = opened[name]()
+        needed, optional = wanted_names(name, names[name], table[2].names)
         wanted = Wanted(
             {one: test_of(one) for one in needed},
             {one: test_of(one) for one in optional},
             lambda ours, theirs: missing_column(name, ours, names[name], theirs),
         )
-        return local_table(name, found, names[name], wanted)
+        return local_table(name, table, names[name], wanted)
 
     return collect_errors({name: partial(conformed, name) for name in opened})
 

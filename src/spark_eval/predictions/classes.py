@@ -6,11 +6,13 @@ source. A threshold flags scores at or above it; rows count by their weights.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Final
 
 from spark_eval.predictions.registry import Matrix, Sums, Value, loss, prediction_metric, ratio, total
 from spark_eval.predictions.task import PLACED, Auprc, Task
-from spark_eval.statistics.intervals import Summary, summarise
+from spark_eval.statistics.differences import RatioSums
+from spark_eval.statistics.intervals import Summary, normal_interval, summarise
 from spark_eval.statistics.slopes import Number, Slopes
 
 BINARY: Final = (Task.BINARY,)
@@ -282,8 +284,13 @@ def gauc_by_positives(sums: Sums) -> Iterator[Value]:
 
 
 def weighted_mean(sums: Sums, weight: str) -> Value:
-    """Return the weighted mean of the users' AUC, without a standard error."""
-    n_undefined = int(sums.one("users") - sums.one("users_defined"))
-    mean = ratio(sums.one(f"users_auc_by_{weight}"), sums.one(f"users_{weight}"))
-    value = None if mean is None else float(mean)
-    return Value(value, {}, n_undefined, Summary(value, n=int(sums.one("users_defined"))))
+    """Return the weighted mean of the users' AUC, with its standard error by the delta method."""
+    n_defined = int(sums.one("users_defined"))
+    names = ("users_auc_by_{}", "users_{}", "users_squares_by_{}", "users_products_by_{}")
+    part, whole, squares, products = (sums.one(name.format(weight)).value for name in names)
+    of_ratio = ((squares, products), (products, sums.one(f"users_weight_squares_by_{weight}").value))
+    if not whole:
+        return Value(None, {}, int(sums.one("users")) - n_defined, Summary(n=n_defined))
+    estimate = RatioSums(n_defined, (part, whole), of_ratio).combination(Fraction(1))
+    mean = normal_interval(estimate.value, estimate.std_error, n_defined)
+    return Value(mean.value, {}, int(sums.one("users")) - n_defined, mean)

@@ -23,6 +23,7 @@ from spark_eval.predictions.measure import (
     measure_ranges,
     per_user_rows,
     range_sizes,
+    replicate_values,
     sum_influences,
     sums_over_users,
     sums_per_user,
@@ -33,6 +34,7 @@ from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, mak
 from spark_eval.predictions.tables import (
     CURVES,
     METRICS,
+    SUMS,
     THRESHOLDS,
     MeasuredPredictions,
     metrics_by_model,
@@ -46,7 +48,8 @@ from spark_eval.predictions.worker.ordered import RangeOffset, RangeResult
 from spark_eval.predictions.worker.score_ranges import range_offsets, score_ranges
 from spark_eval.predictions.worker.totals import Cell, Totals, segment_faults
 from spark_eval.results.driver_tables import SmallRows
-from spark_eval.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.results.exported import SmallFrame
+from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runners.engine import (
     parse_engine,
     reason_for_spark,
@@ -54,9 +57,8 @@ from spark_eval.runners.engine import (
     say_local,
     say_spark,
 )
-from spark_eval.runners.objects import collect_objects
 from spark_eval.runners.quarantine import HINTS, share_faults
-from spark_eval.runners.spread import Spread, persist
+from spark_eval.runners.spread import Spread, collect_objects, persist
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import release_with
@@ -100,7 +102,7 @@ def evaluate_predictions(
             environment variable ``SPARK_EVAL_ENGINE``, otherwise ``auto``.
 
     Returns:
-        A ``Predictions``: ``metrics``, ``thresholds``, ``curves``, ``accounting``; ``summary()``,
+        A ``Predictions``: ``metrics``, ``sums``, ``thresholds``, ``curves``, ``accounting``; ``summary()``,
         ``plot()``, ``write()``.
 
     Raises:
@@ -171,7 +173,7 @@ def measure_predictions(
             by_range = persist(group_by_range(outputs, ranges), resources)
             offsets = range_offsets(collect_objects(range_sizes(by_range)), plan.curve_points)
             results = range_results(by_range, offsets, plan)
-            rows = with_placements(by_range, offsets)
+            rows = with_placements(by_range, offsets, plan)
         for part in chain.from_iterable(results.values()):
             counts.totals.add_all(part.cell, part.sums)
         session, user_type = predictions.session, predictions.user_type
@@ -189,8 +191,10 @@ def with_errors(result: "Predictions", sums: Spread) -> "Predictions":
         sums, influences = persist(sums, resources), InfluenceSums()
         for one in collect_objects(sum_influences(sums, result.slopes)):
             influences.merge(one)
+        is_drawn = bool(result.plan.bootstrapped)
         return replace(
             result,
+            replicates=dict(collect_objects(replicate_values(sums, list(result.values)))) if is_drawn else {},
             influences=influences.totals,
             digests={str(model): str(one % 2**64) for model, one in influences.digests.items()},
             user_sums=sums if result.plan.intervals is Clusters.USER else None,
@@ -267,8 +271,8 @@ class Predictions(MeasuredPredictions, Writable):
     resources: ExitStack = field(default_factory=ExitStack)
     verb: ClassVar[str] = PREDICTIONS
     prediction_metrics = PREDICTION_METRICS
-    tables: ClassVar[tuple[str, ...]] = ("metrics", "thresholds", "curves", "accounting")
-    offers: ClassVar[tuple[str, ...]] = ("per_user",)
+    tables: ClassVar[tuple[str, ...]] = ("metrics", "sums", "thresholds", "curves", "accounting")
+    on_request: ClassVar[tuple[str, ...]] = ("per_user",)
 
     def shown(self) -> list[TextTable]:
         """Return a line per metric over all rows, with a column per model."""
@@ -278,7 +282,7 @@ class Predictions(MeasuredPredictions, Writable):
 
     def __repr__(self) -> str:
         names = ", ".join(self.plan.metrics)
-        tables = "metrics, thresholds, curves, accounting are DataFrames"
+        tables = "metrics, sums, thresholds, curves, accounting are DataFrames"
         text = f"Predictions of {models_shown(self.models)}: {names}; {tables}"
         return "; ".join([text, *unusable(self.entries)])
 
@@ -292,6 +296,7 @@ class Predictions(MeasuredPredictions, Writable):
         """The rows of all tables."""
         return {
             Table.METRICS: (self.metric_rows, METRICS),
+            Table.SUMS: (self.sum_rows, SUMS),
             Table.CURVES: (self.curve_rows, CURVES),
             Table.THRESHOLDS: (self.threshold_rows, THRESHOLDS),
             Table.ACCOUNTING: (self.entries, ACCOUNTING),
@@ -346,6 +351,7 @@ class Predictions(MeasuredPredictions, Writable):
         return {model: ModelValues(values[model], digest) for model, digest in self.digests.items()}
 
     metrics = SmallFrame(Table.METRICS, "a value per model, segment and metric.")
+    sums = SmallFrame(Table.SUMS, "the exact sums that days are merged from.")
     thresholds = SmallFrame(Table.THRESHOLDS, "what was chosen by each rule, and what it gives.")
     curves = SmallFrame(Table.CURVES, "the points of ROC, P-R and calibration curves.")
     accounting = SmallFrame(Table.ACCOUNTING, "what became of every row.")

@@ -29,20 +29,23 @@ from spark_eval.predictions.worker.ordered import (
     measure_range,
     merge_range,
 )
+from spark_eval.predictions.worker.replicates import ReplicateSums, merge_replicates, replicate_sums
 from spark_eval.predictions.worker.score_ranges import RangeSize, ScoreRanges
 from spark_eval.predictions.worker.totals import Cell
 from spark_eval.runners.in_process import LocalBatches
-from spark_eval.runners.objects import (
+from spark_eval.runners.spread import (
     NUMBER,
     OBJECTS,
     NumberedObject,
+    Spread,
     group_by_key,
     map_objects,
+    map_parts,
     map_table,
+    objects_of_table,
     unpickle_objects,
+    where_not_null,
 )
-from spark_eval.runners.spread import Spread, map_parts, where_not_null
-from spark_eval.runners.spread import map_table as map_rows
 from spark_eval.schema import ALL, FAULT, MODEL, USER
 from spark_eval.tables.conformed import Rows, arrow_type, session_of
 from spark_eval.tables.file_parts import PlainFiles
@@ -102,7 +105,7 @@ class PredictionTable:
                 codes = reader.error_codes(pa.Table.from_batches([batch.select(read)]))
                 yield pa.record_batch([*(batch[column] for column in names.values()), codes], [*names, FAULT])
 
-        rows: LocalBatches = map_rows(self.original, judge, pa.schema({**kinds, FAULT: pa.string()}))
+        rows: LocalBatches = map_table(self.original, judge, pa.schema({**kinds, FAULT: pa.string()}))
         return rows
 
     def judged_on_spark(self) -> "DataFrame":
@@ -148,7 +151,7 @@ def task_outputs(predictions: PredictionTable) -> Any:
     def outputs(batches: Batches) -> Iterator[NumberedObject]:
         return ((COUNTS if isinstance(one, TaskCounts) else None, one) for one in reader.outputs(batches))
 
-    return map_table(predictions.rows, outputs, predictions.files)
+    return objects_of_table(predictions.rows, outputs, predictions.files)
 
 
 def counts_of_tasks(outputs: Spread) -> Spread:
@@ -200,33 +203,49 @@ def sums_over_users(outputs: Spread, n_buckets: int, reader: RowReader) -> Sprea
     )
 
 
-def with_placements(ranges: Spread, offsets: Mapping[int, RangeOffset]) -> Spread:
+def with_placements(ranges: Spread, offsets: Mapping[int, RangeOffset], plan: PredictionPlan) -> Spread:
     """Return the rows of all ranges with their placements."""
-    return map_objects(ranges, lambda part: [(None, add_placements(part, offsets[part.number]))])
+    return map_objects(ranges, lambda part: [(None, add_placements(part, offsets[part.number], plan))])
 
 
 def sums_per_user(rows: Spread, n_buckets: int, plan: PredictionPlan) -> Spread:
-    """Return the sums of each user in each cell: one shuffle by user; without users, the sums of each row."""
+    """Return the sums of each user in each cell: one shuffle by user; without users, the sums of each row.
+
+    Sums over bootstrap replicates are among them, if metrics need these.
+    """
+
+    def sums_of(parts: Sequence[CellRows]) -> list[UserSums | ReplicateSums]:
+        return [*add_rows_of_users(parts, plan), *replicate_sums(parts, plan)]
 
     def split(output: TaskOutput) -> Iterator[NumberedObject]:
         return output.by_bucket(n_buckets) if isinstance(output, CellRows) else iter(())
 
     def sums_of_rows(output: TaskOutput) -> Iterator[NumberedObject]:
-        for sums in add_rows_of_users([output], plan) if isinstance(output, CellRows) else ():
-            yield None, [sums]
+        if isinstance(output, CellRows):
+            yield None, sums_of([output])
 
     if plan.intervals is Clusters.ROW:
         return map_objects(rows, sums_of_rows)
-    return group_by_key(map_objects(rows, split), n_buckets, lambda _, parts: add_rows_of_users(parts, plan))
+    return group_by_key(map_objects(rows, split), n_buckets, lambda _, parts: sums_of(parts))
 
 
 def sum_influences(sums: Spread, slopes: CellSlopes) -> Spread:
     """Return the sums of the users' influences on each value."""
 
-    def measure(parts: Sequence[UserSums]) -> Iterator[NumberedObject]:
-        return ((None, influence_sums(users, slopes)) for users in parts)
+    def measure(parts: Sequence[UserSums | ReplicateSums]) -> Iterator[NumberedObject]:
+        return ((None, influence_sums(users, slopes)) for users in parts if isinstance(users, UserSums))
 
     return map_objects(sums, measure)
+
+
+def replicate_values(sums: Spread, cells: Sequence[Cell]) -> Spread:
+    """Return each cell with the values of its replicates: one shuffle of their sums by cell."""
+    numbers = {cell: number for number, cell in enumerate(cells)}
+
+    def split(parts: Sequence[UserSums | ReplicateSums]) -> Iterator[NumberedObject]:
+        return ((numbers[one.cell], one) for one in parts if isinstance(one, ReplicateSums))
+
+    return group_by_key(map_objects(sums, split), len(cells), lambda _, parts: merge_replicates(parts))
 
 
 def per_user_rows(sums: Spread, user_type: pa.DataType, plan: PredictionPlan) -> Spread:
@@ -238,7 +257,7 @@ def per_user_rows(sums: Spread, user_type: pa.DataType, plan: PredictionPlan) ->
         for _, parts in unpickle_objects(batches):
             for users in parts:
                 model, segment, _ = users.cell
-                if segment == ALL:
+                if segment == ALL and isinstance(users, UserSums):
                     table = users.rows().select([USER, *columns])
                     named = table.add_column(0, MODEL, pa.repeat(model, len(table)))
                     yield from named.cast(schema).combine_chunks().to_batches()

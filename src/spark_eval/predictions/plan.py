@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.errors import ConfigError, parse_choice
 from spark_eval.metrics.aliases import as_list, metric_named
-from spark_eval.metrics.parsers import as_tuple, metric_texts
+from spark_eval.metrics.parsers import RESAMPLES, Seed, as_tuple, metric_texts
 from spark_eval.options import check_keys, checked
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.task import (
@@ -23,6 +23,7 @@ from spark_eval.predictions.task import (
     ThresholdRule,
 )
 from spark_eval.schema import ALL, FOLD, FOLDS
+from spark_eval.statistics.resampling import DEFAULT_RESAMPLES
 
 SECTION: Final = "predictions"
 LEAST_CURVE_POINTS: Final = 1_000
@@ -91,6 +92,10 @@ class PredictionOptions(TypedDict, total=False):
     ]
     conventions: Annotated[str, "preset: default or spark.", "default", known_preset]
     intervals: Annotated[str, "standard errors and intervals by user, by row, or none.", "none", Clusters]
+    resamples: Annotated[
+        int, "number of bootstrap replicates, for intervals of auprc and ece.", DEFAULT_RESAMPLES, RESAMPLES
+    ]
+    seed: Seed
 
 
 def make_prediction_plan(task: str, **options: Unpack[PredictionOptions]) -> PredictionPlan:

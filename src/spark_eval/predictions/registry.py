@@ -46,6 +46,11 @@ class Value:
         slopes = () if number.slopes is None else (number.slopes,)
         return cls(float(number), options or {}, n_undefined, slopes=slopes)
 
+    @property
+    def mark(self) -> str:
+        """Mark of the sums that it was computed from: that of corrected scores, or none."""
+        return CORRECTED if "sampling_rate" in self.options else ""
+
     def name(self, metric: str) -> str:
         """Return the name in the table ``metrics``: ``precision(threshold=0.5)``."""
         options = ",".join(f"{key}={value}" for key, value in self.options.items())

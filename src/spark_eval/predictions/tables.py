@@ -1,7 +1,7 @@
 """Build the rows of the published predictions tables from exact sums."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -11,12 +11,21 @@ import numpy as np
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.registry import Sums, Value
 from spark_eval.predictions.task import Clusters, PredictionPlan, ThresholdRule
-from spark_eval.predictions.worker.clusters import N_OF_LABEL, N_USERS, CellSlopes, influence_name
+from spark_eval.predictions.worker.clusters import (
+    N_OF_LABEL,
+    N_USERS,
+    CellSlopes,
+    column_of,
+    influence_name,
+    key_of,
+)
 from spark_eval.predictions.worker.ordered import OperatingPoint, RangeResult, best_of_ranges, cost, grid_of
 from spark_eval.predictions.worker.totals import Cell, Totals
 from spark_eval.results.rows import fold_rows
 from spark_eval.schema import ALL, CALIBRATION, ROC, ddl_of
+from spark_eval.statistics.exact import Floats
 from spark_eval.statistics.intervals import Summary, normal_interval, square_root
+from spark_eval.statistics.slopes import SumKey
 
 
 class PredictionRow(NamedTuple):
@@ -75,8 +84,61 @@ class CurveRow(NamedTuple):
     error_bound: float
 
 
+class PredictionSumRow(NamedTuple):
+    """Row of SUMS: an exact sum over the rows of a segment, ``total`` times 2^unit.
+
+    ``metric`` is the name of the sum: ``labels_1``, ``loss``, ``flags_3``, ``bins_0``. Columns that only sums
+    over users have are None.
+    """
+
+    model: str | None
+    metric: str
+    k: int | None
+    segment: str
+    segment_value: str
+    n_users: int | None
+    n_defined: int | None
+    total: str
+    squares: str | None
+    weight: str | None
+    unit: int
+    conventions: str
+
+    @classmethod
+    def of(cls, cell: Cell, key: SumKey, number: Fraction, stamp: str) -> "PredictionSumRow":
+        """Return the row of a sum, in the largest unit that makes it an integer."""
+        bits = number.denominator.bit_length() - 1
+        model, segment, segment_value = cell
+        total = str(int(number * 2**bits))
+        of_users = (None, None)
+        return cls(
+            *(model, column_of(key), None, segment, segment_value, *of_users),
+            *(total, None, None, -bits, stamp),
+        )
+
+    @property
+    def cell(self) -> Cell:
+        """Model, segment and its value."""
+        return (self.model, self.segment, self.segment_value)
+
+    @property
+    def key(self) -> SumKey:
+        """Name of the sum, and its index."""
+        return key_of(self.metric)
+
+    @property
+    def number(self) -> Fraction:
+        """The sum."""
+        return int(self.total) * Fraction(2) ** self.unit
+
+
 THRESHOLDS: Final = ddl_of(ThresholdRow)
 CURVES: Final = ddl_of(CurveRow)
+SUMS: Final = ddl_of(PredictionSumRow)
+# Needs of metrics whose sums of days do not add up to those of all rows: the order of all scores, or of the
+# scores of each user. And the names of these sums; those over users begin with ``users``.
+NOT_ADDITIVE: Final = frozenset({"order", "users"})
+SUMS_OF_ORDER: Final = ("pairs", "steps", "trapezoids", "users")
 
 
 @dataclass(frozen=True)
@@ -84,19 +146,21 @@ class MeasuredPredictions:
     """Result of an evaluation of predictions: exact sums, and the results of the score ranges, by cell.
 
     ``influences`` are the sums of the users' influences on the values; empty without standard errors.
+    ``replicates`` are the values of the sample and of its bootstrap replicates, by cell and metric.
     """
 
     plan: PredictionPlan
     totals: Totals
     ranges: Mapping[Cell, Sequence[RangeResult]]
     influences: Totals
+    replicates: Mapping[Cell, Mapping[str, Floats]] = field(default_factory=dict, kw_only=True)
 
     @property
     def models(self) -> list[str]:
         """Names of the evaluated models."""
         return sorted({str(model) for model, _, _ in self.totals.sums})
 
-    def sums(self) -> Iterator[tuple[Cell, Sums]]:
+    def sums_by_cell(self) -> Iterator[tuple[Cell, Sums]]:
         """Yield the sums of every cell, sorted by model, with the cell of all rows before the segments."""
         for cell in sorted(self.totals.sums, key=lambda cell: (str(cell[0]), cell[1] != ALL, *cell[1:])):
             yield cell, Sums(self.totals.of(cell), self.plan)
@@ -108,7 +172,7 @@ class MeasuredPredictions:
             cell: [
                 (name, value) for name in self.plan.metrics for value in PREDICTION_METRICS[name].kernel(sums)
             ]
-            for cell, sums in self.sums()
+            for cell, sums in self.sums_by_cell()
         }
 
     @property
@@ -124,7 +188,8 @@ class MeasuredPredictions:
             n_rows = int(self.totals.of(cell)["rows"][0])
             influences = self.influences.of(cell) if cell in self.influences.sums else {}
             for index, (name, value) in enumerate(values):
-                mean = value.summary or summary_of(value, index, influences)
+                drawn = self.replicates.get(cell, {}).get(name + value.mark)
+                mean = value.summary or summary_of(value, index, influences, drawn)
                 has_users = value.summary is not None or (influences and self.plan.intervals is Clusters.USER)
                 rows.append(
                     PredictionRow(
@@ -142,13 +207,24 @@ class MeasuredPredictions:
         return rows + fold_rows(rows, ("n_users", "n_undefined", "n_rows"))
 
     @cached_property
+    def sum_rows(self) -> list[PredictionSumRow]:
+        """Rows of SUMS: the sums of each cell that add up over days, in the order of their names."""
+        return [
+            PredictionSumRow.of(cell, (name, index), number, self.plan.stamp)
+            for cell, sums in self.sums_by_cell()
+            for name in sorted(sums.sums)
+            if not name.startswith(SUMS_OF_ORDER)
+            for index, number in enumerate(sums.sums[name])
+        ]
+
+    @cached_property
     def threshold_rows(self) -> list[ThresholdRow]:
         """Rows of THRESHOLDS: one per cell and rule."""
         return [
             threshold_row(
                 cell, rule, [one for part in self.ranges[cell] if (one := part.best_points[number])], sums
             )
-            for cell, sums in (self.sums() if self.plan.rules else ())
+            for cell, sums in (self.sums_by_cell() if self.plan.rules else ())
             for number, rule in enumerate(self.plan.rules)
         ]
 
@@ -156,7 +232,7 @@ class MeasuredPredictions:
     def curve_rows(self) -> list[CurveRow]:
         """Rows of CURVES: the points of each model's curves over all rows."""
         rows: list[CurveRow] = []
-        for cell, sums in self.sums() if self.plan.curves else ():
+        for cell, sums in self.sums_by_cell() if self.plan.curves else ():
             if cell[1] == ALL:
                 rows += points_of(cell[0], self.ranges[cell], self.plan.curve_points)
                 rows += calibration(cell[0], sums)
@@ -178,16 +254,38 @@ def six_digits(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
 
 
-def summary_of(value: Value, index: int, influences: Mapping[str, Sequence[Fraction]]) -> Summary:
-    """Return the standard error and interval of a value from the sums of the users' influences on it."""
+def summary_of(
+    value: Value, index: int, influences: Mapping[str, Sequence[Fraction]], drawn: Floats | None = None
+) -> Summary:
+    """Return the standard error and interval of a value from the sums of the users' influences on it.
+
+    ``drawn`` are the values of the sample and of its bootstrap replicates, if it has an interval by these.
+    """
     if not influences:
         return Summary()
     n = int(influences[N_USERS][0])
+    if drawn is not None and value.value is not None:
+        return summary_of_replicates(value.value, drawn, n)
     if value.value is None or not value.slopes:
         return Summary(n=n)
     variance = variance_of(influences, index, len(value.slopes))
-    error = None if variance is None else square_root(variance)
+    # Influences and their squares are rounded: where nothing varies, the variance may be just below 0.
+    error = None if variance is None else square_root(max(variance, Fraction(0)))
     return normal_interval(Fraction(value.value), error, n)
+
+
+def summary_of_replicates(value: float, drawn: Floats, n: int) -> Summary:
+    """Return the standard deviation and the percentiles of the replicates, at least two.
+
+    ``drawn`` begins with the value of the sample itself. It differs a little if replicates are measured in
+    blocks of scores: they are moved by that difference.
+    """
+    first, replicates = drawn[0], drawn[1:]
+    defined = replicates[np.isfinite(replicates)]
+    if n < 2 or len(defined) < 2:
+        return Summary(n=n)
+    low, high = np.clip(np.quantile(defined, [0.025, 0.975]) + (value - first), 0.0, 1.0).tolist()
+    return Summary(value, float(np.std(defined, ddof=1)), low, high, n)
 
 
 def variance_of(influences: Mapping[str, Sequence[Fraction]], index: int, n_parts: int) -> Fraction | None:

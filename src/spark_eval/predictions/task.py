@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from spark_eval.conventions.choice import Choice
+from spark_eval.statistics.resampling import DEFAULT_RESAMPLES
 
 # Class label, as written in the config.
 Class = bool | int | float | str
@@ -16,6 +17,12 @@ DEFAULT_CURVE_POINTS: Final = 100_000
 CORRECTED: Final = "'"
 # Sums of the placements of rows: the share of the rows of the other label that a row is on the right side of.
 PLACED: Final = "placed"
+# Block of a row on the P-R curve, and the hash that a row's draws follow from if rows have no users.
+BLOCK: Final = "block"
+DRAW: Final = "draw"
+# Metrics with intervals by bootstrap: the area under the P-R curve, and the calibration error.
+AUPRC: Final = "auprc"
+ECE: Final = "ece"
 # Maximum number of sums of one name that are kept for each user; metrics of more have no standard error.
 MOST_SUMS_OF_USERS: Final = 64
 # Maximum number of values of one segment; a column with more has ids or measurements.
@@ -129,6 +136,8 @@ class PredictionPlan:
     preset: str = "default"
     needs: frozenset[str] = frozenset()
     intervals: Clusters = Clusters.NONE
+    resamples: int = DEFAULT_RESAMPLES
+    seed: int = 0
 
     @property
     def eps(self) -> float:
@@ -143,7 +152,9 @@ class PredictionPlan:
     @property
     def by_score(self) -> bool:
         """True if all rows must be sorted by score."""
-        return self.curves or bool(self.rules) or "order" in self.needs
+        # Equal rows are numbered in the order of their scores, so that each has draws of its own.
+        has_own_draws = self.intervals is Clusters.ROW and bool(self.bootstrapped)
+        return self.curves or bool(self.rules) or "order" in self.needs or has_own_draws
 
     @property
     def by_user(self) -> bool:
@@ -154,6 +165,12 @@ class PredictionPlan:
     def has_errors(self) -> bool:
         """True if standard errors are computed, by user or by row."""
         return self.intervals is not Clusters.NONE
+
+    @property
+    def bootstrapped(self) -> frozenset[str]:
+        """Metrics with intervals by bootstrap; calibration errors of too many bins have none."""
+        few_bins = {ECE} if self.bins <= MOST_SUMS_OF_USERS else set()
+        return frozenset({AUPRC, *few_bins} & set(self.metrics) if self.has_errors else ())
 
     @property
     def reads_users(self) -> bool:

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.registry import PredictionMetric
 from spark_eval.statistics.slopes import Slopes
+
+# Key of the commit record of predictions: values with slopes, and the digest of rows, by model.
+SCORED: Final = "scored"
 
 
 @dataclass(frozen=True)

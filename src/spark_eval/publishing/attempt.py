@@ -5,7 +5,7 @@ listed in an *intent*. From then on the tables appear at ``<root>/<table>/run_id
 is written last. The next attempt carries out the intents of dead attempts and removes their other files.
 
 Stores differ in four steps: detect a dead attempt, check tables, move tables to their final paths, and write
-a record. ``local`` is a folder of this machine, ``remote`` a Hadoop store.
+a record. ``local`` is a folder of this machine, ``remote`` a Hadoop store, ``catalog`` a schema of tables.
 """
 
 import uuid
@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 
 from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SparkEvalError
 from spark_eval.names import check_run_id
+from spark_eval.publishing.catalog import CatalogStore
 from spark_eval.publishing.commits import SHARED, Record, Staging, records_of, usual_place
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.published import damage_of
@@ -27,8 +28,8 @@ from spark_eval.schema import Table
 
 # A mapping of names is also one of the names that an enumeration spells.
 Name = TypeVar("Name", bound=str)
-# Both classes have the same methods.
-Store = LocalStore | HadoopStore
+# All classes have the same methods.
+Store = LocalStore | HadoopStore | CatalogStore
 
 
 class Attempt:
@@ -62,10 +63,16 @@ class Attempt:
         """Published record of this verb; None if there is none."""
         return self.records.get(self.staging.verb)
 
+    @property
+    def number(self) -> int:
+        """Number of the commit that this attempt makes, if commits are numbered."""
+        return 1 if self.record is None else self.record.number + 1
+
     def staged(self, table: str) -> str:
         """Return the path to write a table of this attempt to."""
         folder = f"{self.staging.folder}/{table}"
-        return f"{folder}/run_id={self.staging.run_id}" if self.store.manifest else folder
+        path = f"{folder}/run_id={self.staging.run_id}" if self.store.manifest else folder
+        return self.store.files.place(path, self.number) if isinstance(self.store, CatalogStore) else path
 
     def goal(self, table: str) -> str:
         """Return the path that this attempt publishes a table at."""
@@ -107,7 +114,7 @@ class Attempt:
         is_same = job is not None and job["fingerprint"] == fingerprint
         if self.record is not None and is_same and damage_of(self.store.files, self.record) is None:
             return True
-        existing = [table for table in tables if is_there(self.goal(table))]
+        existing = [table for table in tables if not self.store.manifest and is_there(self.goal(table))]
         if not is_same:
             for verb in self.records.keys() - {staging.verb}:
                 others = set(tables) & set(self.records[verb].job["tables"]) - set(SHARED)
@@ -142,7 +149,7 @@ class Attempt:
             written[table] = {"files": len(files), "rows": n_rows, "columns": columns}
             moves.append((files[0] if table in SHARED else self.staged(table), self.goal(table)))
         job = {**record, "tables": written, "published_at": datetime.now(UTC).isoformat(timespec="seconds")}
-        number = self.record.number + 1 if self.record is not None else 1
+        number = self.number
         with defer_signals():
             root, run_id, verb = self.store.files.root, self.staging.run_id, self.staging.verb
             committed = self.store.commit(self.staging, job, moves, number)

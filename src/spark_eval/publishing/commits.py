@@ -1,7 +1,8 @@
 """Files below an output root: folders of attempts, tables, and commit records of published tables.
 
 In a local folder a run has one record, ``_commits/<run>.json``, with all its verbs. On a store without locks
-each verb has numbered records, ``_commits/<run>/<verb>.<n>.json``; the last one counts.
+each verb has numbered records, ``_commits/<run>/<verb>.<n>.json``; the last one counts. In a catalog, records
+are rows of a table.
 """
 
 import json
@@ -10,7 +11,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final, NamedTuple, Self
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
@@ -19,6 +23,10 @@ from spark_eval.runtime import events
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import COMMITS, TABLE_NAMES, Table
+from spark_eval.tables.catalog_tables import COMMITS_TABLE, CatalogTables
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
 
 # Tables that several verbs of a run write to: each verb publishes its own file.
 SHARED: Final = (Table.ACCOUNTING, Table.QUARANTINE)
@@ -29,8 +37,8 @@ ATTEMPT: Final = re.compile(r"(?P<run_id>.+)-(?P<verb>[a-z]+)-(?P<id>[0-9a-f]{32
 NUMBERED: Final = re.compile(r"(?P<verb>[a-z]+)\.(?P<number>[0-9]+)\.json")
 
 
-# File access below a root: local or a store.
-Files = LocalFiles | HadoopFiles
+# Access to what is below a root: files, local or of a store, or tables of a catalog.
+Files = LocalFiles | HadoopFiles | CatalogTables
 # Called with the id of a damaged run, and its error.
 OnDamage = Callable[[str, DataError], None]
 
@@ -135,15 +143,23 @@ class CommitForm(BaseModel):
     jobs: Mapping[str, JobForm]
 
 
-def parse_record(files: Files, path: str, form: type[BaseModel]) -> Any:
+def parse_record(files: LocalFiles | HadoopFiles, path: str, form: type[BaseModel]) -> Any:
     """Return the content of a commit record or an intent; None if there is no such file.
 
-    Raises DataError CORRUPT_FILE for a truncated file or one that is not JSON, INCOMPLETE_RUN for one without
+    Raises DataError as ``parsed`` does.
+    """
+    return parsed(lambda: files.read(path), path, form)
+
+
+def parsed(read: Callable[[], str | None], path: str, form: type[BaseModel]) -> Any:
+    """Return the content of a text, None if there is none; ``path`` names it.
+
+    Raises DataError CORRUPT_FILE for a truncated text or one that is not JSON, INCOMPLETE_RUN for one without
     the fields of ``form``.
     """
     hint = "remove it, and make the run again, with --replace"
     try:
-        text = files.read(path)
+        text = read()
         if text is None:
             return None
         content = json.loads(text)
@@ -159,7 +175,9 @@ def parse_record(files: Files, path: str, form: type[BaseModel]) -> Any:
 
 
 def records_of(files: Files, run_id: str) -> dict[str, Record]:
-    """Return the newest record of each verb of a run; raises DataError as ``parse_record`` does."""
+    """Return the newest record of each verb of a run; raises DataError as ``parsed`` does."""
+    if isinstance(files, CatalogTables):
+        return records_in(files, files.commits(run_id))
     run = parse_record(files, commit_path(files.root, run_id), CommitForm) or {"jobs": {}}
     newest = {verb: Record(files.root, run_id, verb, job) for verb, job in run["jobs"].items()}
     folder = f"{files.root}/{COMMITS}/{run_id}"
@@ -173,6 +191,16 @@ def records_of(files: Files, run_id: str) -> dict[str, Record]:
     return newest
 
 
+def records_in(files: CatalogTables, rows: Sequence["Row"]) -> dict[str, Record]:
+    """Return the records of one run in rows of ``commits``, by verb; raises DataError as ``parsed`` does."""
+    found = {}
+    for row in rows:
+        where = f"{files.root}/{COMMITS_TABLE}, {row['verb']} of run {row['run_id']!r}"
+        job = parsed(partial(row.__getitem__, "record"), where, JobForm)
+        found[row["verb"]] = Record(files.root, row["run_id"], row["verb"], job, row["number"])
+    return found
+
+
 def warn_of_damage(run_id: str, fault: DataError) -> None:
     """Log a warning about a damaged run, which is skipped."""
     message = f"run {run_id!r} is left out: {fault.message}"
@@ -184,11 +212,18 @@ def published(files: Files, on_damage: OnDamage = warn_of_damage) -> Iterator[Re
 
     A run with a damaged record is skipped; ``on_damage`` is called with its id and error.
     """
-    names = files.names(f"{files.root}/{COMMITS}")
-    # A run id may itself end with ".json".
-    for run_id in sorted({*names, *(name.removesuffix(".json") for name in names)}):
+    if isinstance(files, CatalogTables):
+        rows = sorted(files.commits(), key=itemgetter("run_id"))
+        of_runs = groupby(rows, itemgetter("run_id"))
+        readers = [(run_id, partial(records_in, files, list(of_run))) for run_id, of_run in of_runs]
+    else:
+        names = files.names(f"{files.root}/{COMMITS}")
+        # A run id may itself end with ".json".
+        run_ids = sorted({*names, *(name.removesuffix(".json") for name in names)})
+        readers = [(run_id, partial(records_of, files, run_id)) for run_id in run_ids]
+    for run_id, read in readers:
         try:
-            records = records_of(files, run_id)
+            records = read()
         except DataError as fault:
             on_damage(run_id, fault)
             continue

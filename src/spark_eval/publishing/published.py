@@ -24,6 +24,7 @@ from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles, is_hidden, local_path, uri_of
 from spark_eval.runtime.spark_errors import is_of_spark, named_spark_error
 from spark_eval.schema import MODEL, TABLE_NAMES, Table
+from spark_eval.tables.catalog_tables import CatalogTables, is_place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,13 +41,14 @@ WITH_OTHER_COLUMNS: Final = (Table.SPLITS, Table.QUARANTINE)
 class PublishedTable:
     """A table of a published run that was checked to be complete.
 
-    ``folder`` is its local path, None on a store.
+    ``folder`` is its local path, None elsewhere. ``opened`` are the rows of a table of a catalog.
     """
 
     files: Files
     record: Record
     table: str
     folder: Path | None
+    opened: "DataFrame | None" = None
 
     @property
     def path(self) -> str:
@@ -55,6 +57,8 @@ class PublishedTable:
 
     def frame(self, spark: "SparkSession") -> "DataFrame":
         """Return its rows, with models as text."""
+        if self.opened is not None:
+            return self.opened if self.table in WITH_OTHER_COLUMNS else without_nan(self.opened, self.table)
         return read_tables(spark, self.table, [self.path])
 
     def dataset(self) -> ds.Dataset:
@@ -63,7 +67,7 @@ class PublishedTable:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of a small table, with models as text."""
-        if isinstance(self.files, HadoopFiles):
+        if not isinstance(self.files, LocalFiles):
             frame = self.frame(self.files.spark).drop(RUN_ID_COLUMN)
             return [row.asDict() for row in with_named_errors(self.path, frame.collect)]
         rows: list[dict[str, Any]] = []
@@ -86,6 +90,8 @@ def open_table(files: Files, record: Record, table: str) -> PublishedTable:
     check_is_there(files, record, table)
     path = record.path_of(table)
     folder = local_path(path)
+    if isinstance(files, CatalogTables):
+        return open_rows(files, record, table)
     if folder is not None:
         check_files(record, table, folder)
     elif isinstance(files, HadoopFiles):
@@ -94,6 +100,18 @@ def open_table(files: Files, record: Record, table: str) -> PublishedTable:
         check_sizes(record, table, n_files, with_named_errors(path, frame.count))
         check_columns(record, table, path, kinds_in_spark(frame.schema))
     return PublishedTable(files, record, table, folder)
+
+
+def open_rows(files: CatalogTables, record: Record, table: str) -> PublishedTable:
+    """Return a table of a catalog, checked as above, whose rows stay those of the newest snapshot."""
+    from pyspark.sql import functions as F
+
+    path, size = record.path_of(table), record.job["tables"][table]
+    rows = with_named_errors(path, lambda: files.rows(path))
+    check_columns(record, table, path, kinds_in_spark(rows.schema))
+    check_sizes(record, table, size["files"], with_named_errors(path, rows.count))
+    rows = rows.select(*map(quote_column, size["columns"])).withColumn(RUN_ID_COLUMN, F.lit(record.run_id))
+    return PublishedTable(files, record, table, None, rows)
 
 
 def damage_of(
@@ -141,10 +159,10 @@ def check_files(record: Record, table: str, folder: Path) -> None:
 def check_sizes(record: Record, table: str, n_files: int, n_rows: int) -> None:
     """Raise DataError INCOMPLETE_RUN unless the numbers of files and rows are those of the commit record."""
     size = record.job["tables"][table]
-    for found, wanted, what in ((n_files, size["files"], "files"), (n_rows, size["rows"], "rows")):
-        if found != wanted:
+    for actual, wanted, what in ((n_files, size["files"], "files"), (n_rows, size["rows"], "rows")):
+        if actual != wanted:
             message = (
-                f"its table {table} has {found} {what} in {record.path_of(table)!r}, {wanted} were published"
+                f"its table {table} has {actual} {what} in {record.path_of(table)!r}, {wanted} were published"
             )
             raise incomplete(record.run_id, message)
 
@@ -161,8 +179,8 @@ def check_columns(
     Records of earlier versions have no columns; all files must then have the columns ``of_all``.
     """
     recorded = record.job["tables"][table].get("columns") or of_all or {}
-    if found := differences(recorded, kinds):
-        raise incomplete(record.run_id, f"its table {table}: {path!r} {summarize_names(found)}")
+    if changed := differences(recorded, kinds):
+        raise incomplete(record.run_id, f"its table {table}: {path!r} {summarize_names(changed)}")
 
 
 def data_files(path: Path) -> list[Path]:
@@ -191,7 +209,7 @@ def read_published(
 
     Args:
         spark: The session that reads.
-        path: The output path, local or on a store.
+        path: The output path, local or on a store, or ``catalog://CATALOG.SCHEMA`` for ``output.table``.
         table: Name of the table.
         run_ids: Runs to read. By default all; damaged runs are then skipped, each with a warning.
 
@@ -214,30 +232,41 @@ def read_published(
     if table not in TABLE_NAMES:
         raise ConfigError.unknown("UNKNOWN_TABLE", "table", table, TABLE_NAMES, "read_published")
     local = local_path(path)
-    files = HadoopFiles(spark, uri_of(path)) if local is None else LocalFiles(str(local.absolute()))
+    files: Files
+    if is_place(path):
+        files = CatalogTables(spark, path)
+    else:
+        files = HadoopFiles(spark, uri_of(path)) if local is None else LocalFiles(str(local.absolute()))
     damaged: dict[str, DataError] = {}
     tables = published_tables(files, damaged.__setitem__)
     chosen = list(tables) if run_ids is None else as_list(run_ids)
     if run_ids is not None:
         check_runs([run_id for run_id in chosen if run_id not in damaged], tables, table, path)
 
-    def paths_of(run_id: str) -> list[str]:
+    def opened(run_id: str) -> list[PublishedTable]:
         try:
             records = tables.get(run_id, {}).get(table, ())
-            return [open_table(files, record, table).path for record in records]
+            return [open_table(files, record, table) for record in records]
         except DataError as fault:
             damaged[run_id] = fault
             return []
 
     with ThreadPoolExecutor(RUNS_AT_ONCE) as pool:
-        paths = list(chain.from_iterable(pool.map(paths_of, chosen)))
+        found = list(chain.from_iterable(pool.map(opened, chosen)))
     if run_ids is not None:
         DataError.raise_all([damaged.pop(run_id) for run_id in chosen if run_id in damaged])
     for run_id, fault in damaged.items():
         warn_of_damage(run_id, fault)
-    if not paths:
+    if not found:
         raise DataError("MISSING_INPUT", f"no run published below {path!r} has a table {table!r}")
-    return read_tables(spark, table, paths)
+    if isinstance(files, CatalogTables):
+        return reduce(united, (one.frame(spark) for one in found))
+    return read_tables(spark, table, [one.path for one in found])
+
+
+def united(one: "DataFrame", other: "DataFrame") -> "DataFrame":
+    """Return the rows of both; columns that one lacks are null."""
+    return one.unionByName(other, allowMissingColumns=True)
 
 
 def check_runs(
@@ -282,7 +311,7 @@ def read_tables(spark: "SparkSession", table: str, paths: Sequence[str]) -> "Dat
     for path in paths:
         by_base.setdefault(base_of(path), []).append(path)
     frames = [read_paths(spark, of_base) for of_base in by_base.values()]
-    frame = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+    frame = reduce(united, frames)
     return frame if table in WITH_OTHER_COLUMNS else without_nan(frame, table)
 
 

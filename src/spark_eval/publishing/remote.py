@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from spark_eval.errors import BusyError, DataError, EnvironmentFault, SetupError
-from spark_eval.names import literal_path, quote_column
+from spark_eval.names import literal_path
 from spark_eval.publishing.columns import kinds_in_spark
 from spark_eval.publishing.commits import (
     STAGING,
@@ -32,7 +32,7 @@ from spark_eval.publishing.commits import (
     records_of,
     warn_of_damage,
 )
-from spark_eval.publishing.verify import Expected, sum_of_keys
+from spark_eval.publishing.verify import Expected
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.schema import COMMITS
 
@@ -127,20 +127,11 @@ class HadoopStore:
 
     def seal(self, folder: str, expected: Expected | None) -> Sealed:
         """Check a table by reading it through Spark; return its description."""
-        from pyspark.sql import functions as F
-
-        expected = expected or Expected()
         files = [path for path, *_ in self.files.files_below(folder) if path.endswith(".parquet")]
         if not files:
             return Sealed([], 0, {})
-        facts = [F.count("*"), F.lit(None) if expected.keys is None else sum_of_keys()]
-        ends = [end(quote_column(name)) for name in expected.bounds for end in (F.min, F.max)]
         rows = self.files.spark.read.parquet(literal_path(folder))
-        n_rows, keys, *values = rows.agg(*facts, *ends).collect()[0]
-        for name, low, high in zip(expected.bounds, values[::2], values[1::2], strict=True):
-            expected.check_bounds(name, low, high)
-        if expected.keys is not None:
-            expected.check_keys(int(keys or 0))
+        n_rows = (expected or Expected()).check_rows(rows)
         partitions = PARTITION.findall(" ".join(files))
         return Sealed(files, n_rows, kinds_in_spark(rows.schema, partitions))
 

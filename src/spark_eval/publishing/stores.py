@@ -1,4 +1,4 @@
-"""Stores to publish tables in: a local folder, or a store that Spark reaches."""
+"""Stores to publish tables in: a local folder, a store that Spark reaches, or a schema of a catalog."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,6 +7,7 @@ from urllib.parse import urlparse
 from spark_eval.config.inputs import Output
 from spark_eval.errors import ConfigError
 from spark_eval.publishing.attempt import Store
+from spark_eval.publishing.catalog import CatalogStore
 from spark_eval.publishing.commits import STAGING, commit_path
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.remote import RENAMES_WHOLE, HadoopStore
@@ -14,6 +15,7 @@ from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import local_path, uri_of
 from spark_eval.schema import REPORT
+from spark_eval.tables.catalog_tables import CatalogTables
 
 
 def store_of(output: Output, session: OpenSession) -> Store:
@@ -21,6 +23,9 @@ def store_of(output: Output, session: OpenSession) -> Store:
 
     Raises ConfigError UNSUPPORTED_OUTPUT if tables would not appear in one step.
     """
+    if output.table is not None:
+        return CatalogStore(CatalogTables.of(session(), output.table, output.format))
+    assert output.path is not None
     local = local_path(output.path)
     scheme = urlparse(output.path).scheme
     if not output.manifest and local is not None:

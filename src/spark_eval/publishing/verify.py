@@ -14,10 +14,11 @@ from spark_eval.arrow.checksums import KEYS, key_sum
 from spark_eval.arrow.files import BATCH_ROWS, column_statistics
 from spark_eval.errors import SparkEvalError
 from spark_eval.metrics.values import MetricValue
+from spark_eval.names import quote_column
 from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,19 @@ class Expected:
                     keys += sum(key_sum(model, pa.Table.from_batches([batch])) for batch in batches)
         if self.keys is not None:
             self.check_keys(keys)
+
+    def check_rows(self, rows: "DataFrame") -> int:
+        """Return the number of rows of a Spark frame; raise SparkEvalError STAGED_OTHERWISE as above."""
+        from pyspark.sql import functions as F
+
+        facts = [F.count("*"), F.lit(None) if self.keys is None else sum_of_keys()]
+        ends = [end(quote_column(name)) for name in self.bounds for end in (F.min, F.max)]
+        n_rows, keys, *values = rows.agg(*facts, *ends).collect()[0]
+        for name, low, high in zip(self.bounds, values[::2], values[1::2], strict=True):
+            self.check_bounds(name, low, high)
+        if self.keys is not None:
+            self.check_keys(int(keys or 0))
+        return int(n_rows)
 
     def check_bounds(self, column: str, low: float | None, high: float | None) -> None:
         """Raise SparkEvalError STAGED_OTHERWISE if values of a column exceed their bounds."""

@@ -101,7 +101,7 @@ def logged_metrics(facts: RunFacts) -> dict[str, float]:
 
     Raises ConfigError MLFLOW_NAME if two values have the same name, or a name is too long.
     """
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     owners: dict[str, str] = {}
     for name, owner, value in named_values(facts):
         if value is None or not math.isfinite(value):
@@ -111,11 +111,11 @@ def logged_metrics(facts: RunFacts) -> dict[str, float]:
         elif owners.setdefault(name, owner) != owner:
             fault = f"the name of {owners[name]!r}, too"
         else:
-            found[name] = value
+            metrics[name] = value
             continue
         message = f"{owner!r} would be {name[:LONGEST_NAME]!r} in MLflow, which is {fault}"
         raise ConfigError("MLFLOW_NAME", f"{message}; rename the model or the segment's value")
-    return found
+    return metrics
 
 
 def named_values(facts: RunFacts) -> Iterator[tuple[str, str, float | None]]:
@@ -158,7 +158,7 @@ def logged_params(facts: RunFacts) -> dict[str, str]:
     for verb, stamp in stamps.items():
         preset, *choices = re.split("[;,] ", stamp)
         params |= {f"{verb}.conventions": stamp, f"{verb}.preset": preset}
-        for name, sign, choice in (found.groups() for one in choices if (found := CHOICE.fullmatch(one))):
+        for name, sign, choice in (match.groups() for one in choices if (match := CHOICE.fullmatch(one))):
             params[f"{verb}.{name}"] = choice if sign == "=" else f"{sign}{choice}"
     for row in facts.rows(Table.COMPARISONS)[:1]:
         params |= {f"compare.{name}": row[name] for name in ("conventions", "correction")}

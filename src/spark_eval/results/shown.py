@@ -1,26 +1,18 @@
-"""Display, charts, export to pandas, writing and MLflow logging of results."""
+"""Display, charts, writing and MLflow logging of results."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pandas as pd
-import pyarrow as pa
 
 from spark_eval.errors import ConfigError, escape_control_characters
 from spark_eval.metrics.aliases import as_list
-from spark_eval.results.driver_tables import (
-    SmallRows,
-    arrow_table,
-    is_of_spark,
-    small_table,
-    to_arrow,
-    write_rows,
-)
+from spark_eval.results.driver_tables import is_of_spark, to_arrow, write_rows
+from spark_eval.results.exported import Exported
 from spark_eval.results.mlflow_runs import log_run
 from spark_eval.results.report.data import MetricText, RunFacts
 from spark_eval.runtime.local_files import check_path, local_path
@@ -32,8 +24,6 @@ if TYPE_CHECKING:
 
 # Run id in reports on unpublished results.
 UNPUBLISHED: Final = "not published"
-# pandas types of integer columns that may have missing values.
-WHOLE_NUMBERS = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
 # Number of lines shown of a long table.
 MOST_LINES_SHOWN = 50
 
@@ -80,10 +70,9 @@ class TextTable:
         ]
 
 
-class Displayable(ABC):
-    """Result that displays itself without a Spark job; ``tables`` are the names of its tables."""
+class Displayable(Exported):
+    """Result that displays itself without a Spark job."""
 
-    tables: ClassVar[tuple[str, ...]]
     # Attributes in addition to the tables and to those of all results.
     offers: ClassVar[tuple[str, ...]] = ()
 
@@ -136,96 +125,8 @@ class Displayable(ABC):
         return "".join(table._repr_html_() for table in self.shown())
 
     def __dir__(self) -> list[str]:
-        return sorted({*self.tables, *self.offers, "summary", "plot", "to_pandas", "to_arrow"})
-
-    def table(self, name: str) -> Any:
-        """Return a table by its name.
-
-        Args:
-            name: One of ``tables``.
-
-        Returns:
-            The table as a Spark frame. Of a result computed in this process a pandas frame, and ``per_user``
-            of the kind that was given.
-
-        Raises:
-            ConfigError: UNKNOWN_TABLE.
-
-        Examples:
-            With the ``result`` of the example of ``evaluate``:
-
-            >>> "rr_at_2" in result.table("per_user").columns
-            True
-        """
-        if name not in self.tables:
-            raise ConfigError.unknown("UNKNOWN_TABLE", "table", name, self.tables, type(self).__name__)
-        return getattr(self, name)
-
-    def to_pandas(self, table: str | None = None) -> pd.DataFrame:
-        """Return a table as a pandas frame; integer columns with missing values remain integer.
-
-        Args:
-            table: The name of a table; by default the first one of ``tables``. All of its rows are collected.
-
-        Returns:
-            The pandas frame.
-
-        Raises:
-            ConfigError: UNKNOWN_TABLE.
-
-        Examples:
-            With the ``result`` of the example of ``evaluate``:
-
-            >>> result.to_pandas("per_user").set_index("user")["rr_at_2"].sort_index().tolist()
-            [0.5, 1.0]
-        """
-        frame: pd.DataFrame = self.to_arrow(table).to_pandas(types_mapper=WHOLE_NUMBERS.get)
-        return frame
-
-    def to_arrow(self, table: str | None = None) -> pa.Table:
-        """Return a table as an Arrow table; ``polars.from_arrow`` and others convert it.
-
-        Args:
-            table: The name of a table; by default the first one of ``tables``. All of its rows are collected.
-
-        Returns:
-            The Arrow table.
-
-        Raises:
-            ConfigError: UNKNOWN_TABLE.
-
-        Examples:
-            With the ``result`` of the example of ``evaluate``:
-
-            >>> result.to_arrow("per_user").num_rows
-            2
-        """
-        return to_arrow(self.table(table or self.tables[0]))
-
-
-def small_frame(spark: Any, rows: SmallRows) -> Any:
-    """Return rows as a Spark frame; without a session as a pandas frame."""
-    if spark is None:
-        return arrow_table(*rows).to_pandas(types_mapper=WHOLE_NUMBERS.get)
-    return small_table(spark, *rows)
-
-
-class SmallFrame(cached_property[Any]):
-    """Attribute of results: a table in the driver, converted at first access.
-
-    It is a Spark frame if the result was computed on Spark, otherwise a pandas frame.
-    """
-
-    def __init__(self, table: Table, meaning: str) -> None:
-        def frame(result: Any) -> Any:
-            return small_frame(result.spark, result.small_tables[table])
-
-        frame.__doc__ = f"The table ``{table}``: {meaning}"
-        super().__init__(frame)
-
-    def __set_name__(self, owner: type[Any], name: str) -> None:
-        super().__set_name__(owner, name)
-        self.func.__module__ = owner.__module__  # documentation tools look there
+        names = {*self.tables, *self.on_request, *self.offers, "summary", "plot"}
+        return sorted({*names, "to_pandas", "to_polars", "to_arrow", "to_spark"})
 
 
 class Writable(Displayable):
@@ -237,11 +138,6 @@ class Writable(Displayable):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), "models", "write", "log_mlflow"})
-
-    @property
-    @abstractmethod
-    def small_tables(self) -> Mapping[str, SmallRows]:
-        """The rows of tables in the driver, with their schemas."""
 
     @property
     def record(self) -> Mapping[str, Any]:

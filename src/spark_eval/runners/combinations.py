@@ -48,17 +48,17 @@ def combinations_here(
         if key is not None:
             names, counted = [group, key, label], []
             fields = list(map(rows.schema.field, names))
-        found = rows.map(partial(grouped, names, counted), pa.schema(fields)).table()
+        table = rows.map(partial(grouped, names, counted), pa.schema(fields)).table()
         if key is not None:
-            found = found.group_by(names).aggregate([])
-        indices = to_numpy(pc.index_in(found[label], pa.array(labels)))
-        found = found.append_column(BITS, pa.array(np.int64(1) << indices.astype(np.int64)))
+            table = table.group_by(names).aggregate([])
+        indices = to_numpy(pc.index_in(table[label], pa.array(labels)))
+        table = table.append_column(BITS, pa.array(np.int64(1) << indices.astype(np.int64)))
         if key is None:
-            found = found.group_by([group, BITS]).aggregate([("count_all", "sum")])
+            table = table.group_by([group, BITS]).aggregate([("count_all", "sum")])
         else:  # each label of a key is here once, so that the sum of bits is their union
-            found = found.group_by([group, key]).aggregate([(BITS, "sum")])
-            found = found.group_by([group, f"{BITS}_sum"]).aggregate([([], "count_all")])
-        for one in zip(*found.to_pydict().values(), strict=True):
+            table = table.group_by([group, key]).aggregate([(BITS, "sum")])
+            table = table.group_by([group, f"{BITS}_sum"]).aggregate([([], "count_all")])
+        for one in zip(*table.to_pydict().values(), strict=True):
             yield key, *one
 
 

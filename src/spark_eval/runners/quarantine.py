@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,7 +15,7 @@ from spark_eval.arrow.json_rows import rows_as_json
 from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.errors import DataError
 from spark_eval.runners.in_process import LocalBatches
-from spark_eval.runners.spread import first_rows, map_table, where_in
+from spark_eval.runners.spread import map_table
 from spark_eval.schema import FATAL, FAULT, MODEL, Fault, Outcome
 from spark_eval.tables.conformed import Rows, arrow_type
 
@@ -22,29 +24,29 @@ QUARANTINE: Final = pa.schema({"source": pa.string(), "code": pa.string(), "row"
 NONE: Final = pa.RecordBatch.from_pylist([], QUARANTINE)
 # Number of quarantined rows in a message, and the maximum number of characters of each.
 MOST_EXAMPLES: Final = 3
-
-
 LONGEST_EXAMPLE: Final = 200
-
-
 # Hints added to messages, by code.
 HINTS: Final = {Fault.NOT_A_PROBABILITY.value: "; say scores: raw of scores that are no probabilities"}
 
 
-def quarantined(source: str, rows: Any) -> Any:
-    """Return (source, code, row as JSON) of the invalid rows of a conformed table."""
+def quarantined(source: str, rows: Any, model: str | None = None) -> Any:
+    """Return (source, code, row as JSON) of the invalid rows of a conformed table, or of a model in it."""
     if isinstance(rows, LocalBatches):
-        return rows.map(lambda batches: (quarantined_batch(source, batch) for batch in batches), QUARANTINE)
+        make = partial(quarantined_batch, source, model)
+        return rows.map(lambda batches: map(make, batches), QUARANTINE)
     from pyspark.sql import functions as F
 
+    rows = rows if model is None else rows.where(F.col(MODEL) == model)
     return rows.where(F.col(FAULT).isin(CODES.to_pylist())).select(
         F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
     )
 
 
-def quarantined_batch(source: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return (source, code, row as JSON) of the invalid rows of a batch."""
+def quarantined_batch(source: str, model: str | None, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return (source, code, row as JSON) of the invalid rows of a batch, or of one of its models."""
     rows = pa.table(batch)
+    if model is not None:
+        rows = rows.filter(pc.equal(rows[MODEL].cast(pa.string()), model))
     rows = rows.filter(pc.is_in(rows[FAULT], value_set=CODES)).combine_chunks()
     columns = [pa.repeat(source, len(rows)), rows[FAULT], rows_as_json(rows)]
     return pa.table(columns, schema=QUARANTINE).combine_chunks().to_batches()[0] if len(rows) else NONE
@@ -67,8 +69,7 @@ def share_faults(
     for (source, model), of_codes in codes.items():
         share, n_bad = Fraction(str(most.get(source, 1))), of_codes.total()
         if n_bad > share * n_rows[source, model]:
-            rows = tables[source] if model is None else where_in(tables[source], MODEL, model)
-            examples = first_rows(quarantined(source, rows), MOST_EXAMPLES)
+            examples = first_rows(quarantined(source, tables[source], model), MOST_EXAMPLES)
             shown = ", ".join(f"{row['code']} {row['row'][:LONGEST_EXAMPLE]}" for row in examples)
             by_code = ", ".join(f"{number} {code}" for code, number in of_codes.items())
             which = source if model is None else f"{source} of model {model!r}"
@@ -78,6 +79,13 @@ def share_faults(
             message += "".join(hint for code, hint in HINTS.items() if code in of_codes)
             faults.append(DataError("QUARANTINE_SHARE", message))
     return faults
+
+
+def first_rows(rows: Any, most: int) -> list[dict[str, Any]]:
+    """Return the first rows, at most this number; only the parts with them are computed."""
+    if isinstance(rows, LocalBatches):
+        return list(islice(rows.rows(), most))
+    return [row.asDict() for row in rows.limit(most).collect()]
 
 
 def unusable_rows(rows: Rows, rule: FaultRule) -> Any:

@@ -1,14 +1,19 @@
 """Operations of a runner: the same on Spark frames and on batches in this process.
 
 The data paths use these alone, so that they are written once: apply a function to the batches of each part,
-bring rows together by number, collect, keep.
+bring rows together by number, collect, persist. A function may also make Python objects of batches: they
+travel as rows of bytes, grouped by a number if they have one.
 """
 
+import logging
+import pickle
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial, reduce
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import unquote
@@ -19,11 +24,13 @@ from pyarrow.dataset import dataset, partitioning
 
 from spark_eval.arrow.files import Batches, read_parts
 from spark_eval.arrow.messages import MESSAGE
+from spark_eval.errors import DataError
 from spark_eval.names import literal_path
 from spark_eval.runners.in_process import LocalBatches, cores
-from spark_eval.runtime import any_session
+from spark_eval.runtime import events
 from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.schema import MODEL
+from spark_eval.tables.catalog_tables import Place
 from spark_eval.tables.conformed import Rows
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.local_tables import LocalTable
@@ -37,7 +44,15 @@ Spread = TypeVar("Spread")
 # Number of buckets per task if row counts are unknown; large buckets are divided later.
 BUCKETS_PER_TASK: Final = 4
 SendBatches = Callable[[Batches], Iterator[pa.RecordBatch]]
+# Error conditions of servers that do not persist frames (Databricks serverless), by their first characters.
+REFUSES_TO_PERSIST: Final = ("[NOT_SUPPORTED_WITH_SERVERLESS]", "[CACHE_REQUIRES_NEWER_CLIENT")
 TASK_NUMBERS: Final = pa.schema({"id": pa.int64()})
+# An object, and the number to group it by; None if it is not grouped.
+NumberedObject = tuple[int | None, Any]
+NUMBER: Final = "number"
+OBJECT: Final = "object"
+OBJECTS: Final = pa.schema({NUMBER: pa.int32(), OBJECT: pa.binary()})
+NUMBERS_PER_TASK: Final = 4
 
 
 def map_parts(rows: Spread, make: Callable[[Batches], Iterator[pa.RecordBatch]], schema: pa.Schema) -> Spread:
@@ -89,8 +104,8 @@ def collect_column(rows: Any, column: str) -> list[Any]:
     """Return the values of a column that are not null."""
     values = where_not_null(rows, column, [column])
     if isinstance(values, LocalBatches):
-        found: list[Any] = values.table()[column].to_pylist()
-        return found
+        listed: list[Any] = values.table()[column].to_pylist()
+        return listed
     return [row[0] for row in values.collect()]
 
 
@@ -102,19 +117,20 @@ def where_in(rows: Spread, column: str, *values: Any) -> Spread:
     return cast(Spread, frame.where(frame[column].isin(list(values))))
 
 
-def first_rows(rows: Any, most: int) -> list[dict[str, Any]]:
-    """Return the first rows, at most this number; only the parts with them are computed."""
-    if isinstance(rows, LocalBatches):
-        return list(islice(rows.rows(), most))
-    return [row.asDict() for row in rows.limit(most).collect()]
-
-
 def write_union(rows: Sequence[Any], folder: str) -> None:
     """Write the rows of all, which have one schema, to one Parquet file in a new folder."""
     if isinstance(rows[0], LocalBatches):
         write_file(rows, Path(folder))
     else:
-        reduce(type(rows[0]).unionAll, rows).coalesce(1).write.mode("error").parquet(folder)
+        write_frame(reduce(type(rows[0]).unionAll, rows).coalesce(1), folder)
+
+
+def write_frame(rows: "DataFrame", folder: str, *by: str) -> None:
+    """Write a Spark frame as Parquet to a new folder, partitioned by columns; or add it to a table."""
+    if isinstance(folder, Place):
+        folder.append(rows)
+    else:
+        rows.write.mode("error").partitionBy(*by).parquet(folder)
 
 
 def write_file(rows: Sequence[LocalBatches], folder: Path) -> None:
@@ -127,16 +143,35 @@ def write_file(rows: Sequence[LocalBatches], folder: Path) -> None:
 
 
 def persist(rows: Spread, resources: ExitStack) -> Spread:
-    """Persist the rows until ``resources`` closes; they are computed once."""
+    """Persist the rows until ``resources`` closes; return the persisted ones, to be used from then on.
+
+    Spark answers any plan from a persisted one that looks the same, even if files were rewritten in between.
+    So the persisted plan has a filter that no other plan has. It removes nothing, and Spark drops it.
+
+    If the server refuses to persist, log a warning; the rows are then recomputed at every use.
+    """
     if isinstance(rows, LocalBatches):
         return cast(Spread, rows.persist())
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+
     frame: Any = rows
-    return cast(Spread, any_session.persist(frame, resources))
+    frame = frame.where(F.lit(uuid.uuid4().hex).isNotNull())
+    try:
+        frame.persist()
+    except PySparkException as error:
+        if not any(condition in str(error) for condition in REFUSES_TO_PERSIST):
+            raise
+        message = "this server does not persist frames: frames used twice are computed twice"
+        events.say("not_persisted", message, logging.WARNING)
+    else:
+        resources.callback(frame.unpersist)
+    return cast(Spread, frame)
 
 
 def persist_table(table: Rows, resources: ExitStack) -> Rows:
     """Persist a small table until ``resources`` closes; it is read once."""
-    return table.read() if isinstance(table, LocalTable) else any_session.persist(table, resources)
+    return table.read() if isinstance(table, LocalTable) else persist(table, resources)
 
 
 def parallelism(rows: Any) -> int:
@@ -214,7 +249,7 @@ def table_of(rows: Any, folder: str | None) -> Any:
         return rows.table()
     if folder is None:
         return rows
-    rows.write.mode("error").partitionBy(MODEL).parquet(folder)
+    write_frame(rows, folder, MODEL)
     return read_folder(rows.sparkSession, rows.schema, folder)
 
 
@@ -242,5 +277,73 @@ def read_again(rows: Any, folder: str, column: str) -> Any:
 
 
 def read_folder(spark: "SparkSession", schema: "StructType", folder: str) -> "DataFrame":
-    """Return Parquet files with this schema: Spark would infer that models 1 and 01 are the same number."""
+    """Return Parquet files with this schema, or such rows of a table.
+
+    Spark would infer that models 1 and 01 are the same number.
+    """
+    if isinstance(folder, Place):
+        return folder.rows(schema.names)
     return spark.read.schema(schema).parquet(literal_path(folder))
+
+
+def map_batches(rows: Spread, make: Callable[[Batches], Iterable[NumberedObject]]) -> Spread:
+    """Apply ``make`` to the batches of each task; return its objects."""
+    return map_parts(rows, lambda batches: pickle_objects(make(batches)), OBJECTS)
+
+
+def objects_of_table(
+    table: Rows, make: Callable[[Batches], Iterable[NumberedObject]], files: PlainFiles | None = None
+) -> Any:
+    """Apply ``make`` to the batches of a table, or of its plain ``files``; return its objects."""
+    return map_table(table, lambda batches: pickle_objects(make(batches)), OBJECTS, files)
+
+
+def map_objects(objects: Spread, make: Callable[[Any], Iterable[NumberedObject]]) -> Spread:
+    """Apply ``make`` to each object; return its objects."""
+    return map_batches(
+        objects, lambda batches: (one for _, part in unpickle_objects(batches) for one in make(part))
+    )
+
+
+def group_by_key(objects: Spread, n_numbers: int, make: Callable[[int, list[Any]], Any]) -> Spread:
+    """Apply ``make`` to each number and its objects; return its objects: one shuffle."""
+
+    def meet(batches: Batches) -> Iterator[NumberedObject]:
+        arrived: dict[int, list[Any]] = defaultdict(list)
+        for number, one in unpickle_objects(batches):
+            arrived[number].append(one)
+        while arrived:
+            yield None, make(*arrived.popitem())
+
+    at_once = parallelism(objects)
+    n_tasks = min(n_numbers, max(at_once, n_numbers // NUMBERS_PER_TASK))
+    return map_batches(repartition([objects], NUMBER, n_tasks), meet)
+
+
+def pickle_objects(objects: Iterable[NumberedObject]) -> Iterator[pa.RecordBatch]:
+    """Yield one batch per object, because objects may be large."""
+    for number, one in objects:
+        data = pickle.dumps(one, protocol=5)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([number], pa.int32()), pa.array([data], pa.binary())], schema=OBJECTS
+        )
+
+
+def unpickle_objects(batches: Batches) -> Iterator[tuple[int, Any]]:
+    """Yield the objects with their numbers."""
+    for batch in batches:
+        for number, data in zip(batch[NUMBER], batch[OBJECT], strict=True):
+            yield number.as_py(), pickle.loads(data.as_buffer())
+
+
+def collect_objects(objects: Spread) -> list[Any]:
+    """Collect the objects of ``map_batches`` and the like."""
+    return list(map(pickle.loads, collect_column(objects, OBJECT)))
+
+
+def collect_or_raise(objects: Spread) -> list[Any]:
+    """Collect the objects; raise one DataError if some are errors, each distinct error listed once."""
+    collected = collect_objects(objects)
+    faults = {str(one): one for one in collected if isinstance(one, DataError)}
+    DataError.raise_all([fault for _, fault in sorted(faults.items())])
+    return collected

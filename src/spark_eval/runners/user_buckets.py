@@ -20,8 +20,15 @@ from spark_eval.arrow.send import Sender
 from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
 from spark_eval.errors import DataError
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
-from spark_eval.runners.objects import NumberedObject, map_batches
-from spark_eval.runners.spread import BUCKETS_PER_TASK, exchange, parallelism, send, task_numbers
+from spark_eval.runners.spread import (
+    BUCKETS_PER_TASK,
+    NumberedObject,
+    exchange,
+    map_batches,
+    parallelism,
+    send,
+    task_numbers,
+)
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.schema import FOLD, MODEL, N_RELEVANT, REQUEST
 from spark_eval.tables.conformed import Rows, id_type, rows_equal

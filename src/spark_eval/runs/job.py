@@ -165,8 +165,8 @@ class Job:
     @property
     def snapshots(self) -> dict[str, dict[str, Any]]:
         """The snapshot of each source that is a Delta or Iceberg table, for the commit record."""
-        found = {name: source.snapshot for name, source in self.sources.items()}
-        return {name: snapshot._asdict() for name, snapshot in found.items() if snapshot is not None}
+        snapshots = {name: source.snapshot for name, source in self.sources.items()}
+        return {name: snapshot._asdict() for name, snapshot in snapshots.items() if snapshot is not None}
 
     def publish(
         self,
@@ -209,17 +209,19 @@ def fingerprints_of(
     store: Store, runs: Sequence[str], verbs: Sequence[str] = MEASURING
 ) -> dict[str, str | None]:
     """Return the fingerprint of what each run has published of the first of these verbs; None without any."""
-    found = dict[str, str | None]()
+    fingerprints = dict[str, str | None]()
     for run in runs:
         records = records_of(store.files, run)
-        found[run] = next((records[verb].job["fingerprint"] for verb in verbs if verb in records), None)
-    return found
+        fingerprints[run] = next(
+            (records[verb].job["fingerprint"] for verb in verbs if verb in records), None
+        )
+    return fingerprints
 
 
 def sources_in(config: Config, sections: Iterable[str], splits: str) -> dict[str, Source]:
     """Return the sources among these sections, with their paths; this run's split is at ``splits``."""
-    found = {name: getattr(config, name) for name in sections}
-    return {name: one.at(splits) for name, one in found.items() if isinstance(one, Source)}
+    given = {name: getattr(config, name) for name in sections}
+    return {name: one.at(splits) for name, one in given.items() if isinstance(one, Source)}
 
 
 def usual_id(verb: Verb, digest: str) -> str:

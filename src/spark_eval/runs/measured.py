@@ -14,7 +14,7 @@ from spark_eval.comparison.sides import Means, Side, Sides, means_of_rows
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.evaluation.plan import Plan
 from spark_eval.metrics.means import means_of_users
-from spark_eval.predictions.values import ModelValues, compared_values
+from spark_eval.predictions.values import SCORED, ModelValues, compared_values
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published, records_of, usual_place
 from spark_eval.publishing.published import PublishedTable, incomplete, open_table
@@ -28,8 +28,6 @@ from spark_eval.tables.local_tables import LocalTable, table_by_model
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Key of the commit record of predictions: values with slopes, and the digest of rows, by model.
-SCORED: Final = "models"
 SPLIT: Final = "split"
 # Keys of the commit record that a comparison requires.
 JOB_KEYS: Final = ("config", "conventions", "models", "versions")

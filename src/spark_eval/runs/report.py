@@ -12,6 +12,7 @@ from spark_eval.evaluation.result import spread_in_spark
 from spark_eval.names import check_run_id
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.publishing.attempt import Store
+from spark_eval.publishing.catalog import CatalogStore
 from spark_eval.publishing.commits import published, records_of
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.published import RUN_ID_COLUMN, incomplete, open_table, unknown_run
@@ -52,6 +53,8 @@ def write_report(
     if isinstance(store, LocalStore):
         check_output_paths(Path(store.files.root), run_id, table_names())
         return write_page(page, Path(store.files.root, REPORT, f"{run_id}.html"))
+    if isinstance(store, CatalogStore):
+        raise ConfigError("UNSUPPORTED_OUTPUT", "a catalog has no place for pages; name a file by --to")
     return write_to_store(store, page, f"{run_id}.html")
 
 
@@ -106,7 +109,7 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
             tables.setdefault(table, []).extend(rows)
         elif table == Table.PER_USER:
             per_user = open_table(store.files, record, table)
-            if isinstance(store, HadoopStore):
+            if not isinstance(store, LocalStore):
                 users = spread_in_spark(per_user.frame(store.files.spark))
             else:
                 users, _ = spread_of(per_user.dataset(), is_published=True)

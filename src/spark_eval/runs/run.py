@@ -15,7 +15,7 @@ from spark_eval.publishing.attempt import Attempt
 from spark_eval.results.driver_tables import SmallRows, small_table, write_rows, write_small
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
 from spark_eval.runners.quarantine import quarantined
-from spark_eval.runners.spread import write_union
+from spark_eval.runners.spread import write_frame, write_union
 from spark_eval.runs.job import Job, Run, sources_in
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Verb, Work, check_sources
@@ -69,7 +69,8 @@ def run_verb(verb: Verb, session: OpenSession, config: Config, run_id: str | Non
         rows = {table: computed.rows[table] for table in computed.rows if table in tables}
         written = {**computed.written, **stage_rows(session, rows, attempt, verb.by_model)}
         events.stage(verb.phases[-1], computed.n_rows, then="publish")
-        written |= stage_quarantine(computed.entries, computed.judged, attempt)
+        if job.sources:  # without any, entries add up those of other runs, which have quarantined the rows
+            written |= stage_quarantine(computed.entries, computed.judged, attempt)
         job.check_rest(session)
         return job.publish(attempt, written, computed.entries, computed.expected, **computed.facts)
 
@@ -100,6 +101,8 @@ def reason_of_run(work: Work) -> str | None:
         return f"spark.master is {spark.master}"
     if setting := next((name for name in spark.conf if name.startswith(READERS)), None):
         return f"spark.conf has {setting}"
+    if work.config.output.table is not None:
+        return "output.table is of a catalog"
     if not work.attempt.store.is_local:
         return "output.path is not on this machine"
     return None
@@ -151,7 +154,7 @@ def stage_frame(frame: Rows, attempt: Attempt, table: str, *partitions: str) -> 
     if isinstance(frame, LocalTable):
         write_rows(frame.table(), Path(attempt.staged(table)), by_model=MODEL in partitions)
         return
-    frame.write.mode("error").partitionBy(*partitions).parquet(attempt.staged(table))
+    write_frame(frame, attempt.staged(table), *partitions)
 
 
 def stage_rows(

@@ -48,6 +48,14 @@ from spark_eval.experiments.plan import (
     InterleavingPlan,
     make_interleaving_plan,
 )
+from spark_eval.linkage.plan import (
+    LinkageOptions,
+    LinkagePlan,
+    SampleOptions,
+    SamplePlan,
+    make_linkage_plan,
+    make_sample_plan,
+)
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.metrics.values import parse_metric
 from spark_eval.options import check_keys, declared
@@ -55,7 +63,6 @@ from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.predictions.task import PredictionPlan
 from spark_eval.results.mlflow_runs import parse_model_version
-from spark_eval.runs.linkage_sections import LinkageSection, ReviewsSection, SampleSection
 from spark_eval.splits.rules.fold_rule import FoldRule
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
 
@@ -63,7 +70,7 @@ from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, known_method, r
 class SparkSection(Section):
     """Spark session in local mode; under spark-submit the submitted session is used unchanged."""
 
-    master: str = Field(default="local[*]", description="of the session in local mode")
+    master: str = Field(default="local[*]", description="Spark master of the session in local mode")
     conf: dict[str, Scalar] = Field(default={}, description="settings of the session")
 
 
@@ -122,8 +129,8 @@ class StageSection(Section):
 class Costs(Section):
     """Costs of errors of each kind."""
 
-    false_positive: float = Field(default=1.0, description="of a flag that is wrong")
-    false_negative: float = Field(default=1.0, description="of a positive that is not flagged")
+    false_positive: float = Field(default=1.0, description="cost of a wrong flag")
+    false_negative: float = Field(default=1.0, description="cost of a positive that is not flagged")
 
 
 class ThresholdRules(Section):
@@ -144,7 +151,7 @@ class PredictionsSection(Source):
         le=1,
         description="a larger share of a model's rows that cannot be used is a failure",
     )
-    model: str | None = Field(default=None, description="names the one model where no column does")
+    model: str | None = Field(default=None, description="name of the only model, if no column has it")
     task: str = Field(description="binary, multiclass or regression")
     choose: ThresholdRules = Field(
         default=ThresholdRules(), description="thresholds to choose: by flags, recall or cost"
@@ -177,7 +184,7 @@ class GateSection(Section):
 
     experiment: str | None = Field(
         default=None,
-        description="of online: metric, and with max_drop also drop, mode, confidence; null: of models",
+        description="experiment of online, by metric, max_drop, drop, mode and confidence; null: models",
     )
     metric: str = Field(description="a metric that both runs have, or of online")
     max_drop: float | None = Field(
@@ -272,6 +279,34 @@ class InterleavingSection(Source):
         return make_interleaving_plan(**options)
 
 
+class ReviewsSection(Source):
+    """Labels of reviewed pairs, and the sample that they are of."""
+
+    run: RunId | None = Field(
+        default=None, description="published run of sample; null: that of this id, or of this config"
+    )
+
+
+@keyed(LinkageOptions)
+class LinkageSection(Section):
+    """Options of the evaluation of links."""
+
+    def checked(self) -> LinkagePlan:
+        """Return the validated plan; raise ConfigError for an invalid option."""
+        options: Any = {name: getattr(self, name) for name in declared(LinkageOptions)}
+        return make_linkage_plan(**options)
+
+
+@keyed(SampleOptions)
+class SampleSection(Section):
+    """Strata and size of a sample for review."""
+
+    def checked(self) -> SamplePlan:
+        """Return the validated plan; raise ConfigError for an invalid option."""
+        options: Any = {name: getattr(self, name) for name in declared(SampleOptions)}
+        return make_sample_plan(**options)
+
+
 class ReportSection(Section):
     """Options of reports; the section alone enables them."""
 
@@ -327,7 +362,8 @@ class Config(Section):
     split: SplitSection = Field(default=SplitSection(), description="how the log is held out")
     recommendations: Recommendations | None = Field(default=None, description="the lists of evaluate")
     truth: Source | None = Field(
-        default=None, description="what is relevant to whom; by default the test part of this run's split"
+        default=None,
+        description="relevant items of each user; by default the test subset of this run's split",
     )
     train: Source | None = Field(default=None, description="training interactions, for segments and metrics")
     items: Source | None = Field(default=None, description="the catalogue, and what is known of items")
@@ -377,6 +413,8 @@ class Config(Section):
     def check_choices(self) -> Self:
         """Validate rules and plans of all verbs, not only of the current one."""
         self.split.rule()
+        if self.report and self.output.table is not None:
+            raise ConfigError("UNSUPPORTED_OUTPUT", "a catalog has no place for pages; use report --to FILE")
         if self.predictions is not None:
             self.predictions.checked()
         if self.online is not None:

@@ -73,25 +73,25 @@ class Watched:
 
     def gate_row(self, plan: WatchPlan) -> GateRow:
         """Return the row of the table ``gates``."""
-        row, found = self.row, self.judgement
-        usual = None if found.level is None else found.level.value
-        difference = None if usual is None else found.point.value - usual
-        margin = None if found.deviation is None else found.limit * found.deviation
+        row, judgement = self.row, self.judgement
+        usual = None if judgement.level is None else judgement.level.value
+        difference = None if usual is None else judgement.point.value - usual
+        margin = None if judgement.deviation is None else judgement.limit * judgement.deviation
         is_known = difference is not None and margin is not None
         return GateRow(
             *(row.metric, row.k, row.model, None, self.reference or row.model, 0.0, "absolute", WATCH),
             *(1 - plan.alpha, row.segment, row.segment_value, 0, 0.0),
             "none" if self.reference is None else "user",
             baseline_value=usual,
-            candidate_value=found.point.value,
+            candidate_value=judgement.point.value,
             difference=difference,
             bound_low=(difference or 0.0) - (margin or 0.0) if is_known else None,
             bound_high=(difference or 0.0) + (margin or 0.0) if is_known else None,
             n_users=row.n_users or 0,
             decision=str(self.decision),
-            passed=not found.is_alarm,
+            passed=not judgement.is_alarm,
             reason=self.reason,
-            p_worse=found.p_value,
+            p_worse=judgement.p_value,
             p_adjusted=None,
             users_needed=None,
             watch=self.moved,
@@ -160,7 +160,7 @@ def judged(
         yield Watched(
             line[-1],
             judge(differences_of(both, plan.reference, pairs), plan, is_lower_better=is_lower),
-            judge(points_of(list(of_reference.values())), plan, is_lower_better=is_lower),
+            judge(points_of(list(of_reference.values())), plan, is_lower_better=is_lower, is_reference=True),
             plan.reference,
         )
 
@@ -192,11 +192,13 @@ def differences_of(rows: Sequence[HistoryRow], reference: str, pairs: UserPairs)
     points, lacking = [], []
     for row in rows:
         sides = ((row.run_id, reference), (row.run_id, row.model))
-        found = pairs.between(sides, row.metric, row.k)
-        if found is None:
+        difference = pairs.between(sides, row.metric, row.k)
+        if difference is None:
             lacking.append(row.run_id)
-        elif found.value is not None and found.std_error is not None:
-            points.append(Point(date.fromisoformat(row.run_id), float(found.value), found.std_error))
+        elif difference.value is not None and difference.std_error is not None:
+            points.append(
+                Point(date.fromisoformat(row.run_id), float(difference.value), difference.std_error)
+            )
         elif row is rows[-1]:
             check_newest(row, None, None)
     if lacking:
@@ -252,5 +254,5 @@ def watch(path: str, day: str, **options: Unpack[WatchOptions]) -> pa.Table:
         ['undecided']
     """
     plan = make_watch_plan(**options)
-    found, _ = watch_published(store_at(path), parse_day(day, "day"), plan)
-    return arrow_table([one.gate_row(plan) for one in found], GATES)
+    judged, _ = watch_published(store_at(path), parse_day(day, "day"), plan)
+    return arrow_table([one.gate_row(plan) for one in judged], GATES)

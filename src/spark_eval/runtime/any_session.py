@@ -1,11 +1,9 @@
-"""Helpers for any Spark session: Spark Connect, parallelism, persisted frames, settings.
+"""Helpers for any Spark session: Spark Connect, parallelism, released resources, settings.
 
 PySpark is imported when a function needs it.
 """
 
-import logging
 import sys
-import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,7 +11,6 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from spark_eval.errors import ConfigError
-from spark_eval.runtime import events
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,8 +24,6 @@ TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
 MICROSECONDS: Final = "TIMESTAMP_MICROS"
 # Spark can read timestamps in nanoseconds only as integers.
 NANOS_AS_LONG: Final = "spark.sql.legacy.parquet.nanosAsLong"
-# Error conditions of servers that do not persist frames (Databricks serverless), by their first characters.
-REFUSES_TO_PERSIST: Final = ("[NOT_SUPPORTED_WITH_SERVERLESS]", "[CACHE_REQUIRES_NEWER_CLIENT")
 
 
 def is_remote(of: "DataFrame | SparkSession") -> bool:
@@ -46,30 +41,6 @@ def refuse_remote(of: "DataFrame | SparkSession", what: str) -> None:
     if is_remote(of):
         message = f"{what} does not work with Spark Connect; run it in a process of its own"
         raise ConfigError("CONNECT_UNSUPPORTED", f"{message}, without SPARK_REMOTE: python or spark-submit")
-
-
-def persist(rows: "DataFrame", resources: ExitStack) -> "DataFrame":
-    """Persist rows until ``resources`` closes; return the persisted frame, to be used from then on.
-
-    Spark answers any plan from a persisted one that looks the same, even if files were rewritten in between.
-    So the persisted plan has a filter that no other plan has. It removes nothing, and Spark drops it.
-
-    If the server refuses to persist, log a warning; the rows are then recomputed at every use.
-    """
-    from pyspark.errors import PySparkException
-    from pyspark.sql import functions as F
-
-    rows = rows.where(F.lit(uuid.uuid4().hex).isNotNull())
-    try:
-        rows.persist()
-    except PySparkException as error:
-        if not any(condition in str(error) for condition in REFUSES_TO_PERSIST):
-            raise
-        message = "this server does not persist frames: frames used twice are computed twice"
-        events.say("not_persisted", message, logging.WARNING)
-        return rows
-    resources.callback(rows.unpersist)
-    return rows
 
 
 def release_with(result: object, resources: ExitStack) -> None:

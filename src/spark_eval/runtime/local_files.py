@@ -64,11 +64,11 @@ def special_files(top: Path) -> list[str]:
     """
     if not top.is_dir():
         return [str(top)] if is_special(top) else []
-    found = []
+    special = []
     for folder, folders, files in os.walk(top):
         folders[:] = sorted(name for name in folders if not is_hidden(name))
-        found += [str(path) for name in sorted(files) if is_special(path := Path(folder, name))]
-    return [path for path in found if not is_hidden(Path(path).name)]
+        special += [str(path) for name in sorted(files) if is_special(path := Path(folder, name))]
+    return [path for path in special if not is_hidden(Path(path).name)]
 
 
 def is_special(path: Path) -> bool:

@@ -1,6 +1,7 @@
 """Named errors for exceptions of Spark; users see traces of the JVM and workers only with ``--debug``."""
 
 import errno
+import os
 import re
 import signal
 import sys
@@ -194,12 +195,19 @@ def named_spark_error(error: Exception, where: str = "", more: str = DEBUG) -> S
         return kind(code, f"{what}; {MENDS[code]}{more}")
     if isinstance(error, MemoryError):
         return EnvironmentFault("OUT_OF_MEMORY", f"this process has no more memory; {MORE_MEMORY}")
-    if isinstance(error, OSError) and error.errno in NO_PATH:
-        return ConfigError("INVALID_PATH", f"{text}; {MENDS['INVALID_PATH']}")
     if isinstance(error, OSError):
-        kind, code = REFUSALS.get(error.errno or 0, (EnvironmentFault, "FILE_SYSTEM"))
-        return kind(code, text)
+        return refusal(error)
     return EnvironmentFault("UNEXPECTED", f"{type(error).__name__}: {text.splitlines()[0] if text else ''}")
+
+
+def refusal(error: OSError) -> SparkEvalError:
+    """Return the named error for one of the operating system."""
+    if error.errno in NO_PATH:
+        return ConfigError("INVALID_PATH", f"{error}; {MENDS['INVALID_PATH']}")
+    kind, code = REFUSALS.get(error.errno or 0, (EnvironmentFault, "FILE_SYSTEM"))
+    # Of a full disk Arrow's own text has the number twice, and no advice.
+    text = f"{os.strerror(error.errno or 0)}; {MENDS[code]}" if code == "DISK_FULL" else str(error)
+    return kind(code, text)
 
 
 def may_be_of_inputs(error: SparkEvalError) -> bool:

@@ -17,6 +17,7 @@ from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
 from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
 from spark_eval.runtime.spark_errors import is_of_spark
 from spark_eval.sources.snapshots import snapshots_in
+from spark_eval.tables.catalog_tables import CatalogTables, is_place
 from spark_eval.tables.listed import check_all_read, check_regular
 
 if TYPE_CHECKING:
@@ -211,6 +212,9 @@ def fingerprint(source: Source, session: OpenSession) -> list[tuple[Any, ...]]:
     """
     if source.snapshot is not None:
         return [source.snapshot]
+    if is_place(source.path_or_empty):
+        place = CatalogTables.at(session(), source.path_or_empty)
+        return [(place,)] if place.tables.record_of(place) is not None else []
     table: list[tuple[Any, ...]] = [] if source.table is None else [(source.table,)]
     table += snapshots_in(source, session)
     try:
@@ -247,8 +251,8 @@ def check_listing(
     if source.format in FILE_FORMATS and not files:
         raise DataError("EMPTY_INPUT", f"{name}: no data file at {path!r}; run what writes it")
     if before is not None and (others := sorted({*before} ^ {*files})):
-        what = f"{name}: {len(others)} files came or went, such as {others[0]!r}"
-        raise DataError("INPUT_CHANGED_DURING_RUN", f"{what}; start again once they rest")
+        what = f"{name}: {len(others)} files were added or removed, such as {others[0]!r}"
+        raise DataError("INPUT_CHANGED_DURING_RUN", f"{what}; rerun when they are stable")
     local_files = [file for file in files.values() if file.startswith("/")]
     empty = [file for file in local_files if Path(file).is_file() and not Path(file).stat().st_size]
     if empty:

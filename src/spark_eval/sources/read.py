@@ -23,6 +23,7 @@ from spark_eval.sources.schemas import PARQUET, check_files
 from spark_eval.sources.snapshots import load_table
 from spark_eval.sources.typed import in_microseconds, read_typed
 from spark_eval.splits.conform import conform_interactions
+from spark_eval.tables.catalog_tables import is_place, published_rows
 from spark_eval.tables.listed import named_type
 from spark_eval.tables.partitions import with_partitions
 
@@ -62,6 +63,8 @@ def read_source(
     try:
         if source.table is not None or source.snapshot is not None:
             frame = load_table(spark, source)
+        elif is_place(source.path_or_empty):
+            frame = published_rows(spark, source.path_or_empty)
         else:
             frame = read_path(spark, source, name, timezone, segments, before)
     except (PySparkException, Py4JError) as error:
@@ -95,7 +98,9 @@ def read_path(
         raise named_type(error, checked.local if source.format == PARQUET else (), name) from error
     schemas.check_seen(checked.wanted, frame.columns, name)
     if source.format in FILE_FORMATS and data_files(frame.inputFiles(), source.path_or_empty) != files:
-        raise DataError("INPUT_CHANGED_DURING_RUN", f"{name}: files came or went; start again once they rest")
+        raise DataError(
+            "INPUT_CHANGED_DURING_RUN", f"{name}: files were added or removed; rerun when they are stable"
+        )
     frame = with_partitions(frame, files.values(), depth_of(source), name) if partitions else frame
     return in_microseconds(frame, schemas.nanoseconds, name)
 

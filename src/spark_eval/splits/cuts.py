@@ -12,7 +12,7 @@ from operator import or_
 from typing import TYPE_CHECKING, Final
 
 from spark_eval.errors import DataError
-from spark_eval.runners.objects import collect_objects, map_table
+from spark_eval.runners.spread import collect_objects, objects_of_table
 from spark_eval.schema import FAULT, ITEM, TIMESTAMP, USER
 from spark_eval.splits.rules.moments import (
     Boundary,
@@ -177,7 +177,7 @@ def times_in_files(
     is_filled = (log if files is None else files).are_filled((USER, ITEM))
     needed = (TIMESTAMP,) if is_filled else (USER, ITEM, TIMESTAMP)
     table = log.select(*needed) if files is None else log
-    tasks = map_table(
+    tasks = objects_of_table(
         table, lambda batches: [(None, count_times(batches, spans, bits, unit))], files and files.only(needed)
     )
     counted = merged_times(collect_objects(tasks)).drop_columns(SHORT_TIME)

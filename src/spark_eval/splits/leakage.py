@@ -13,8 +13,17 @@ from spark_eval.errors import DataError
 from spark_eval.names import summarize_names
 from spark_eval.results.subsets import SubsetRow
 from spark_eval.runners.combinations import combinations
-from spark_eval.runners.objects import collect_objects, group_by_key, map_batches, map_table
-from spark_eval.runners.spread import Spread, concat, read_again, where_in, where_not_null
+from spark_eval.runners.spread import (
+    Spread,
+    collect_objects,
+    concat,
+    group_by_key,
+    map_batches,
+    objects_of_table,
+    read_again,
+    where_in,
+    where_not_null,
+)
 from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset, ddl_of
 from spark_eval.splits.facts import FoldCounts, SplitCounts
 from spark_eval.splits.rules.fold_rule import NEVER, FoldRule
@@ -84,7 +93,7 @@ def ends_of(rows: Any, facts: SplitCounts, n_folds: int) -> dict[str, list[int]]
     whole = [check for check in facts.rule.checks.values() if check.early and not check.keys]
     others = {other.value for check in whole for several in check.others.values() for other in several}
     end_of = facts.ends
-    if others and not end_of and facts.n_used:
+    if others and not end_of and facts.n_written:
         from pyspark.sql import functions as F
 
         parts = rows.where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)
@@ -107,7 +116,7 @@ def messages_of_subsets(
         paths = sorted(map(str, Path(str(folder), f"{SUBSET}={part.value}").glob("*.parquet")))
         if paths:
             files = PlainFiles.of(paths, {name: name for name in columns})
-            sent.append(map_table(rows, partial(messages_of_subset, sender, part.value), files))
+            sent.append(objects_of_table(rows, partial(messages_of_subset, sender, part.value), files))
     if sent:
         return concat(sent)
     of_parts: Any = where_in(rows, SUBSET, *(part.value for part in parts))

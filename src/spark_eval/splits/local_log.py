@@ -29,7 +29,7 @@ OURS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)
 RESERVED: Final = frozenset({*OURS, FOLD, SUBSET, FAULT, "run_id"})
 
 
-def local_log(found: OpenedTable, names: Mapping[str, str], unit: str | None, rule: FoldRule) -> LocalTable:
+def local_log(opened: OpenedTable, names: Mapping[str, str], unit: str | None, rule: FoldRule) -> LocalTable:
     """Return a log with our columns, then its others.
 
     Raises NotPlain if only Spark can split it, and DataError for columns that are missing.
@@ -37,7 +37,7 @@ def local_log(found: OpenedTable, names: Mapping[str, str], unit: str | None, ru
     if rule.needs_other_rows:
         raise NotPlain("the split sorts rows, or drops some by others")
     check_mapping(LOG, names)
-    columns = found[2].names
+    columns = opened[2].names
     mapped = {names.get(name, name) for name in OURS}
     others = [name for name in columns if name not in mapped]
     reserved = RESERVED.union([REQUEST] if rule.has_requests else [])
@@ -48,7 +48,7 @@ def local_log(found: OpenedTable, names: Mapping[str, str], unit: str | None, ru
     optional: dict[str, Takes] = {RELEVANCE: is_number_or_boolean}
     (needed if rule.timed else optional)[TIMESTAMP] = is_moment
     wanted = Wanted(needed, optional, lambda ours, has: missing_column(LOG, ours, names, has))
-    log = local_table(LOG, found, names, wanted)
+    log = local_table(LOG, opened, names, wanted)
     check_strata(rule, [*OURS, *others])
     return log.select(*(name for name in (*OURS, *others) if name in log.columns))
 

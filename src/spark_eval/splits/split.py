@@ -1,7 +1,7 @@
 """``split``: label every interaction with its subset in each fold, and account for every row."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,8 +10,10 @@ from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.arrow.files import remove_other_files
 from spark_eval.errors import ConfigError, nearest
 from spark_eval.names import quote_column
+from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.exported import SmallFrame
 from spark_eval.results.report.data import RunFacts
-from spark_eval.results.shown import Displayable, TextTable, as_if_published, small_frame
+from spark_eval.results.shown import Displayable, TextTable, as_if_published
 from spark_eval.results.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
 from spark_eval.runners import spread
 from spark_eval.runners.engine import (
@@ -21,8 +23,7 @@ from spark_eval.runners.engine import (
     say_local,
     say_spark,
 )
-from spark_eval.runners.objects import collect_objects, map_table
-from spark_eval.runners.spread import where_in
+from spark_eval.runners.spread import collect_objects, objects_of_table, where_in
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.schema import (
@@ -120,13 +121,7 @@ class Split(Displayable):
 
     def facts_of_run(self) -> RunFacts:
         """Return the data of a report; this counts the rows."""
-        facts = self.facts()
-        leaks, of_folds = self.compared(facts)
-        tables: dict[str, Sequence[Any]] = {
-            Table.LEAKAGE: leaks,
-            Table.SUBSETS: self.counted_subsets(),
-            Table.ACCOUNTING: [*facts.accounting(), *of_folds],
-        }
+        tables = {table: rows for table, (rows, _) in self.small_tables.items()}
         return as_if_published("split", {"timeline": self.timeline and asdict(self.timeline)}, tables)
 
     @property
@@ -239,28 +234,45 @@ class Split(Displayable):
             raise ConfigError("UNKNOWN_SUBSET", message)
         return self.subset(name)
 
-    @cached_property
-    def accounting(self) -> Any:
-        """The accounting of the log (columns ``ACCOUNTING``), counted by a scan at first access.
+    accounting = SmallFrame(
+        Table.ACCOUNTING,
+        "what became of every row, counted at first access. ``users`` is null except in rows of folds,\n"
+        "        because counting distinct users would require a shuffle of the log.",
+    )
+    leakage = SmallFrame(Table.LEAKAGE, "a row per fold and check of the rule, counted at first access.")
+    subsets = SmallFrame(
+        Table.SUBSETS, "rows, users and items of each subset, and its cold ones, counted at first access."
+    )
 
-        ``users`` is null except in rows of folds, because counting distinct users would require a shuffle of
-        the log.
-        """
-        facts = self.facts()
-        rows = facts.accounting()
-        if self.rule.reports_folds:
-            rows += self.compared(facts)[1]
-        return small_frame(self.spark, (rows, ACCOUNTING))
+    @property
+    def small_tables(self) -> dict[str, SmallRows]:
+        """The rows of ``accounting``, ``leakage`` and ``subsets``; this counts the rows of the log."""
+        tables = {name: self.small_rows(name) for name in self.tables}
+        return {name: rows for name, rows in tables.items() if rows is not None}
+
+    def small_rows(self, name: str) -> SmallRows | None:
+        """Return the rows of a table of counts, with their schema; None for ``rows``."""
+        if name == Table.ACCOUNTING:
+            of_folds = self.leaks[1] if self.rule.reports_folds else []
+            return [*self.row_counts.accounting(), *of_folds], ACCOUNTING
+        if name == Table.LEAKAGE:
+            return self.leaks[0], LEAKAGE
+        return (self.subset_rows, SUBSET_TABLE) if name == Table.SUBSETS else None
 
     @cached_property
-    def leakage(self) -> Any:
-        """The leakage report, one row per fold and check of the rule, counted at first access."""
-        return small_frame(self.spark, (self.compared(self.facts())[0], LEAKAGE))
+    def row_counts(self) -> SplitCounts:
+        """The row counts, by a scan at first access."""
+        return self.facts()
 
     @cached_property
-    def subsets(self) -> Any:
-        """Rows, users and items of each subset, and its cold users and items, counted at first access."""
-        return small_frame(self.spark, (self.counted_subsets(), SUBSET_TABLE))
+    def leaks(self) -> Compared:
+        """The leakage report and the accounting per fold, counted at first access."""
+        return self.compared(self.row_counts)
+
+    @cached_property
+    def subset_rows(self) -> list[SubsetRow]:
+        """The rows of ``subsets``, counted at first access."""
+        return self.counted_subsets()
 
     def counted_subsets(self, folder: str | None = None) -> list[SubsetRow]:
         """Return the rows of the table ``subsets``; with ``folder``, the written split is read from there."""
@@ -270,7 +282,9 @@ class Split(Displayable):
         """Return the row counts of the split; this takes a scan."""
         if self.spark is None:
             count = self.labeller.count
-            return self.added(map_table(self.assigned, lambda batches: [(None, (count(batches), ()))]))[0]
+            return self.added(
+                objects_of_table(self.assigned, lambda batches: [(None, (count(batches), ()))])
+            )[0]
         from spark_eval.splits.label import row_counts
 
         rows = self.in_folds().agg(*row_counts(self.rule))
@@ -314,13 +328,13 @@ class Split(Displayable):
         observed = Observation("split")
         rows = used_rows(self.in_folds().observe(observed, *row_counts(self.rule)))
         with setting(self.spark, TIMESTAMP_TYPE, MICROSECONDS):
-            rows.drop(ASSIGNMENT).write.mode("error").partitionBy(SUBSET).parquet(folder)
+            spread.write_frame(rows.drop(ASSIGNMENT), folder, SUBSET)
         return self.counted(observed.get)
 
     def write_plain(self, folder: str) -> SplitCounts:
         """Write the rows of plain files, or of a table of this process, by workers; see ``write``."""
         write = self.labeller.write
-        tasks = map_table(self.assigned, lambda batches: [(None, write(batches, folder))], self.plain)
+        tasks = objects_of_table(self.assigned, lambda batches: [(None, write(batches, folder))], self.plain)
         facts, files = self.added(tasks)
         remove_other_files(folder, files)
         return facts
@@ -390,7 +404,7 @@ def split(
     Returns:
         A ``Split``: ``train``, ``validation``, ``test``, ``subset(name, fold)``; ``subsets``, ``leakage`` and
         ``accounting`` count its rows. In this process rows are of the kind of ``interactions``, of a path a
-        pandas frame, and tables are pandas frames; on Spark all are Spark frames.
+        pandas frame; on Spark they are Spark frames. The tables of counts are pandas frames.
 
     Raises:
         ConfigError: An option is unknown or invalid; NEEDS_SPARK for what ``engine="local"`` cannot take.

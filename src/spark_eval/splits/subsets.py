@@ -28,9 +28,11 @@ def subset_rows(
 
 
 def count(
-    found: Sequence[tuple[frozenset[Subset], int]], subset: Iterable[Subset], without: Iterable[Subset] = ()
+    counted: Sequence[tuple[frozenset[Subset], int]], subset: Iterable[Subset], without: Iterable[Subset] = ()
 ) -> int:
     """Return the total number in at least one subset of ``subset`` and in no subset of ``without``."""
     return sum(
-        number for subsets, number in found if not subsets.isdisjoint(subset) and subsets.isdisjoint(without)
+        number
+        for subsets, number in counted
+        if not subsets.isdisjoint(subset) and subsets.isdisjoint(without)
     )

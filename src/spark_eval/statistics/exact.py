@@ -9,6 +9,7 @@ below 2^40: sums of 2^13 of them are exact as doubles. Only such sums are stored
 They are added in any order, and rounded once, at the very end.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -31,8 +32,12 @@ MOST_DIGITS: Final = 4
 # Number of values summed as doubles, and of such sums added as 64-bit integers.
 BLOCK: Final = 1 << 13
 MOST_SUMMED: Final = BLOCK << 9
+# Sums of a block of digits times smaller factors are exact as doubles.
+LARGEST_FACTOR: Final = 2.0**19
 # Sums are transferred as limbs of two digits: sums of millions of limbs fit 64 bits.
 LIMB_BITS: Final = 2 * DIGIT_BITS
+# Maximum number of halves of values that are summed as doubles.
+MOST_HALVES: Final = 64
 # The largest scale factor is 2^998: smaller values have their first digit at a lower position.
 LOWEST_POSITION: Final = -49
 
@@ -51,29 +56,63 @@ class Groups:
 
     def sums(self, values: Floats | NDArray[np.bool_]) -> Ints:
         """Return the sum of integers over all values, then in each group; shape (cells,)."""
+        if not self.groups and not self.groups_only:
+            return np.array([int(values.sum())])
         parts = [np.bincount(codes, values, minlength=n_groups) for codes, n_groups in self.groups]
         together = [] if self.groups_only else [values.sum(keepdims=True)]
         return np.concatenate([*together, *parts]).astype(np.int64)
 
+    def squares(self, digits: Sequence[Floats]) -> DigitSums:
+        """Return the sums of the squares of values with these digits, keyed as those of ``products``."""
+        if self.groups or self.groups_only:
+            return {offset: self.sums(product) for offset, product in products(digits).items()}
+        sums = Counter[int]()
+        for high, low in pairs_of_digits(len(digits)):
+            # All sums are integers below 2^53, so a dot product is exact in any order.
+            sums[high + low] += (1 + (high < low)) * int(digits[high] @ digits[low])
+        return {offset: np.array([amount]) for offset, amount in sums.items()}
+
 
 @dataclass(frozen=True)
 class ExactSums:
-    """Sums of values and of their squares in each cell, by position of the digit."""
+    """Sums of values, of their squares and of their products with factors in each cell, by digit position."""
 
     total: DigitSums = field(default_factory=dict)
     squares: DigitSums = field(default_factory=dict)
+    products: DigitSums = field(default_factory=dict)
 
     @classmethod
-    def of(cls, values: Floats, groups: Groups, *, has_squares: bool = True) -> "ExactSums":
-        """Sum finite values: up to MOST_SUMMED if squares are summed too."""
+    def of(
+        cls,
+        values: Floats,
+        groups: Groups,
+        *,
+        has_total: bool = True,
+        has_squares: bool = True,
+        factors: Floats | None = None,
+    ) -> "ExactSums":
+        """Sum finite values: up to MOST_SUMMED if squares are summed too.
+
+        ``factors`` are integers below LARGEST_FACTOR; the values are multiplied with them.
+
+        >>> sums = ExactSums.of(np.array([0.1, 0.3]), Groups(), factors=np.array([3.0, 1.0]))
+        >>> [float(one) for one in integers_of_sums(sums.products)]
+        [0.6]
+        """
         sums = cls()
         for start in range(0, len(values), BLOCK):
-            block = groups.block(start)
-            for first, digits in digit_runs(values[start : start + BLOCK]):
+            block, chosen = groups.block(start), slice(start, start + BLOCK)
+            part, times = values[chosen], np.ones(1, np.int64)
+            if factors is None and part[0] == part[-1] and (part == part[0]).all():
+                times, block, part = block.sums(np.ones(len(part), dtype=bool)), Groups(), part[:1]
+            for first, digits in digit_runs(part):
                 for offset, digit in enumerate(digits):
-                    add(sums.total, first - offset, block.sums(digit))
-                for offset, product in products(digits).items() if has_squares else ():
-                    add(sums.squares, 2 * first - offset, block.sums(product))
+                    if has_total:
+                        add(sums.total, first - offset, times * block.sums(digit))
+                    if factors is not None:
+                        add(sums.products, first - offset, block.sums(digit * factors[chosen]))
+                for offset, amounts in block.squares(digits).items() if has_squares else ():
+                    add(sums.squares, 2 * first - offset, times * amounts)
         return sums
 
 
@@ -96,27 +135,89 @@ def exact_sums(values: Floats, cells: Ints | None = None, n_cells: int = 1) -> D
 def sums_by_group(values: Floats | None, groups: Ints, n_groups: int) -> Floats:
     """Return the sum of the values of each of many groups, exact until it is rounded; None: 1 each.
 
-    >>> sums_by_group(np.array([1e16, 1.0, 1.0, -1e16]), np.array([0, 0, 1, 0]), 2).tolist()
-    [1.0, 1.0]
+    >>> sums_by_group(np.array([1e16, 1.0, 1.0, -1e16, -0.25]), np.array([0, 0, 1, 0, 2]), 3).tolist()
+    [1.0, 1.0, -0.25]
     """
     if values is None:
         return np.bincount(groups, minlength=n_groups).astype(np.float64)
-    total = np.zeros(n_groups)
-    for limb, amounts in sorted(limbs_by_group(values, groups, n_groups).items()):
-        total += np.ldexp(amounts.astype(np.float64), LIMB_BITS * limb - POINT_BITS)
+    sums = digits_by_group(values, groups, n_groups)
+    total, is_negative = rounded_limbs(sums, n_groups)
+    if is_negative.any():
+        # The highest limb of a negative sum is negative, and would cancel all digits of the others.
+        mirrored, _ = rounded_limbs({position: -amounts for position, amounts in sums.items()}, n_groups)
+        total = np.where(is_negative, -mirrored, total)
     return total
 
 
-def limbs_by_group(values: Floats, groups: Ints, n_groups: int) -> Mapping[int, Ints]:
+def rounded_limbs(sums: DigitSums, n_groups: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the sums (n_groups,) as doubles, and True for those that are negative: these are imprecise."""
+    total, is_negative = np.zeros(n_groups), np.zeros(n_groups, dtype=bool)
+    for limb, amounts in sorted(normalize_limbs(sums).items()):
+        total += np.ldexp(amounts.astype(np.float64), LIMB_BITS * limb - POINT_BITS)
+        is_negative |= amounts < 0
+    return total, is_negative
+
+
+def limbs_by_group(
+    values: Floats, groups: Ints, n_groups: int, most_rows: int | None = None
+) -> Mapping[int, Ints]:
     """Return the exact sum of the values of each of many groups, as limbs (n_groups,) by index.
 
-    Digits depend on the values that are summed together; limbs depend on the sums alone.
+    Digits depend on the values that are summed together; limbs depend on the sums alone. ``most_rows`` is the
+    size of the largest group, if it is known: sums of few values of usual size take two additions each.
+
+    >>> limbs = limbs_by_group(np.array([0.5, 0.25, 3.0]), np.array([0, 0, 1]), 2)
+    >>> {limb: (amounts / 2**POINT_BITS).tolist() for limb, amounts in limbs.items()}
+    {0: [0.75, 3.0]}
     """
+    if most_rows is not None and most_rows <= MOST_HALVES and are_usual(values):
+        return limbs_of_halves(values, groups, n_groups)
+    return normalize_limbs(digits_by_group(values, groups, n_groups))
+
+
+def digits_by_group(values: Floats, groups: Ints, n_groups: int) -> DigitSums:
+    """Return the exact sum of the values of each of many groups, as digits."""
     sums: DigitSums = {}
     for first, digits in digit_runs(values):
         for offset, digit in enumerate(digits):
             add(sums, first - offset, np.bincount(groups, digit, minlength=n_groups).astype(np.int64))
-    return normalize_limbs(sums)
+    return sums
+
+
+def are_usual(values: Floats) -> bool:
+    """Return True if all values are 0, or at least 2^-20 and below 2^20."""
+    if values.min(initial=0.0) < 0 or values.max(initial=0.0) >= 2.0**20:
+        return False
+    return int(np.count_nonzero(values < 2.0**-20)) == len(values) - int(np.count_nonzero(values))
+
+
+def limbs_of_halves(values: Floats, groups: Ints, n_groups: int) -> Mapping[int, Ints]:
+    """Return the limbs of ``limbs_by_group`` for usual values, at most MOST_HALVES in each group.
+
+    A value is split into a multiple of 2^-26 and a rest up to 2^-27, which is a multiple of 2^-72: sums of
+    64 of each are exact as doubles.
+    """
+    scaled = values * 2.0**26
+    high = np.rint(scaled)
+    scaled -= high
+    highs = np.bincount(groups, high, minlength=n_groups).astype(np.int64)
+    lows = (np.bincount(groups, scaled, minlength=n_groups) * 2.0**46).astype(np.int64)
+    # Limbs are multiples of 2^-18, 2^-58 and 2^-98.
+    limbs = {-2: (lows & ((1 << 14) - 1)) << 26, -1: ((highs & 255) << 32) + (lows >> 14), 0: highs >> 8}
+    limbs[0] += limbs[-1] >> LIMB_BITS
+    limbs[-1] &= (1 << LIMB_BITS) - 1
+    limbs[1] = limbs[0] >> LIMB_BITS
+    limbs[0] &= (1 << LIMB_BITS) - 1
+    return {limb: amounts for limb, amounts in limbs.items() if amounts.any()}
+
+
+def sum_of_limbs(limbs: Mapping[int, Ints]) -> Fraction:
+    """Return the exact sum of one number per group, as limbs (n_groups,).
+
+    >>> float(sum_of_limbs(limbs_by_group(np.array([0.5, 0.25]), np.array([0, 1]), 2)))
+    0.75
+    """
+    return sum((int(part.sum()) * Fraction(2) ** bits for bits, part in twenty_bits(limbs)), Fraction())
 
 
 def sum_of_products(one: Mapping[int, Ints], other: Mapping[int, Ints]) -> Fraction:
@@ -140,7 +241,8 @@ def twenty_bits(limbs: Mapping[int, Ints]) -> Iterator[tuple[int, Ints]]:
     """Yield exponents and digits of 20 bits: 2^22 products of such digits add up within 64 bits."""
     for limb, amounts in limbs.items():
         for digit, part in enumerate((amounts & ((1 << DIGIT_BITS) - 1), amounts >> DIGIT_BITS)):
-            yield LIMB_BITS * limb + DIGIT_BITS * digit - POINT_BITS, part
+            if part.any():
+                yield LIMB_BITS * limb + DIGIT_BITS * digit - POINT_BITS, part
 
 
 def counts(cells: Ints, n_cells: int) -> DigitSums:
@@ -169,17 +271,25 @@ def digit_runs(values: Floats) -> Iterator[tuple[int, list[Floats]]]:
     digits = []
     while scaled.any():
         digits.append(np.rint(scaled))
-        scaled = (scaled - digits[-1]) * 2.0**DIGIT_BITS
+        scaled -= digits[-1]
+        scaled *= 2.0**DIGIT_BITS
     yield first, digits
+
+
+def pairs_of_digits(n_digits: int) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of digits, high and low, whose product may differ from 0."""
+    for high in range(n_digits):
+        for low in range(high, min(high + MOST_DIGITS, n_digits)):
+            yield high, low
 
 
 def products(digits: Sequence[Floats]) -> dict[int, Floats]:
     """Return the digits (n,) of the squares, by their distance below twice the first position."""
     squares: dict[int, Floats] = {}
-    for high, one in enumerate(digits):
-        for low in range(high, min(high + MOST_DIGITS, len(digits))):
-            product = one * digits[low] if low == high else one * (digits[low] + digits[low])
-            squares[high + low] = squares[high + low] + product if high + low in squares else product
+    for high, low in pairs_of_digits(len(digits)):
+        one, other = digits[high], digits[low]
+        product = one * other if low == high else one * (other + other)
+        squares[high + low] = squares[high + low] + product if high + low in squares else product
     return squares
 
 
@@ -220,6 +330,26 @@ def integers_of_sums(sums: DigitSums) -> list[Fraction]:
     return [
         sum(amount << shift for amount, shift in zip(cell, shifts, strict=True)) * unit for cell in columns
     ]
+
+
+def digits_of_sums(numbers: Sequence[Fraction]) -> DigitSums:
+    """Return numbers as sums of values in cells: the inverse of ``integers_of_sums``.
+
+    >>> numbers = [Fraction(3, 2**70), Fraction(-7), Fraction(0)]
+    >>> integers_of_sums(digits_of_sums(numbers)) == numbers
+    True
+    """
+    most_bits = max((number.denominator.bit_length() - 1 for number in numbers), default=0)
+    position = min(0, (POINT_BITS - most_bits) // DIGIT_BITS)
+    unit = Fraction(2) ** (POINT_BITS - DIGIT_BITS * position)
+    rest, sums = [int(number * unit) for number in numbers], DigitSums()
+    while not sums or any(rest):
+        has_sign_only = all(number in (0, -1) for number in (one >> DIGIT_BITS for one in rest))
+        digits = rest if has_sign_only else [number & ((1 << DIGIT_BITS) - 1) for number in rest]
+        sums[position] = np.array(digits, dtype=np.int64)
+        rest = [] if has_sign_only else [number >> DIGIT_BITS for number in rest]
+        position += 1
+    return sums
 
 
 def two_product(one: Floats, other: Floats) -> tuple[Floats, Floats]:

@@ -1,6 +1,6 @@
 """Exact sums in many cells, which can be added in any order: 64-bit integers, limb by limb."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Generic, Self, TypeVar
@@ -57,10 +57,23 @@ class CellTotals(Generic[CellName]):
 
     def put_sums(self, name: str, where: Where, sums: DigitSums) -> None:
         """Add sums by position of the digit to the chosen cells."""
-        flat = {position: amounts.ravel() for position, amounts in sums.items()}
-        for limb, amounts in normalize_limbs(flat).items():
+        self.put_limbs(name, where, limbs_of_sums(sums))
+
+    def put_limbs(self, name: str, where: Where, limbs: Mapping[int, Ints]) -> None:
+        """Add sums, as of ``limbs_of_sums``, to the chosen cells."""
+        for limb, amounts in limbs.items():
             mine = self.of((name, limb))
             mine[where] += amounts.reshape(mine[where].shape)
+
+    def put_columns(self, name: str, first: int, columns: Sequence[DigitSums]) -> None:
+        """Add the sums of columns from ``first`` on, each by position of the digit, to all cells."""
+        together: DigitSums = {}
+        for column, sums in enumerate(columns):
+            for position, amounts in sums.items():
+                if position not in together:
+                    together[position] = np.zeros((len(amounts), len(columns)), dtype=np.int64)
+                together[position][:, column] = amounts
+        self.put_sums(name, (slice(None), slice(first, first + len(columns))), together)
 
     def number(self, name: str, cell: tuple[int, ...], bits: int = POINT_BITS) -> Fraction:
         """Return one sum as a fraction; squares have twice as many bits after the binary point."""
@@ -70,3 +83,8 @@ class CellTotals(Generic[CellName]):
     def count(self, name: str, cell: tuple[int, ...]) -> int:
         """Return one count."""
         return int(self.of((name, 0))[cell])
+
+
+def limbs_of_sums(sums: DigitSums) -> Mapping[int, Ints]:
+    """Return sums of cells by position of the digit as limbs."""
+    return normalize_limbs({position: amounts.ravel() for position, amounts in sums.items()})

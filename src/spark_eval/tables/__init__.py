@@ -1,4 +1,4 @@
-"""Input tables on the driver: frames and paths, columns and types, plain Parquet files."""
+"""Tables on the driver: frames and paths, columns and types, plain Parquet files, results in a catalog."""
 
 import pandas
 

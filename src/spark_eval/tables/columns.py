@@ -22,8 +22,8 @@ def instead_of(name: str, mapped: Mapping[str, str], columns: Sequence[str]) -> 
     """Return the part of a message that lists the table's columns and how to map one to ``name``."""
     known = nearest(mapped.get(name, name), columns)
     close = re.fullmatch(r"did you mean '(.*)'\?", known)
-    found = known if close else f"found: {', '.join(sorted(columns))}."
-    return f"{found} Map with columns={{{name!r}: {close[1] if close else 'yours'!r}}}"
+    hint = known if close else f"found: {', '.join(sorted(columns))}."
+    return f"{hint} Map with columns={{{name!r}: {close[1] if close else 'yours'!r}}}"
 
 
 def check_mapping(source: str, mapped: Mapping[str, str]) -> None:

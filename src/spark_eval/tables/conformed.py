@@ -93,8 +93,8 @@ def some_values(table: Rows, name: str, most: int, equal: Mapping[str, str] | No
     for column, value in (equal or {}).items():
         table = rows_equal(table, column, [value])
     if isinstance(table, LocalTable):
-        found: list[Any] = table.table(name)[name].unique()[:most].to_pylist()
-        return found
+        values: list[Any] = table.table(name)[name].unique()[:most].to_pylist()
+        return values
     return [row[0] for row in table.select(name).distinct().take(most)]
 
 

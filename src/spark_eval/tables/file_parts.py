@@ -37,11 +37,11 @@ class PlainFiles:
     @cached_property
     def footers(self) -> Mapping[str, pq.FileMetaData]:
         """Footer of each file; raises DataError INPUT_CHANGED_DURING_RUN if a file's state has changed."""
-        found = {}
+        footers = {}
         for path, state in self.states.items():
             with named_read_errors(path, state):
-                found[path] = read_footer(path)
-        return found
+                footers[path] = read_footer(path)
+        return footers
 
     @property
     def n_rows(self) -> int:

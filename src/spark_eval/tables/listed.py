@@ -35,8 +35,8 @@ class ListedFiles:
     @classmethod
     def of(cls, *frames: "DataFrame") -> Self:
         """Return the files that Spark has listed; empty for frames that are resolved again at every use."""
-        found = (one for frame in frames for one in relations(frame))
-        return cls({path: state for one in found for path, state in listed(one.location())})
+        all_relations = (one for frame in frames for one in relations(frame))
+        return cls({path: state for one in all_relations for path, state in listed(one.location())})
 
     @classmethod
     def now(cls, frame: "DataFrame") -> Self:

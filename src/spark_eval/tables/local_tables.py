@@ -202,7 +202,7 @@ def columns_of(name: str, given: Any) -> OpenedTable:
 
 def local_table(
     name: str,
-    found: OpenedTable,
+    opened: OpenedTable,
     columns: Mapping[str, str],
     wanted: Wanted,
 ) -> LocalTable:
@@ -210,7 +210,7 @@ def local_table(
 
     Raises NotPlain if only Spark can judge it, and DataError for columns that are missing.
     """
-    rows, paths, schema = found
+    rows, paths, schema = opened
     theirs = theirs_of(name, schema.names, columns, wanted)
     kinds = {ours: normal(schema.field(one).type) for ours, one in theirs.items()}
     takes = {**wanted.needed, **wanted.optional}
@@ -269,14 +269,14 @@ def table_by_model(name: str, path: str) -> LocalTable:
     models = paths_by_folder(path, MODEL)
     if models is None:
         raise NotPlain(f"{path} has no folders of models")
-    found = (None, list(models), file_schema(list(models)))
+    opened = (None, list(models), file_schema(list(models)))
     every = Wanted(
-        {}, dict.fromkeys(found[2].names, lambda _: True), partial(missing_column, name, mapped={})
+        {}, dict.fromkeys(opened[2].names, lambda _: True), partial(missing_column, name, mapped={})
     )
-    return local_table(name, found, {}, every).with_models(models, "")
+    return local_table(name, opened, {}, every).with_models(models, "")
 
 
-def place_of(path: str) -> Path:
+def path_here(path: str) -> Path:
     """Return a path of this machine; NotPlain for anything else."""
     local = local_path(path)
     top = None if local is None else local.absolute()
@@ -300,7 +300,7 @@ def paths_by_folder(path: str, column: str) -> dict[str, str] | None:
 
     None for a file, and for another folder.
     """
-    top = place_of(path)
+    top = path_here(path)
     folders = listed_in(top) if top.is_dir() else []
     if not folders or not all(one.is_dir() and one.name.startswith(f"{column}=") for one in folders):
         return None
@@ -318,13 +318,13 @@ def plain_paths(path: str) -> list[str]:
 
     Raises NotPlain for anything else.
     """
-    top = place_of(path)
-    found = [top] if top.is_file() else listed_in(top)
-    if not found or not all(one.is_file() for one in found):
+    top = path_here(path)
+    files = [top] if top.is_file() else listed_in(top)
+    if not files or not all(one.is_file() for one in files):
         raise NotPlain(f"{path} is neither a file nor a folder of files alone")
-    if not (found := [one for one in found if one.stat().st_size]):
+    if not (files := [one for one in files if one.stat().st_size]):
         raise NotPlain(f"{path} has no rows")
-    return list(map(str, found))
+    return list(map(str, files))
 
 
 def file_schema(paths: Sequence[str]) -> pa.Schema:

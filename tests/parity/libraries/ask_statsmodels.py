@@ -30,6 +30,7 @@ if __name__ == "__main__":
             for family in cases["families"]
         ],
         "clustered": [clustered(*case) for case in cases["clusters"]],
+        "requests": [clustered(*case)[:2] for case in cases["requests"]],
         "equivalence": [
             float(ttost_paired(np.array(candidate), np.array(baseline), -delta, delta)[0])
             for baseline, candidate, delta in cases["pairs"]

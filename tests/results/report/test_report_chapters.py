@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from request_lists import worked
 from tests.results.report import made_pipeline
 from tests.results.report.test_report_page import column, data_of, statements
 
+from spark_eval import compare, evaluate
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.report import beyond, funnel, page
 from spark_eval.results.report.data import RunFacts
@@ -163,3 +165,42 @@ def test_results_that_are_not_published_say_so(facts: RunFacts) -> None:
     text = page.report_page(RunFacts(UNPUBLISHED, {}, facts.tables))
     assert "<h1>Run not published</h1>" in text
     assert "Where the pipeline loses" in text
+
+
+@pytest.mark.parametrize(
+    ("weight", "said"),
+    [("requests", "Each request counts once in a mean"), ("users", "Each user counts once in a mean")],
+)
+def test_lists_by_request_are_counted_and_their_errors_explained(weight: str, said: str) -> None:
+    lists, truth = worked()
+    result = evaluate(lists, truth, metrics="precision", k=10, weight=weight, engine="local")
+    tables = {
+        name: of.to_arrow(name).to_pylist()
+        for of, names in ((result, ("metrics", "accounting")), (compare(result), ("comparisons",)))
+        for name in names
+    }
+    text = page.report_page(RunFacts("r", {}, tables))
+    of_texts = statements(text)
+    assert any(said in one for one in of_texts)
+    assert any("A relevant item belongs to one request." in one for one in of_texts)
+    assert any("clustered by user" in one for one in of_texts)
+    columns = ("model", "n_requests", "n_users", "per user", "without a list")
+    assert {tuple(row[name] for name in columns) for row in rows_of(text, "requests")} == {
+        ("a", 10, 4, 2.5, 0),
+        ("b", 10, 4, 2.5, 0),
+    }
+    assert "Requests won, tied and lost" in text
+
+
+def test_a_pipeline_by_request_counts_requests_at_each_step(facts: RunFacts) -> None:
+    funnel_rows = [{**row, "n_requests": 2 * row["n_users"]} for row in facts.rows(Table.FUNNEL)]
+    chapter = funnel.pipeline(RunFacts("r", {}, {**facts.tables, Table.FUNNEL: funnel_rows}))
+    assert chapter is not None
+    steps = next(view for view in chapter.views if view.title == "Requests at each step")
+    assert steps.dataset.columns["n_requests"][:3] == [1292, 1292, 1100]
+    assert steps.dataset.columns["n_users"][:3] == [646, 646, 550]
+    assert steps.dataset.columns["share"][2] == pytest.approx(550 / 646)
+
+
+def test_a_run_of_users_has_no_chapter_on_requests(pages: dict[str, Path]) -> None:
+    assert "Lists by request" not in pages["stages"].read_text()

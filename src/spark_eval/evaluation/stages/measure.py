@@ -1,6 +1,6 @@
 """Measure the pipeline stages of a bucket of users, from the hits of their lists."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,11 +14,14 @@ from spark_eval.evaluation.stages.quantities import (
     pairs_at,
     recalls,
     staged_metrics,
+    steps,
     summed_columns,
+    user_means,
     users_at,
 )
 from spark_eval.evaluation.worker.lists import BucketLists, SegmentTotals, sums
 from spark_eval.evaluation.worker.measure import BucketMeasurer
+from spark_eval.evaluation.worker.requests import sums_of_users
 from spark_eval.evaluation.worker.truth import Truth
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.stages import (
@@ -35,18 +38,38 @@ from spark_eval.metrics.stages import (
 from spark_eval.statistics.exact import Floats, Ints
 
 
-def stage_sums(measuring: BucketMeasurer) -> SegmentTotals:
-    """Return the sums of all stage values over the users with truth, by segment."""
+@dataclass(frozen=True)
+class StageTotals:
+    """Sums of all stage values over the lists with truth, by segment, and over the users of these lists.
+
+    ``users`` is None if users have one list each.
+    """
+
+    lists: SegmentTotals
+    users: SegmentTotals | None = None
+
+
+def stage_sums(measuring: BucketMeasurer) -> StageTotals:
+    """Return the sums of all stage values over the lists with truth."""
     plan, models = measuring.task.plan, measuring.bucket.models
     truth = measuring.lists.truth
     summed = summed_columns(plan)
     is_refused = truth.largest_relevance > measuring.task.most_relevance
     if is_refused or not {model for stage in plan.stages for model in stage.models} <= set(models):
-        return SegmentTotals([], (len(summed),))  # nothing is published for such tables
+        return StageTotals(SegmentTotals([], (len(summed),)))  # nothing is published for such tables
     users = np.flatnonzero(truth.n_relevant)
     columns = StageMeasurer(measuring, users).columns()
     segments = {name: (segment.code[users], segment.names) for name, segment in measuring.segments.items()}
-    return sums(columns, summed, (np.zeros(len(users), dtype=np.int64), [""]), segments)
+    pipeline = np.zeros(len(users), dtype=np.int64), [""]
+    owner = measuring.bucket.owner
+    of_lists = sums(columns, summed, pipeline, segments, has_squares=owner is None)
+    if owner is None:
+        return StageTotals(of_lists)
+    # A user is at a step if any list is: NaN of all lists leaves the user undefined.
+    at_steps = {name: columns[name] for name in map(users_at, steps(plan.stages))}
+    columns |= {name: np.where(is_there > 0, 1.0, np.nan) for name, is_there in at_steps.items()}
+    of_users = columns, owner[users], pipeline, segments
+    return StageTotals(of_lists, sums_of_users(user_means(plan), plan.weight, *of_users))
 
 
 class StageMeasurer:

@@ -116,11 +116,17 @@ def summed_columns(plan: Plan) -> dict[str, tuple[str, ...]]:
     return {name: (name,) for name in names}
 
 
+def user_means(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Return the columns to sum by user if users have a list per request: values, and users at each step."""
+    names = [value.column for value in stage_values(plan)]
+    return {name: (name,) for name in [*names, *map(users_at, steps(plan.stages))]}
+
+
 def population_stamp(plan: Plan) -> str:
-    """Return the conventions of all rows: every user with truth counts, at every stage."""
+    """Return the conventions of all rows: every list with truth counts, at every stage."""
     everybody = {
         "no_recommendations": NoRecommendations.ZERO,
         "no_truth": NoTruth.DROP,
         "no_hits": NoHits.ZERO,
     }
-    return stamp(plan.conventions.changed(everybody))
+    return stamp(plan.conventions.changed(everybody), plan.request_rules)

@@ -1,9 +1,11 @@
-"""Build the rows of the tables ``stages`` and ``funnel`` from exact sums over users."""
+"""Build the rows of the tables ``stages`` and ``funnel`` from exact sums over lists and users."""
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Final, NamedTuple
 
-from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.plan import ListWeight, Plan
+from spark_eval.evaluation.stages.measure import StageTotals
 from spark_eval.evaluation.stages.quantities import (
     StageValue,
     of_stage,
@@ -14,10 +16,11 @@ from spark_eval.evaluation.stages.quantities import (
     staged_metrics,
     steps,
     summed_columns,
+    user_means,
     users_at,
 )
-from spark_eval.evaluation.summary import SumRow, everybody_first, mean_of, overflow
-from spark_eval.evaluation.worker.lists import NOBODY, ColumnSums, SegmentCell, SegmentTotals, merge_sums
+from spark_eval.evaluation.summary import SumRow, everybody_first, mean_of, overflow, request_sum_row
+from spark_eval.evaluation.worker.lists import NOBODY, ColumnSums, SegmentCell, merge_sums
 from spark_eval.metrics.stages import EFFICIENCY, ORACLE, Stage
 from spark_eval.results.rows import fold_rows
 from spark_eval.schema import ALL, ddl_of
@@ -29,7 +32,8 @@ class StageRow(NamedTuple):
     """Row of STAGE_TABLE: the value of a metric of a stage in a segment.
 
     ``model`` is None for a union of several models. ``n_users`` counts the users in the mean,
-    ``n_undefined`` those without a value.
+    ``n_undefined`` those without a value. If users have a list per request, ``n_requests`` counts the lists
+    in the mean, and ``n_undefined`` those without a value.
     """
 
     stage: str
@@ -45,13 +49,17 @@ class StageRow(NamedTuple):
     n_users: int
     n_undefined: int
     conventions: str
+    n_requests: int | None = None
 
 
 STAGE_TABLE: Final = ddl_of(StageRow)
 
 
 class FunnelRow(NamedTuple):
-    """Row of FUNNEL: users and their relevant pairs at a step, or with a fate."""
+    """Row of FUNNEL: users and their relevant pairs at a step, or with a fate.
+
+    If users have a list per request, ``n_requests`` counts the lists there, and ``n_users`` their users.
+    """
 
     segment: str
     segment_value: str
@@ -59,6 +67,7 @@ class FunnelRow(NamedTuple):
     n_users: int
     n_pairs: int
     conventions: str
+    n_requests: int | None = None
 
 
 FUNNEL: Final = ddl_of(FunnelRow)
@@ -67,9 +76,11 @@ FUNNEL: Final = ddl_of(FunnelRow)
 class StageSums:
     """Sums over all buckets, by segment."""
 
-    def __init__(self, parts: Sequence[SegmentTotals], plan: Plan) -> None:
+    def __init__(self, parts: Sequence[StageTotals], plan: Plan) -> None:
         self.plan, self.stamp = plan, population_stamp(plan)
-        totals = merge_sums(parts, list(summed_columns(plan)))
+        totals = merge_sums([part.lists for part in parts], list(summed_columns(plan)))
+        of_users = [part.users for part in parts if part.users is not None]
+        self.users = merge_sums(of_users, list(user_means(plan)))
         everybody: SegmentCell = ("", ALL, ALL)
         self.cells = {
             cell: totals.get(cell, {}) for cell in sorted({everybody, *totals}, key=everybody_first)
@@ -85,17 +96,26 @@ class StageSums:
             of_cells = [
                 row for cell, of_cell in self.cells.items() for row in self.rows(stage, cell, of_cell)
             ]
-            rows += of_cells + fold_rows(of_cells)
+            rows += of_cells + fold_rows(of_cells, ("n_users", "n_undefined", "n_requests"))
         return rows
 
     def funnel_rows(self) -> list[FunnelRow]:
         """Return the rows of FUNNEL, by segment."""
-        return [
-            FunnelRow(*cell[1:], step, users.total.numerator, pairs.total.numerator, self.stamp)
-            for cell, of_cell in self.cells.items()
-            for step in steps(self.plan.stages)
-            for users, pairs in [[of_cell.get(column(step), NOBODY) for column in (users_at, pairs_at)]]
-        ]
+        rows = []
+        for cell, of_cell in self.cells.items():
+            for step in steps(self.plan.stages):
+                n_lists, n_pairs = (
+                    of_cell.get(column(step), NOBODY).total.numerator for column in (users_at, pairs_at)
+                )
+                n_users, n_requests = n_lists, None
+                if self.plan.by_request:
+                    n_users, n_requests = self.of_users(cell, users_at(step)).n_defined, n_lists
+                rows.append(FunnelRow(*cell[1:], step, n_users, n_pairs, self.stamp, n_requests))
+        return rows
+
+    def of_users(self, cell: SegmentCell, column: str) -> ColumnSums:
+        """Return the sums of a column over the users of a segment who have a list per request."""
+        return self.users.get(cell, {}).get(column, NOBODY)
 
     def rows(self, stage: Stage, cell: SegmentCell, of_cell: OfCell) -> list[StageRow]:
         """Return the rows of a stage in a segment: means over users, then ratios of these means."""
@@ -111,7 +131,7 @@ class StageSums:
             row = rows[mine.metric, mine.k]
             efficiency = None
             if not of_cell.get(outside(stage), NOBODY).total:
-                efficiency = quotient(of_cell.get(mine.column, NOBODY), of_cell.get(best.column, NOBODY))
+                efficiency = self.quotient(mine.column, best.column, cell, of_cell)
             name = of_stage(stage, value, EFFICIENCY).metric
             means.append(
                 row._replace(metric=name, value=efficiency, std_error=None, ci_low=None, ci_high=None)
@@ -119,14 +139,18 @@ class StageSums:
         return means
 
     def mean(self, value: StageValue, cell: SegmentCell, of_cell: OfCell) -> StageRow:
-        """Return the mean of a value over the users of a segment."""
+        """Return the mean of a value over the users, or lists by request, of a segment."""
         sums = of_cell.get(value.column, NOBODY)
         if sums.n_infinite:
             raise overflow(f"{value.metric} of stage {value.stage!r}")
         key = (value.model or "", value.metric, value.k, *cell[1:], self.stamp)
-        mean = mean_of(
-            SumRow.of(key, sums.n_users, sums.n_defined, (sums.total, sums.squares, None, None, None))
-        )
+        if self.plan.by_request:
+            ratio = (sums.total, Fraction(sums.n_defined))
+            is_mean = self.plan.weight is ListWeight.USERS
+            row = request_sum_row(key, sums, self.of_users(cell, value.column), None if is_mean else ratio)
+        else:
+            row = SumRow.of(key, sums.n_users, sums.n_defined, (sums.total, sums.squares, None, None, None))
+        mean = mean_of(row)
         return StageRow(
             stage=value.stage,
             model=value.model,
@@ -139,13 +163,17 @@ class StageSums:
             ci_low=mean.ci_low,
             ci_high=mean.ci_high,
             n_users=mean.n,
-            n_undefined=sums.n_users - mean.n,
+            n_undefined=sums.n_users - sums.n_defined,
             conventions=self.stamp,
+            n_requests=row.n_requests_defined,
         )
 
-
-def quotient(part: ColumnSums, whole: ColumnSums) -> float | None:
-    """Return the ratio of the means of two columns; None without users, or if the second mean is 0."""
-    if not part.n_defined or not whole.total:
-        return None
-    return float(part.total / part.n_defined / (whole.total / whole.n_defined))
+    def quotient(self, part: str, whole: str, cell: SegmentCell, of_cell: OfCell) -> float | None:
+        """Return the ratio of the means of two columns; None without users, or if the second mean is 0."""
+        is_mean = self.plan.by_request and self.plan.weight is ListWeight.USERS
+        one, other = (
+            self.of_users(cell, name) if is_mean else of_cell.get(name, NOBODY) for name in (part, whole)
+        )
+        if not one.n_defined or not other.total:
+            return None
+        return float(one.total / one.n_defined / (other.total / other.n_defined))

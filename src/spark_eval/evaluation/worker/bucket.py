@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.accounting import ListCounts, TruthCounts, outcome_and_reason
+from spark_eval.accounting import EntryKey, ListCounts, TruthCounts, outcome_and_reason
 from spark_eval.arrow.checksums import truth_digest
 from spark_eval.arrow.codes import (
     Booleans,
@@ -22,7 +22,7 @@ from spark_eval.arrow.codes import (
     is_numeric_lookalike,
     to_numpy,
 )
-from spark_eval.arrow.messages import Content, sum_equal_keys
+from spark_eval.arrow.messages import Content
 from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.worker.items.attributes import IndexFinder
 from spark_eval.evaluation.worker.lists import BucketLists, Hits, RowArrays, distinct_hits
@@ -34,6 +34,7 @@ from spark_eval.evaluation.worker.ranks import (
     is_duplicate_rank,
     position_in_list,
     rank_by_score,
+    rows_by_rank,
     score_keys,
     sort_by_list_and_rank,
     tie_keys,
@@ -44,83 +45,24 @@ from spark_eval.evaluation.worker.truth import Truth, combine_duplicates
 from spark_eval.evaluation.worker.users import (
     Users,
     has_user,
-    indices_of_lists,
-    indices_of_users,
     number_requests,
     number_users,
 )
 from spark_eval.metrics.beyond.catalog import UNKNOWN, Entries
 from spark_eval.schema import (
     FAULT,
-    FOLD,
     IN_TRAIN,
     ITEM,
-    MISSING,
     MODEL,
-    N_INTERACTIONS,
-    NO_TRAIN,
     RANK,
     REQUEST,
     SCORE,
     USER,
-    BuiltIn,
     Fault,
     Outcome,
     Reason,
 )
 from spark_eval.statistics.exact import Ints
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Values of a segment, and the index of each user's value; users without a value have None."""
-
-    code: Ints
-    values: Sequence[str | None]
-
-    @property
-    def names(self) -> list[str]:
-        """Value names as shown in the means."""
-        return [MISSING if value is None else value for value in self.values]
-
-    def column(self, chosen: Ints) -> pa.Array:
-        """Return the values of the chosen users."""
-        return pa.array(self.values, pa.string()).take(pa.array(self.code[chosen]))
-
-
-def segments_of(
-    names: Sequence[str], people: Users, users: pa.Table, trained: pa.Table, bounds: Mapping[int, int] | None
-) -> dict[str, Segment]:
-    """Return the segments of all users by name.
-
-    ``users`` has a row per user, or per user and request, with a column per segment that is not built in;
-    ``trained`` has numbers of training interactions, to be summed. ``bounds`` maps each activity decile to
-    its largest number of interactions.
-    """
-    segments: dict[str, Segment] = {}
-    if REQUEST in users.column_names:
-        row = indices_of_lists(people, users)
-    else:
-        row = indices_of_users(people, Users.of(users, people.ids.type))
-    if not set(BuiltIn).isdisjoint(names):
-        trained = sum_equal_keys([trained], (USER, FOLD))
-        of_user = indices_of_users(people, Users.of(trained, people.ids.type))
-    for name in names:
-        if name == FOLD and people.folds is not None:
-            folds, code = np.unique(people.folds, return_inverse=True)
-            segments[name] = Segment(code, [str(fold) for fold in folds])
-        elif name == BuiltIn.KNOWN:
-            segments[name] = Segment((of_user < 0).astype(np.int64), [name, NO_TRAIN])
-        elif name == BuiltIn.ACTIVITY:
-            n = to_numpy(trained[N_INTERACTIONS])
-            decile = np.append(np.searchsorted(list((bounds or {}).values()), n), len(bounds or {}))
-            segments[name] = Segment(decile[of_user].astype(np.int64), [*map(str, bounds or {}), NO_TRAIN])
-        else:
-            coded = users[name].cast(pa.string()).combine_chunks().dictionary_encode()
-            values = (*coded.dictionary.to_pylist(), None)
-            code = np.append(to_numpy(coded.indices.fill_null(len(values) - 1)), len(values) - 1)
-            segments[name] = Segment(code[row].astype(np.int64), values)
-    return segments
 
 
 def models_in(rows: Mapping[Content, pa.Table], only: str | None) -> list[str | None]:
@@ -268,39 +210,37 @@ class Bucket:
         """Count the rows of the truth and their users by outcome; ``n_users`` counts lists with truth."""
         user, size = self.pairs[0], self.pairs[3]
         truth, bad, bad_users = self.relevant, self.rows[Content.BAD_TRUTH], self.user[Content.BAD_TRUTH]
-        largest, n_users = int(truth.n_relevant.max(initial=0)), count_unique(self.truth.user)
-        counts = TruthCounts(largest=largest, n_users=n_users, max_relevance=truth.largest_relevance)
         n_rows = len(self.rows[Content.TRUTH]) + len(bad)
-        counts.note(
-            (Outcome.IN, None), n_rows, self.count_owners(np.append(self.user[Content.TRUTH], bad_users))
-        )
+        # Outcome and reason, number of rows, and the users (indices of ``judged``) who have them.
+        noted: list[tuple[EntryKey, int, Ints]] = [
+            ((Outcome.IN, None), n_rows, np.append(self.user[Content.TRUTH], bad_users))
+        ]
         used: dict[str | None, Ints] = {None: truth.user}
         if truth.is_cold is not None:
             used = {None: truth.user[~truth.is_cold], Reason.COLD_ITEM: truth.user[truth.is_cold]}
-        for reason, users in used.items():
-            counts.note((Outcome.USED, reason), len(users), self.count_owners(users))
+        noted += [((Outcome.USED, reason), len(users), users) for reason, users in used.items()]
         why, left_out = self.irrelevant
-        counts.note(outcome_and_reason(why), int(size[left_out].sum()), self.count_owners(user[left_out]))
-        n_repeats = int(size[~left_out].sum()) - len(truth.user)
-        counts.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM] = n_repeats
+        noted.append((outcome_and_reason(why), int(size[left_out].sum()), user[left_out]))
         for fault in pc.unique(bad[FAULT]).to_pylist():
             named = bad_users[to_numpy(pc.equal(self.named[Content.BAD_TRUTH][FAULT], fault))]
-            n_bad = pc.sum(pc.equal(bad[FAULT], fault)).as_py()
-            counts.note(outcome_and_reason(fault), n_bad, self.count_owners(named))
-        is_odd = is_numeric_lookalike(self.judged.ids)
-        counts.users[Outcome.ODD_IDS, USER] = self.count_owners(
-            np.flatnonzero(is_odd & (truth.n_relevant > 0))
-        )
-        counts.users[Outcome.ODD_IDS, ITEM] = self.count_owners(
-            truth.user[is_numeric_lookalike(self.items.ids(truth.item))]
-        )
+            noted.append((outcome_and_reason(fault), pc.sum(pc.equal(bad[FAULT], fault)).as_py(), named))
+        is_odd_user = is_numeric_lookalike(self.judged.ids) & (truth.n_relevant > 0)
+        odd = {
+            USER: np.flatnonzero(is_odd_user),
+            ITEM: truth.user[is_numeric_lookalike(self.items.ids(truth.item))],
+        }
+        largest, n_users = int(truth.n_relevant.max(initial=0)), count_unique(self.truth.user)
+        counts = TruthCounts(largest=largest, n_users=n_users, max_relevance=truth.largest_relevance)
+        n_repeats = int(size[~left_out].sum()) - len(truth.user)
+        counts.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM] = n_repeats
+        owner = None if self.judged is self.owners else self.owner
+        with_users: list[tuple[EntryKey, Ints]] = [(key, users) for key, _, users in noted]
+        with_users += [((Outcome.ODD_IDS, column), users) for column, users in odd.items()]
+        for key, rows, _ in noted:
+            counts.rows[key] += rows
+        for key, users in with_users:
+            counts.users[key] += count_unique(users if owner is None else owner[users])
         return counts
-
-    def count_owners(self, judged: Ints) -> int:
-        """Count the distinct users among indices of ``judged``."""
-        if self.owner is None or self.judged is self.owners:
-            return count_unique(judged)
-        return count_unique(self.owner[judged])
 
     def is_cold(self, kind: Content, people: Users, user: Ints, index: Ints | None) -> Booleans | None:
         """Return True for rows whose item has no training interactions (in the fold of the user).
@@ -353,7 +293,11 @@ class Bucket:
         bad, rows = self.bad_lists(), self.list_rows
         n_valid = count_by_code(rows.of_list, n_lists)
         n_repeated = np.zeros(n_lists, dtype=np.int64)
-        if task.checks_all and not self.is_regular(rows):
+        grid = None
+        if task.checks_all and not task.has_scores:
+            grid = rows_by_rank(rows.of_list, n_lists, rows.order)
+        if task.checks_all and not has_no_duplicates(grid, rows.item):
+            grid = None
             is_again, shares = self.repeated(rows)
             bad[Fault.DUPLICATE_RANK] = count_by_code(rows.of_list[shares], n_lists)
             n_valid = n_valid - bad[Fault.DUPLICATE_RANK]
@@ -392,20 +336,26 @@ class Bucket:
             count_by_code(of_found, n_lists),
             count_by_code(of_found[is_below], n_lists),
             hits,
-            self.listed(rows, ranked) if Need.ITEMS in task.plan.needs else None,
+            self.listed(rows, ranked, grid) if Need.ITEMS in task.plan.needs else None,
         )
 
-    def listed(self, rows: ListRows, ranked: Ranks) -> Entries:
-        """Return the recommended items of all lists, up to the largest rank that a metric needs."""
-        row = sort_by_list_and_rank(rows.of_list, self.n_lists, ranked.rank, self.task.plan.listed_depth)
+    def listed(self, rows: ListRows, ranked: Ranks, grid: Ints | None) -> Entries:
+        """Return the recommended items of all lists, up to the largest rank that a metric needs.
+
+        ``grid`` are the rows by list and rank, if they are known.
+        """
+        depth = self.task.plan.listed_depth
+        if grid is None:
+            row = sort_by_list_and_rank(rows.of_list, self.n_lists, ranked.rank, depth)
+            of_list, rank = rows.of_list[row], ranked.rank[row]
+        else:
+            has_row = grid[:, :depth] >= 0
+            row = grid[:, :depth][has_row]
+            of_list = np.repeat(np.arange(self.n_lists), np.count_nonzero(has_row, axis=1))
+            rank = np.broadcast_to(np.arange(1, has_row.shape[1] + 1), has_row.shape)[has_row]
         index = np.full(len(row), UNKNOWN) if rows.catalog_index is None else rows.catalog_index[row]
         item = self.items.in_order(rows.item[row])
-        return Entries(self.n_lists, rows.of_list[row], ranked.rank[row], item, index)
-
-    def is_regular(self, rows: ListRows) -> bool:
-        """Return True if ranks are given and provably no list has a duplicate rank or item."""
-        is_ranked = not self.task.has_scores
-        return is_ranked and has_no_duplicates(rows.of_list, self.n_lists, rows.item, rows.order)
+        return Entries(self.n_lists, of_list, rank, item, index)
 
     def repeated(self, rows: ListRows) -> tuple[Booleans, Booleans]:
         """Return masks of rows that repeat an item of their list, and of rows that share a rank."""

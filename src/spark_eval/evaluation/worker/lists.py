@@ -273,6 +273,10 @@ PRODUCTS: Final = "products"
 # Of clusters: sums of the squares of their weights; ``products`` are of total * weight.
 WEIGHT_SQUARES: Final = "weight_squares"
 EACH: Final = slice(None)
+# Maximum number of sums whose digits are carried at once.
+MOST_CARRIED: Final = 1 << 16
+# Sums of digits are multiplied by integers below this: 2^41 times as much fits 64 bits.
+MOST_TIMES: Final = 1 << 20
 
 
 class ColumnSums(NamedTuple):
@@ -316,7 +320,7 @@ def sums(
     for segment, (code, values) in segments.items():
         codes.append((model * len(values) + code, len(names) * len(values)))
         cells += [(name, segment, value) for name, value in product(names, values)]
-    totals = SegmentTotals(cells, (len(summed),))
+    totals, columns = SegmentTotals(cells, (len(summed),)), list(summed.values())
     for start in range(0, len(model), MOST_SUMMED):
         part = slice(start, start + MOST_SUMMED)
         # With a single model, the sums over all users are the sums of the model.
@@ -325,34 +329,50 @@ def sums(
         )
         n_users = groups.sums(np.ones(len(model[part]), dtype=bool))
         totals.put_count(N_USERS, (EACH, EACH), n_users[:, np.newaxis])
-        for column, factors in enumerate(summed.values()):
-            factor_values = [measured[factor][part] for factor in factors]
-            add_column_sums(totals, column, factor_values, groups, n_users, has_squares=has_squares)
+        # Carrying digits takes longer than adding a column: it is done for many columns at once.
+        n_together = max(1, MOST_CARRIED // max(len(cells), 1))
+        for first in range(0, len(columns), n_together):
+            digit_sums: dict[str, list[DigitSums]] = {TOTAL: [], SQUARES: [], PRODUCTS: []}
+            for column, factors in enumerate(columns[first : first + n_together], first):
+                amounts = [measured[factor][part] for factor in factors]
+                value = finite_products(totals, column, amounts, groups, n_users)
+                exact = ExactSums.of(value, groups, has_squares=has_squares)
+                digit_sums[TOTAL].append(exact.total)
+                digit_sums[SQUARES].append(exact.squares)
+                is_weighted = len(factors) > 1 and has_squares
+                digit_sums[PRODUCTS].append(
+                    weighted_sums(value, amounts[-1], exact.total, groups) if is_weighted else {}
+                )
+            for name, of_columns in digit_sums.items():
+                totals.put_columns(name, first, of_columns)
     return totals
 
 
-def add_column_sums(
-    totals: SegmentTotals,
-    column: int,
-    factors: Sequence[Floats],
-    groups: Groups,
-    n_users: Ints,
-    *,
-    has_squares: bool = True,
-) -> None:
-    """Add the products of the factors of up to MOST_SUMMED users to the sums of a column."""
+def finite_products(
+    totals: SegmentTotals, column: int, factors: Sequence[Floats], groups: Groups, n_users: Ints
+) -> Floats:
+    """Return the product of a column's factors, 0 where it is not finite; add the counts of such users."""
     value, n_defined, where = prod(factors[1:], start=factors[0]), n_users, (EACH, column)
     if not (is_finite := np.isfinite(value)).all():
         n_defined = groups.sums(~np.isnan(value))
         totals.put_count(N_INFINITE, where, groups.sums(np.isinf(value)))
         value = np.where(is_finite, value, 0.0)
     totals.put_count(N_DEFINED, where, n_defined)
-    exact, products = ExactSums.of(value, groups, has_squares=has_squares), DigitSums()
-    for part in two_product(value, np.nan_to_num(factors[-1])) if factors[1:] and has_squares else ():
+    return value
+
+
+def weighted_sums(value: Floats, weight: Floats, total: DigitSums, groups: Groups) -> DigitSums:
+    """Return the sums of value * weight; ``total`` are the sums of the values, up to MOST_SUMMED."""
+    weight = np.nan_to_num(weight)
+    largest = weight.max(initial=0.0)
+    if largest < MOST_TIMES and largest.is_integer() and ((weight == largest) | (value == 0.0)).all():
+        # Lists mostly have an item at every rank, so all weights are the cutoff.
+        return {position: amounts * int(largest) for position, amounts in total.items()}
+    sums = DigitSums()
+    for part in two_product(value, weight):
         for position, amounts in ExactSums.of(part, groups, has_squares=False).total.items():
-            add(products, position, amounts)
-    for name, digit_sums in ((TOTAL, exact.total), (SQUARES, exact.squares), (PRODUCTS, products)):
-        totals.put_sums(name, where, digit_sums)
+            add(sums, position, amounts)
+    return sums
 
 
 def merge_sums(

@@ -14,12 +14,13 @@ from spark_eval.arrow.checksums import key_sum
 from spark_eval.arrow.codes import count_by_code, run_starts
 from spark_eval.arrow.messages import Content
 from spark_eval.evaluation.plan import filled_column
-from spark_eval.evaluation.worker.bucket import Bucket, segments_of
+from spark_eval.evaluation.worker.bucket import Bucket
 from spark_eval.evaluation.worker.candidates import CandidateSign, candidate_signs
 from spark_eval.evaluation.worker.items.context import ItemContextBuilder, empty_and_unknown_lists
 from spark_eval.evaluation.worker.items.counts import ItemTally
 from spark_eval.evaluation.worker.lists import BucketLists, SegmentTotals, sums
 from spark_eval.evaluation.worker.requests import means_of, sums_of_users
+from spark_eval.evaluation.worker.users import segments_of
 from spark_eval.metrics.beyond.catalog import GroupWeights, require_fact
 from spark_eval.metrics.lists import Lists
 from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, REQUEST, USER
@@ -102,7 +103,8 @@ class BucketMeasurer:
         self.sums.add(sums(*of_lists, has_squares=bucket.owner is None))
         if (owner := bucket.owner) is not None:
             user = owner[users]
-            self.user_sums.add(sums_of_users(task.plan, columns, user, (model, names), segments))
+            of_users = columns, user, (model, names), segments
+            self.user_sums.add(sums_of_users(means_of(task.plan), task.plan.weight, *of_users))
         if task.plan.of_run:
             self.tally.add(bucket, inputs.context, (model, names), segments)
         self.groups |= self.weighed_groups(inputs, model, names)

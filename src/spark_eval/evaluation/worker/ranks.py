@@ -56,15 +56,26 @@ def use_given_ranks(of_list: Ints, n_lists: int, ranks: Ints) -> Ranks:
     return Ranks(ranks, ranks, ranks, none, last_rank)
 
 
+def rows_by_rank(of_list: Ints, n_lists: int, rank: Ints) -> Ints | None:
+    """Return the row at each rank of each list, -1 if there is none; shape (n_lists, largest rank).
+
+    None if most ranks have no row. Of rows that share a rank, one is found.
+    """
+    width = int(rank.max(initial=0))
+    if n_lists * width > SPARSEST_GRID * max(len(rank), 1):
+        return None
+    grid = np.full(n_lists * width, -1, dtype=np.int64)
+    grid[of_list * width + (rank - 1)] = np.arange(len(rank))
+    return grid.reshape(n_lists, width)
+
+
 def sort_by_list_and_rank(of_list: Ints, n_lists: int, rank: Ints, depth: int | None) -> Ints:
     """Return the rows at ranks up to ``depth``, sorted by list and rank; ranks of a list are distinct."""
     rows = np.arange(len(rank)) if depth is None else np.flatnonzero(rank <= depth)
-    width = int(rank[rows].max(initial=0))
-    if n_lists * width > SPARSEST_GRID * max(len(rows), 1):
+    grid = rows_by_rank(of_list[rows], n_lists, rank[rows])
+    if grid is None:
         return rows[lexsort(of_list[rows], rank[rows])]
-    grid = np.full(n_lists * width, -1, dtype=np.int64)
-    grid[of_list[rows] * width + rank[rows] - 1] = rows
-    in_order: Ints = grid[grid >= 0]
+    in_order: Ints = rows[grid[grid >= 0]]
     return in_order
 
 
@@ -139,24 +150,28 @@ def descending_keys(scores: NDArray[Any]) -> Hashes:
     return ~(ascending.view(np.uint64) ^ SIGN)
 
 
-def has_no_duplicates(of_list: Ints, n_lists: int, item: Ints, rank: Ints) -> bool:
+def has_no_duplicates(grid: Ints | None, item: Ints) -> bool:
     """Return True if no two rows of a list share a rank or an item; also False if the check is costly.
 
-    Usually every rank has one item: such lists are sorted as rows of one matrix, which is fast.
+    ``grid`` are the rows by list and rank. Usually every rank has one item: such lists are sorted as rows of
+    one matrix, which is fast, of narrow numbers if they fit.
     """
-    width, filler = int(rank.max(initial=0)), np.iinfo(np.int64).min
-    if n_lists * width > SPARSEST_GRID * len(rank) or item.min(initial=0) == filler:
+    if grid is None:
         return False
-    cell = of_list * width + (rank - 1)
-    is_taken = np.zeros(n_lists * width, dtype=bool)
-    is_taken[cell] = True
-    if np.count_nonzero(is_taken) < len(rank):
+    has_row = grid >= 0
+    if np.count_nonzero(has_row) < len(item):
         return False
-    grid = np.full(n_lists * width, filler)
-    grid[cell] = item
-    by_item = grid.reshape(n_lists, width)
+    least = int(item.min(initial=0))
+    if int(item.max(initial=0)) - least < np.iinfo(np.uint32).max:
+        numbers: NDArray[Any] = (item - least + 1).astype(np.uint32)
+    elif least > np.iinfo(np.int64).min:
+        numbers = item
+    else:
+        return False
+    filler = np.iinfo(numbers.dtype).min
+    by_item = np.append(numbers, np.asarray(filler, numbers.dtype))[grid]
     by_item.sort(axis=1)
-    return not ((by_item[:, 1:] == by_item[:, :-1]) & (by_item[:, 1:] > filler)).any()
+    return not (by_item[:, 1:][by_item[:, 1:] == by_item[:, :-1]] > filler).any()
 
 
 def is_duplicate_item(of_list: Ints, n_lists: int, item: Ints, before: Ints | Hashes) -> Ints:

@@ -20,6 +20,7 @@ from spark_eval.evaluation.worker.lists import (
 from spark_eval.metrics.columns import weighted
 from spark_eval.schema import ALL
 from spark_eval.statistics.exact import (
+    LARGEST_FACTOR,
     MOST_SUMMED,
     DigitSums,
     ExactSums,
@@ -29,6 +30,7 @@ from spark_eval.statistics.exact import (
     add,
     two_product,
 )
+from spark_eval.statistics.totals import limbs_of_sums
 
 
 def means_of(plan: Plan) -> dict[str, Sequence[str]]:
@@ -41,35 +43,41 @@ def means_of(plan: Plan) -> dict[str, Sequence[str]]:
 
 
 def sums_of_users(
-    plan: Plan, columns: Mapping[str, Floats], user: Ints, models: Group, segments: Mapping[str, Group]
+    means: Mapping[str, Sequence[str]],
+    weight: ListWeight,
+    columns: Mapping[str, Floats],
+    user: Ints,
+    models: Group,
+    segments: Mapping[str, Group],
 ) -> SegmentTotals:
     """Sum the lists of each user, then over the users of each model: all of them, and each segment value.
 
-    ``columns`` have the values of n lists, NaN where undefined; ``user`` (n,) is the user of each list. The
-    lists of a user may have several values of a segment: each value then has a cluster of its own.
+    ``means`` are as of ``means_of``. ``columns`` have the values of n lists, NaN where undefined; ``user``
+    (n,) is the user of each list. The lists of a user may have several values of a segment: each value then
+    has a cluster of its own.
     """
     model, names = models
-    means, everybody = means_of(plan), (np.zeros_like(model), [ALL])
+    everybody = (np.zeros_like(model), [ALL])
     totals = SegmentTotals([], (len(means),))
     for segment, (code, values) in ({ALL: everybody} | dict(segments)).items():
         key = (model * len(values) + code) * (int(user.max(initial=0)) + 1) + user
-        order = stable_argsort(key)
+        order = stable_order(key)
         starts = np.flatnonzero(run_starts(key[order]))
         cells = [(name, segment, value) for name in names for value in values]
         part = SegmentTotals(cells, totals.shape)
         cell = (model * len(values) + code)[order][starts]
         squares = WeightSquares()
         for column, factors in enumerate(means.values()):
-            is_mean = plan.weight is ListWeight.USERS and len(factors) == 1
+            is_mean = weight is ListWeight.USERS and len(factors) == 1
             clusters = clusters_of([columns[factor][order] for factor in factors], starts, is_mean=is_mean)
-            add_clusters(part, column, clusters, cell, squares)
+            add_clusters(part, column, clusters, cell, squares, has_total=is_mean)
         totals.add(part)
     return totals
 
 
-def stable_argsort(keys: Ints) -> Ints:
+def stable_order(keys: Ints) -> Ints | slice:
     """Return the order that sorts keys; lists are mostly in order already."""
-    return np.arange(len(keys)) if (keys[1:] >= keys[:-1]).all() else np.argsort(keys, kind="stable")
+    return slice(None) if (keys[1:] >= keys[:-1]).all() else np.argsort(keys, kind="stable")
 
 
 def clusters_of(factors: Sequence[Floats], starts: Ints, *, is_mean: bool) -> tuple[Floats, Floats]:
@@ -82,13 +90,18 @@ def clusters_of(factors: Sequence[Floats], starts: Ints, *, is_mean: bool) -> tu
         return np.zeros(0), np.zeros(0)
     values = prod(factors[1:], start=factors[0])
     is_defined = np.isfinite(values)
-    number = np.add.reduceat(is_defined, starts, dtype=np.int64)
-    total = np.add.reduceat(values if is_defined.all() else np.where(is_defined, values, 0.0), starts)
+    if is_all := bool(is_defined.all()):
+        number = np.diff(starts, append=len(values))
+    else:
+        number = np.add.reduceat(is_defined, starts, dtype=np.int64)
+        values = np.where(is_defined, values, 0.0)
+    total = np.add.reduceat(values, starts)
     if is_mean:
         total, weight = total / np.maximum(number, 1), (number > 0).astype(np.float64)
     else:
         weight = np.add.reduceat(np.nan_to_num(factors[1]), starts) if factors[1:] else number * 1.0
-    total[number == 0] = np.nan
+    if not is_all:
+        total[number == 0] = np.nan
     return total, weight
 
 
@@ -96,13 +109,14 @@ class WeightSquares:
     """Sums of the squares of weights, which most columns have in common: the numbers of lists."""
 
     def __init__(self) -> None:
-        self.known: dict[int, tuple[Floats, DigitSums]] = {}
+        self.known: dict[int, tuple[Floats, Mapping[int, Ints]]] = {}
 
-    def of(self, start: int, weight: Floats, groups: Groups) -> DigitSums:
-        """Return the sums of the weights from ``start`` on; those of the last column if they are equal."""
+    def of(self, start: int, weight: Floats, groups: Groups) -> Mapping[int, Ints]:
+        """Return the limbs of the weights from ``start`` on; those of the last column if they are equal."""
         last = self.known.get(start)
         if last is None or not np.array_equal(last[0], weight):
-            last = self.known[start] = (weight, ExactSums.of(weight, groups).squares)
+            squares = ExactSums.of(weight, groups, has_total=False).squares
+            last = self.known[start] = (weight, limbs_of_sums(squares))
         return last[1]
 
 
@@ -112,8 +126,13 @@ def add_clusters(
     clusters: tuple[Floats, Floats],
     cell: Ints,
     weight_squares: WeightSquares,
+    *,
+    has_total: bool,
 ) -> None:
-    """Add totals, squares, products with the weight, and squares of the weights of users to their cells."""
+    """Add totals, squares, products with the weight, and squares of the weights of users to their cells.
+
+    Only means over users need the totals: those of ratios are the totals of lists.
+    """
     for start in range(0, len(cell), MOST_SUMMED):
         part = slice(start, start + MOST_SUMMED)
         (total, weight), where = (values[part] for values in clusters), (slice(None), column)
@@ -122,16 +141,19 @@ def add_clusters(
         totals.put_count(N_USERS, where, groups.sums(np.ones(len(total), dtype=bool)))
         totals.put_count(N_DEFINED, where, groups.sums(is_defined))
         known = np.where(is_defined, total, 0.0)
-        exact, products = ExactSums.of(known, groups), DigitSums()
-        for one in two_product(known, weight):
-            for position, amounts in ExactSums.of(one, groups, has_squares=False).total.items():
-                add(products, position, amounts)
-        squares = weight_squares.of(start, weight, groups)
-        sums = (
-            (TOTAL, exact.total),
-            (SQUARES, exact.squares),
-            (PRODUCTS, products),
-            (WEIGHT_SQUARES, squares),
-        )
-        for name, cells in sums:
-            totals.put_sums(name, where, cells)
+        is_whole = bool((weight < LARGEST_FACTOR).all() and (weight == np.rint(weight)).all())
+        factors = weight if is_whole else None
+        exact = ExactSums.of(known, groups, has_total=has_total, factors=factors)
+        products = exact.products if is_whole else sums_of_products(known, weight, groups)
+        for name, sums in ((TOTAL, exact.total), (SQUARES, exact.squares), (PRODUCTS, products)):
+            totals.put_sums(name, where, sums)
+        totals.put_limbs(WEIGHT_SQUARES, where, weight_squares.of(start, weight, groups))
+
+
+def sums_of_products(one: Floats, other: Floats, groups: Groups) -> DigitSums:
+    """Return the exact sums of products in each cell."""
+    products = DigitSums()
+    for part in two_product(one, other):
+        for position, amounts in ExactSums.of(part, groups, has_squares=False).total.items():
+            add(products, position, amounts)
+    return products

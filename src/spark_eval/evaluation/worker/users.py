@@ -1,6 +1,6 @@
-"""Users of a bucket, once per fold and request, and the number of each row's user."""
+"""Users of a bucket, once per fold and request; the number of each row's user; segments of users."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Self
@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import Codes, index_of, run_starts, to_numpy, unique_sorted
-from spark_eval.schema import FOLD, REQUEST, USER
+from spark_eval.arrow.messages import sum_equal_keys
+from spark_eval.schema import FOLD, MISSING, N_INTERACTIONS, NO_TRAIN, REQUEST, USER, BuiltIn
 from spark_eval.statistics.exact import Ints
 
 
@@ -108,3 +109,55 @@ def has_user(rows: pa.Table) -> pa.ChunkedArray:
     """Return True for rows with a user, and with a fold and a request if the table has them."""
     keys = [name for name in (USER, FOLD, REQUEST) if name in rows.column_names]
     return reduce(pc.and_, (pc.is_valid(rows[name]) for name in keys))
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Values of a segment, and the index of each user's value; users without a value have None."""
+
+    code: Ints
+    values: Sequence[str | None]
+
+    @property
+    def names(self) -> list[str]:
+        """Value names as shown in the means."""
+        return [MISSING if value is None else value for value in self.values]
+
+    def column(self, chosen: Ints) -> pa.Array:
+        """Return the values of the chosen users."""
+        return pa.array(self.values, pa.string()).take(pa.array(self.code[chosen]))
+
+
+def segments_of(
+    names: Sequence[str], people: Users, users: pa.Table, trained: pa.Table, bounds: Mapping[int, int] | None
+) -> dict[str, Segment]:
+    """Return the segments of all users by name.
+
+    ``users`` has a row per user, or per user and request, with a column per segment that is not built in;
+    ``trained`` has numbers of training interactions, to be summed. ``bounds`` maps each activity decile to
+    its largest number of interactions.
+    """
+    segments: dict[str, Segment] = {}
+    if REQUEST in users.column_names:
+        row = indices_of_lists(people, users)
+    else:
+        row = indices_of_users(people, Users.of(users, people.ids.type))
+    if not set(BuiltIn).isdisjoint(names):
+        trained = sum_equal_keys([trained], (USER, FOLD))
+        of_user = indices_of_users(people, Users.of(trained, people.ids.type))
+    for name in names:
+        if name == FOLD and people.folds is not None:
+            folds, code = np.unique(people.folds, return_inverse=True)
+            segments[name] = Segment(code, [str(fold) for fold in folds])
+        elif name == BuiltIn.KNOWN:
+            segments[name] = Segment((of_user < 0).astype(np.int64), [name, NO_TRAIN])
+        elif name == BuiltIn.ACTIVITY:
+            n = to_numpy(trained[N_INTERACTIONS])
+            decile = np.append(np.searchsorted(list((bounds or {}).values()), n), len(bounds or {}))
+            segments[name] = Segment(decile[of_user].astype(np.int64), [*map(str, bounds or {}), NO_TRAIN])
+        else:
+            coded = users[name].cast(pa.string()).combine_chunks().dictionary_encode()
+            values = (*coded.dictionary.to_pylist(), None)
+            code = np.append(to_numpy(coded.indices.fill_null(len(values) - 1)), len(values) - 1)
+            segments[name] = Segment(code[row].astype(np.int64), values)
+    return segments

@@ -27,12 +27,23 @@ from spark_eval.arrow.codes import (
 )
 from spark_eval.arrow.messages import from_bytes
 from spark_eval.experiments.moments import Moments
-from spark_eval.experiments.plan import N_EVENTS, Experiment, ExperimentPlan
+from spark_eval.experiments.plan import DAY_SLICE, N_EVENTS, Experiment, ExperimentPlan
 from spark_eval.experiments.worker.assignment import hashed_arms
-from spark_eval.experiments.worker.clock import day_starts
+from spark_eval.experiments.worker.clock import day_starts, local_days
+from spark_eval.experiments.worker.halves import Halves
 from spark_eval.experiments.worker.judge import own_column
 from spark_eval.experiments.worker.timeline import KEY, Timeline
-from spark_eval.experiments.worker.units import BOT, CROSSOVER, PRE, UNEXPOSED, USED, Phases, Units, UnitSums
+from spark_eval.experiments.worker.units import (
+    BOT,
+    CROSSOVER,
+    PRE,
+    UNEXPOSED,
+    USED,
+    Phases,
+    Units,
+    UnitSums,
+    day_codes,
+)
 from spark_eval.schema import (
     EVENT_ID,
     EXPERIMENT,
@@ -75,7 +86,8 @@ class BucketSums:
 
     ``units`` are counted by experiment, arm and stratum, ``with_bots`` before bots are left out.
     ``mismatched`` counts units whose logged variant differs from their hash, by experiment. ``day_faults``
-    counts rows of ``user_days`` that cannot be merged.
+    counts rows of ``user_days`` that cannot be merged. ``units_by`` are units by experiment, name and value
+    of a segment or day of exposure, arm and stratum; ``halves`` the sums of A/A experiments, by metric.
     """
 
     rows: Counter[RowKey] = field(default_factory=Counter)
@@ -85,6 +97,8 @@ class BucketSums:
     mismatched: Counter[str] = field(default_factory=Counter)
     unknown: set[tuple[str, str]] = field(default_factory=set)
     day_faults: Counter[str] = field(default_factory=Counter)
+    units_by: Counter[tuple[str, str, str, str, int]] = field(default_factory=Counter)
+    halves: dict[tuple[str, str], Halves] = field(default_factory=dict)
 
     def merge(self, other: "BucketSums") -> None:
         """Add the sums of another bucket."""
@@ -94,6 +108,9 @@ class BucketSums:
         self.mismatched.update(other.mismatched)
         self.unknown |= other.unknown
         self.day_faults.update(other.day_faults)
+        self.units_by.update(other.units_by)
+        for key, sums in other.halves.items():
+            self.halves[key] = self.halves[key] + sums if key in self.halves else sums
         for cell, moments in other.moments.items():
             self.add(cell, moments)
 
@@ -123,6 +140,16 @@ def n_events(table: pa.Table) -> int:
 def measure_bucket(parts: Iterable[SourceRows | BucketSums], plan: ExperimentPlan) -> BucketSums:
     """Return the sums of all units of a bucket."""
     result = BucketSums()
+    bucket = bucket_from(parts, plan, result)
+    for number, experiment in enumerate(plan.experiments):
+        bucket.measure(number, experiment)
+    return result
+
+
+def bucket_from(
+    parts: Iterable[SourceRows | BucketSums], plan: ExperimentPlan, result: BucketSums
+) -> "Bucket":
+    """Return the exposed units of a bucket with their rows; add the counts of all others to ``result``."""
     tables = tables_of(parts, plan, result)
     exposures, events = tables.get(EXPOSURES), tables.get(EVENTS)
     ids = unique_ids([] if exposures is None else [exposures])
@@ -131,10 +158,7 @@ def measure_bucket(parts: Iterable[SourceRows | BucketSums], plan: ExperimentPla
         is_exposed = pc.greater_equal(events[KEY], 0)
         note_unexposed(events.filter(pc.invert(is_exposed)), plan, result)
         events = events.filter(is_exposed).combine_chunks()
-    bucket = Bucket(plan, ids, None if exposures is None else with_index(exposures, ids), events, result)
-    for number, experiment in enumerate(plan.experiments):
-        bucket.measure(number, experiment)
-    return result
+    return Bucket(plan, ids, None if exposures is None else with_index(exposures, ids), events, result)
 
 
 def tables_of(
@@ -203,8 +227,8 @@ def earliest_of(experiment: Experiment, plan: ExperimentPlan) -> int:
 def repeated_days(events: pa.Table, plan: ExperimentPlan) -> Booleans:
     """Return True for rows (n,) of ``user_days`` that are there twice: a day was merged twice."""
     names = [KEY, TIMESTAMP, KIND, *(own_column(name) for name in plan.event_columns)]
-    found: Booleans = events.select(names).to_pandas().duplicated().to_numpy()
-    return found
+    repeats: Booleans = events.select(names).to_pandas().duplicated().to_numpy()
+    return repeats
 
 
 def without_repeats(events: pa.Table, result: BucketSums) -> pa.Table:
@@ -262,6 +286,9 @@ class Bucket:
             for arm, stratum, by, value, moments in sums.cells(metric):
                 cell = Cell(experiment.name, metric.name, experiment.arms[arm], stratum, by, value)
                 self.result.add(cell, moments)
+            if self.plan.aa_salts is not None:
+                halves = sums.halves(metric, self.ids, self.plan.aa_salts)
+                self.result.halves[experiment.name, metric.name] = halves
 
     @cached_property
     def by_experiment(self) -> Sequence[pa.Table]:
@@ -421,6 +448,10 @@ class Bucket:
         self.note(name, UNITS, Outcome.IN, None, n_units)
         for (arm, stratum), n in units.counts().items():
             self.result.units[name, units.experiment.arms[arm], stratum] += n
+        of_days = day_codes(local_days(units.first, self.plan.timezone))
+        for by, (labels, names) in (*units.labels.items(), (DAY_SLICE, of_days)):
+            for arm, stratum, value, n in units.counts_by(labels, names):
+                self.result.units_by[name, by, value, units.experiment.arms[arm], stratum] += n
 
     def note(self, experiment: str | None, source: str, outcome: Outcome, reason: str | None, n: int) -> None:
         """Count rows, or units."""

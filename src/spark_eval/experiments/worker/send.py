@@ -66,8 +66,8 @@ class ExposedUnits:
     def may_have(self, hashes: Hashes) -> Booleans:
         """Return True for units (n,) that may be exposed; False only for those that are not."""
         bits = bits_of(hashes, 8 * len(self.bits))
-        found: Booleans = (self.bits[bits >> 3] >> (bits & 7).astype(np.uint8) & 1).astype(bool)
-        return found
+        is_set: Booleans = (self.bits[bits >> 3] >> (bits & 7).astype(np.uint8) & 1).astype(bool)
+        return is_set
 
 
 def bits_of(hashes: Hashes, n_bits: int) -> Ints:

@@ -23,6 +23,7 @@ from spark_eval.experiments.plan import (
     Term,
 )
 from spark_eval.experiments.worker.clock import day_name, day_starts, local_days, local_hours
+from spark_eval.experiments.worker.halves import Halves, sums_of_halves
 from spark_eval.experiments.worker.sums import moments_by_group
 from spark_eval.experiments.worker.timeline import LARGEST_SUM, Timeline
 from spark_eval.schema import ALL
@@ -87,6 +88,14 @@ class Units:
         order = np.lexsort((ranks[codes], when, units))
         _, rows = np.unique(units[order], return_index=True)
         self.labels[segment] = codes[order][rows], names
+
+    def counts_by(self, codes: Ints, names: Sequence[str]) -> Iterator[tuple[int, int, str, int]]:
+        """Yield arm, stratum, name of the code (n,), and the number of units with an arm."""
+        chosen = np.flatnonzero(self.arms >= 0)
+        triples = np.stack([self.arms[chosen], self.strata[chosen], codes[chosen]])
+        groups, numbers = np.unique(triples, axis=1, return_counts=True)
+        for (arm, stratum, code), n in zip(groups.T.tolist(), numbers.tolist(), strict=True):
+            yield arm, stratum, names[code], n
 
     def counts(self, members: Ints | None = None) -> dict[tuple[int, int], int]:
         """Return the number of units by arm and stratum; of these members, by default of all with an arm."""
@@ -176,18 +185,18 @@ class UnitSums:
     def cells(self, metric: Metric) -> Iterator[CellMoments]:
         """Yield the moments of each cell with units; of slices only sums over units with events."""
         variables, is_defined = self.variables(metric)
-        places = None if is_defined is None else np.flatnonzero(is_defined)
-        yield from self.grouped(variables, ALL, np.zeros(len(self.members), dtype=np.int64), [ALL], places)
+        subset = None if is_defined is None else np.flatnonzero(is_defined)
+        yield from self.grouped(variables, ALL, np.zeros(len(self.members), dtype=np.int64), [ALL], subset)
         if is_defined is not None:
             for (arm, stratum), n in self.units.counts(self.members[~is_defined]).items():
                 yield arm, stratum, ALL, ALL, Moments(n_undefined=n)
         for segment, (codes, names) in self.units.labels.items():
-            yield from self.grouped(variables, segment, codes[self.members], names, places)
+            yield from self.grouped(variables, segment, codes[self.members], names, subset)
         if metric.kind is MetricKind.RETENTION:
             return
         times = self.units.experiment.times
         if DAY_SLICE in times:
-            yield from self.by_day_of_exposure(variables, places)
+            yield from self.by_day_of_exposure(variables, subset)
         for name in (*times, *self.plan.slices):
             yield from self.sliced(metric, name)
         if self.plan.novelty_days is not None and metric.is_mean:
@@ -199,18 +208,18 @@ class UnitSums:
         by: str,
         codes: Ints,
         names: Sequence[str],
-        places: Ints | None = None,
+        subset: Ints | None = None,
         owners: Ints | None = None,
     ) -> Iterator[CellMoments]:
-        """Yield the moments by arm, stratum and code, of these places in the arrays; by default of all.
+        """Yield the moments by arm, stratum and code, of this subset of the arrays; by default of all.
 
         ``variables`` and ``codes`` are by member; by row of sums if ``owners`` has the member of each row.
         """
         units = self.members if owners is None else self.members[owners]
-        if places is not None:
-            chosen = {id(one): one[places] for one in variables if one is not None}
+        if subset is not None:
+            chosen = {id(one): one[subset] for one in variables if one is not None}
             variables = [None if one is None else chosen[id(one)] for one in variables]
-            units, codes = units[places], codes[places]
+            units, codes = units[subset], codes[subset]
         n_strata, n_names = len(self.units.experiment.strata), len(names)
         groups = (self.units.arms[units] * n_strata + self.units.strata[units]) * n_names + codes
         present = np.flatnonzero(np.bincount(groups))
@@ -240,16 +249,32 @@ class UnitSums:
         ratios, of_past = rounded_ratios(x, y[0]), rounded_ratios(pre_x, pre_y[0])
         return [ones, ratios, ones, of_past, ones, past], y[0] != 0
 
+    def halves(self, metric: Metric, ids: pa.Array, n_salts: int) -> Halves:
+        """Return the sums of the units with a value over random halves of them; ``ids`` are the bucket's."""
+        variables, is_defined = self.variables(metric)
+        chosen = slice(None) if is_defined is None else np.flatnonzero(is_defined)
+        of_units = ids.take(pa.array(self.units.index[self.members][chosen]))
+        return sums_of_halves(of_units, [one[chosen] for one in variables[:3] if one is not None], n_salts)
+
     def sums(self, metric: Metric, phase: str) -> list[Ints]:
         """Return the sums of each member (n,), for each term of the metric."""
-        return [self.phases.sums(term, metric.scale(term), phase)[self.members] for term in metric.terms]
+        return [self.of_members(term, metric.scale(term), phase) for term in metric.terms]
+
+    def of_members(self, term: Term, scale: int, phase: str) -> Ints:
+        """Return the sum of each member (n,) of a term."""
+        return self.winsorised(term, scale, self.phases.sums(term, scale, phase)[self.members])
+
+    def winsorised(self, term: Term, scale: int, sums: Ints) -> Ints:
+        """Return sums (n,), at most the experiment's cap of a winsorised term, once it is known."""
+        cap = self.plan.caps.get((self.units.experiment.name, term, scale))
+        return sums if cap is None else np.minimum(sums, cap)
 
     def between(self, term: Term, scale: int, start: Ints, end: Ints) -> Ints:
         """Return the sums of used events (n,) from ``start`` to ``end``, instants of each member."""
         units = self.units.index[self.members]
         last = self.phases.bounds[USED][1][self.members]
         bounds = (np.minimum(self.timeline.positions(units, times), last) for times in (start, end))
-        return self.timeline.sums(term, scale, *bounds)
+        return self.winsorised(term, scale, self.timeline.sums(term, scale, *bounds))
 
     def retention(self, metric: Metric) -> tuple[Ints, Booleans]:
         """Return 1 for members with an event on the day of retention, and True if their day is over."""
@@ -259,12 +284,12 @@ class UnitSums:
         return np.minimum(events, 1), since + DAY <= self.units.experiment.end
 
     def by_day_of_exposure(
-        self, variables: Sequence[Ints | None], places: Ints | None
+        self, variables: Sequence[Ints | None], subset: Ints | None
     ) -> Iterator[CellMoments]:
         """Yield the moments of 1 and y by the day of exposure; the driver needs them for days."""
         codes, names = day_codes(local_days(self.units.first[self.members], self.plan.timezone))
         only = [variables[0], None, variables[2], None, None, None]
-        yield from self.grouped(only, EXPOSED_ON, codes, names, places)
+        yield from self.grouped(only, EXPOSED_ON, codes, names, subset)
 
     def sliced(self, metric: Metric, name: str) -> Iterator[CellMoments]:
         """Yield the moments of units with events in each value of a slice; all others add 0 to x."""
@@ -284,18 +309,18 @@ class UnitSums:
         cells, targets = np.unique(owners * len(names) + codes, return_inverse=True)
         owners, of_cells = np.divmod(cells, len(names))
         x, *y = [
-            self.timeline.sums_by_target(term, metric.scale(term), rows, targets, len(cells))
-            for term in metric.terms
+            self.winsorised(term, scale, self.timeline.sums_by_target(term, scale, rows, targets, len(cells)))
+            for term, scale in ((term, metric.scale(term)) for term in metric.terms)
         ]
-        ones, places = np.ones(len(cells), dtype=np.int64), None
+        ones, subset = np.ones(len(cells), dtype=np.int64), None
         if metric.is_mean:
             variables = [ones, x, self.n_users[owners], None, None, None]
         elif metric.kind is MetricKind.RATIO:
             variables = [ones, x, y[0], None, None, None]
         else:
-            places = np.flatnonzero(y[0])
+            subset = np.flatnonzero(y[0])
             variables = [ones, rounded_ratios(x, y[0]), ones, None, None, None]
-        yield from self.grouped(variables, by, of_cells, names, places, owners)
+        yield from self.grouped(variables, by, of_cells, names, subset, owners)
 
     def slice_codes(self, name: str, rows: Ints) -> tuple[Ints, Sequence[str]]:
         """Return the code (n,) of each event's value of a slice, and the values."""

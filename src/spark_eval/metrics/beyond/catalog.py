@@ -181,24 +181,28 @@ class RankedEntries:
         totals = np.bincount(self.row[top], weights=weight[top], minlength=self.n_rows)
         return totals.astype(np.float64, copy=False)
 
-    def totals(self, weight: Floats) -> Callable[[int | None], Floats]:
-        """Return a function of k with the results of ``total``; sums are computed once for all cutoffs."""
-        width, size = self.width, len(self.row)
-        if self.n_rows * width > SPARSEST_LISTS * size:
-            return partial(self.total, weight)
-        # Running sums in rank order from 0 have the same bits as those of ``total``.
-        table = np.zeros((self.n_rows, width + 1))
-        if size == self.n_rows * width:
-            table[:, 1:] = weight.reshape(self.n_rows, width)
-        else:
-            table[self.row, self.rank] = weight
-        np.cumsum(table, axis=1, out=table)
-        return lambda k: table[:, width if k is None else min(k, width)]
-
     @cached_property
     def width(self) -> int:
         """Largest rank."""
         return int(self.rank.max(initial=0))
+
+    @cached_property
+    def filled(self) -> Ints:
+        """Lists with an entry, ascending."""
+        return self.row[run_starts(self.row)]
+
+    @cached_property
+    def is_even(self) -> bool:
+        """True if every list is empty, or has an entry at each rank up to the largest of all lists."""
+        if len(self.row) != len(self.filled) * self.width:
+            return False
+        return bool((self.rank.reshape(-1, max(self.width, 1)) == np.arange(1, self.width + 1)).all())
+
+    def between(self, values: NDArray[Any], above: int, last: int | None) -> NDArray[Any]:
+        """Return the values (entries,) at ranks from ``above + 1`` to ``last``."""
+        if self.is_even:
+            return values.reshape(len(self.filled), self.width)[:, above:last].ravel()
+        return values[(self.rank > above) & (True if last is None else self.rank <= last)]
 
     @cached_property
     def number(self) -> Ints:
@@ -208,6 +212,8 @@ class RankedEntries:
     @cached_property
     def has_no_gaps(self) -> bool:
         """True if every list has an entry at each rank up to its largest."""
+        if self.is_even:
+            return True
         size = self.count(None)
         last = np.cumsum(size)[size > 0] - 1
         return np.array_equal(self.rank[last], size[size > 0])
@@ -230,9 +236,18 @@ class RankedEntries:
         """Return the entries of these lists, in this order; lists may be repeated."""
         if np.array_equal(rows, np.arange(self.n_rows)):
             return self
+        names = [field.name for field in fields(self)[2:]]
+        if self.is_even:
+            number = np.full(self.n_rows, -1)
+            number[self.filled] = np.arange(len(self.filled))
+            chosen = number[rows]
+            filled = np.flatnonzero(chosen >= 0)
+            shape, chosen = (len(self.filled), self.width), chosen[filled]
+            of_entries = {name: getattr(self, name).reshape(shape)[chosen].ravel() for name in names}
+            return replace(self, n_rows=len(rows), row=np.repeat(filled, self.width), **of_entries)
         ends, sizes = np.cumsum(self.count(None)), self.count(None)[rows]
         row, chosen = expand_ranges(ends[rows] - sizes, sizes)
-        of_entries = {field.name: getattr(self, field.name)[chosen] for field in fields(self)[2:]}
+        of_entries = {name: getattr(self, name)[chosen] for name in names}
         return replace(self, n_rows=len(rows), row=row, **of_entries)
 
 
@@ -269,6 +284,52 @@ class ItemContext:
     profile: Entries | None = None
     base: Entries | None = None
     has_base: Booleans | None = None
+
+    @cached_property
+    def listed_by_rank(self) -> tuple[Ints, Ints] | None:
+        """Lists, and the cells of their items in a flat table by fold and item: (largest rank, lists).
+
+        A rank without an item has -1. None if this holds for most ranks.
+        """
+        listed, n_items = require_fact(self.listed), self.catalog.n_items + 1
+        if listed.n_rows * listed.width > SPARSEST_LISTS * len(listed.row):
+            return None
+        cell = listed.index
+        if self.fold.any() or not listed.is_even:
+            cell = self.fold[listed.row] * n_items + np.where(cell < 0, n_items - 1, cell)
+        if listed.is_even:
+            return listed.filled, np.ascontiguousarray(cell.reshape(-1, max(listed.width, 1)).T)
+        by_rank = np.full((listed.width, listed.n_rows), -1, dtype=np.int64)
+        by_rank[listed.rank - 1, listed.row] = cell
+        return np.arange(listed.n_rows), by_rank
+
+    def totals(self, table: Floats) -> Callable[[int | None], Floats]:
+        """Return a function of k: the sum over each list's items up to rank k of their values in a table.
+
+        The table is by fold and item (f, n + 1). Values are added in rank order, one after the other, as by
+        ``RankedEntries.total``: once for all cutoffs, and rank by rank for all lists.
+        """
+        listed, found = require_fact(self.listed), self.listed_by_rank
+        if found is None:
+            return partial(listed.total, self.of_entries(table, listed))
+        lists, by_rank = found
+        values = table.ravel() if self.fold.any() else table[0]
+        if not listed.is_even:
+            values = np.append(values, 0.0)  # of ranks without an item
+        known = {0: np.zeros(len(lists))}
+
+        def total(k: int | None) -> Floats:
+            last = len(by_rank) if k is None else min(k, len(by_rank))
+            first = max(rank for rank in known if rank <= last)
+            sums = known[first].copy()
+            for cells in by_rank[first:last]:
+                sums += values.take(cells)
+            known[last] = sums
+            totals = np.zeros(listed.n_rows)
+            totals[lists] = sums
+            return totals
+
+        return total
 
     def of_entries(self, table: NDArray[Any], entries: Entries) -> NDArray[Any]:
         """Look up entries of these lists in a table by fold and item (f, n + 1); shape (entries,)."""

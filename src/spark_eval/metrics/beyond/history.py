@@ -21,6 +21,7 @@ from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Weight, ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.statistics.exact import Floats, Ints
+from spark_eval.statistics.logarithm import log
 
 # Weight of the history when the list's group shares are smoothed, so that no share is 0.
 ALPHA = 0.01
@@ -93,9 +94,7 @@ def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     row, _, p = history_shares(lists.items)
     q = list_shares(lists.items, conventions.calibration_kl_weights, k)
     mixed = (1 - ALPHA) * q + ALPHA * p
-    # The C library's scalar function: numpy's may differ between processors.
-    logarithms = np.fromiter(map(math.log, (p / mixed).tolist()), np.float64, len(p))
-    divergence = np.bincount(row, weights=p * logarithms, minlength=listed.n_rows)
+    divergence = np.bincount(row, weights=p * log(p / mixed), minlength=listed.n_rows)
     is_defined = (np.bincount(row, minlength=listed.n_rows) > 0) & (listed.count(k) > 0)
     return np.where(is_defined, np.clip(divergence, 0.0, -math.log(ALPHA)), np.nan)
 

@@ -155,7 +155,7 @@ def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 @cached_on_first_argument
 def sums_by_cut(lists: Lists, table: Callable[..., Floats], *choices: Choice) -> ByCut:
     """Return a function of k that sums ``table(catalog, *choices)`` (f, n + 1) over the top k; shape (n,)."""
-    return lists.listed.totals(lists.items.of_entries(table(lists.items.catalog, *choices), lists.listed))
+    return lists.items.totals(table(lists.items.catalog, *choices))
 
 
 def popularity_counts(catalog: Catalog, popularity: Popularity) -> Ints:

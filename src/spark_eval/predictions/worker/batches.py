@@ -221,17 +221,21 @@ def add_users(
     won = np.bincount(user, pairs, minlength=len(starts))
     is_defined = (n > 0) & (p > 0)
     auc = np.divide(won, n * p, out=np.zeros(len(n)), where=is_defined)
-    # The rounding error of each square is added to the same sum, so that the sum is exact.
-    squares, lost = two_product(auc, auc)
     addends = [
         Addend("users"),
         Addend("users_defined", is_defined.astype(np.float64)),
         Addend("users_auc", auc),
-        Addend("users_squares", squares),
-        Addend("users_squares", lost),
-        Addend("users_impressions", np.where(is_defined, n + p, 0.0)),
-        Addend("users_positives", np.where(is_defined, p, 0.0)),
-        Addend("users_auc_by_impressions", auc * (n + p)),
-        Addend("users_auc_by_positives", auc * p),
+        *exact_products("users_squares", auc, auc),
     ]
+    for name, amount in (("impressions", n + p), ("positives", p)):
+        weight, part = np.where(is_defined, amount, 0.0), auc * amount
+        addends += [Addend(f"users_{name}", weight), Addend(f"users_auc_by_{name}", part)]
+        addends += exact_products(f"users_squares_by_{name}", part, part)
+        addends += exact_products(f"users_products_by_{name}", part, weight)
+        addends += exact_products(f"users_weight_squares_by_{name}", weight, weight)
     totals.add([Grouping(codes[firsts][starts], grouping.cells)], addends)
+
+
+def exact_products(name: str, one: Floats, other: Floats) -> Iterator[Addend]:
+    """Yield the products and their rounding errors, which are added to the same sum, so that it is exact."""
+    return (Addend(name, part) for part in two_product(one, other))

@@ -5,6 +5,7 @@ influences: slopes times the user's own sums. Squares of influences are added up
 row is one.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import bucket_of, decode_ids, hashes_of, scramble, to_numpy
 from spark_eval.predictions.task import MOST_SUMS_OF_USERS, PLACED, PredictionPlan, Scores, Task
@@ -34,11 +36,15 @@ CellSlopes = Mapping[Cell, Sequence[Sequence[Slopes]]]
 
 
 # Sums of several indices: of labels, of labels and thresholds, of classes.
-INDEXED: Final = frozenset({"labels", "flags", PLACED, "predicted", "right", "confusion"})
+INDEXED: Final = frozenset(
+    {"labels", "flags", PLACED, "predicted", "right", "confusion", "bins", "bin_scores"}
+)
+# Name of a sum, as ``column_of`` writes it.
+COLUMN: Final = re.compile(r"(?P<name>.+?)(?P<corrected>_corrected)?(?P<rest>_rest)?(_(?P<index>\d+))?")
 
 
 def column_of(key: SumKey) -> str:
-    """Return the column of a sum in ``per_user``.
+    """Return the column of a sum in ``per_user``, which is also its name in ``sums``.
 
     >>> column_of(("labels", 1)), column_of(("loss'", 0)), column_of(("label+", 0))
     ('labels_1', 'loss_corrected', 'label_rest')
@@ -47,6 +53,18 @@ def column_of(key: SumKey) -> str:
     mark = name.rstrip("'+")
     words = [mark, *(["corrected"] if "'" in name else []), *(["rest"] if "+" in name else [])]
     return "_".join([*words, *([str(index)] if mark in INDEXED else [])])
+
+
+def key_of(column: str) -> SumKey:
+    """Return the sum of a name of ``column_of``.
+
+    >>> key_of("labels_1"), key_of("loss_corrected"), key_of("label_squares_rest")
+    (('labels', 1), ("loss'", 0), ('label_squares+', 0))
+    """
+    form = COLUMN.fullmatch(column)
+    assert form is not None
+    marks = ("'" if form["corrected"] else "", "+" if form["rest"] else "")
+    return "".join([form["name"], *marks]), int(form["index"] or 0)
 
 
 @dataclass(frozen=True)
@@ -82,9 +100,12 @@ class CellRows:
         """Weight (n,) of each row; None if every row counts once."""
         return to_numpy(self.rows[WEIGHT]) if WEIGHT in self.rows.column_names else None
 
-    def with_placements(self, placements: Floats) -> "CellRows":
-        """Return the rows with their placements."""
-        return CellRows(self.cell, self.rows.append_column(PLACED, pa.array(placements)))
+    def with_columns(self, columns: Mapping[str, NDArray[Any]]) -> "CellRows":
+        """Return the rows with more columns."""
+        rows = self.rows
+        for name, values in columns.items():
+            rows = rows.append_column(name, pa.array(values))
+        return CellRows(self.cell, rows)
 
     def take(self, indices: Ints) -> "CellRows":
         """Return the rows with these indices."""

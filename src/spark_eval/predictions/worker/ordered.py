@@ -14,8 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import run_starts
-from spark_eval.predictions.task import Goal, ThresholdRule
+from spark_eval.predictions.task import (
+    AUPRC,
+    BLOCK,
+    DRAW,
+    PLACED,
+    Clusters,
+    Goal,
+    PredictionPlan,
+    ThresholdRule,
+)
 from spark_eval.predictions.worker.clusters import CellRows, concat_rows
+from spark_eval.predictions.worker.replicates import blocks_of, row_hashes
 from spark_eval.predictions.worker.totals import Cell, amounts_of, sum_by_score, to_doubles
 from spark_eval.schema import PR, ROC
 from spark_eval.statistics.exact import DigitSums, Floats, Ints, exact_sums
@@ -181,8 +191,10 @@ def measure_range(
     )
 
 
-def add_placements(rows: RowRange, offset: RangeOffset) -> CellRows:
+def add_placements(rows: RowRange, offset: RangeOffset, plan: PredictionPlan) -> CellRows:
     """Return the rows of a range with their placements: shares of the rows of the other label.
+
+    Rows also have what a bootstrap needs: their block on the P-R curve, and without users a hash.
 
     That of a positive is the share of negatives below it, that of a negative the share of positives above
     it; equal scores count half. Both average to the AUC.
@@ -199,7 +211,14 @@ def add_placements(rows: RowRange, offset: RangeOffset) -> CellRows:
         numbers, total[::-1, np.newaxis], out=np.zeros_like(numbers), where=total[::-1, np.newaxis] > 0
     )
     index = len(part.scores) - np.cumsum(run_starts(rows.rows.score))
-    return rows.rows.with_placements(shares[rows.rows.label, index])
+    columns = {PLACED: shares[rows.rows.label, index]}
+    if AUPRC in plan.bootstrapped:
+        fp, tp = to_doubles(flagged).T
+        blocks = blocks_of(tp, fp, float(total[1]), float(total.sum()))
+        columns[BLOCK] = blocks[index].astype(np.int16)
+    if plan.bootstrapped and plan.intervals is Clusters.ROW:
+        columns[DRAW] = row_hashes(rows.rows)
+    return rows.rows.with_columns(columns)
 
 
 def best_of_ranges(

@@ -24,6 +24,7 @@ from spark_eval.predictions.task import CORRECTED, Class, PredictionPlan, Scores
 from spark_eval.predictions.worker.totals import LARGEST_WEIGHT, Addend
 from spark_eval.schema import FOLD, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT, Fault
 from spark_eval.statistics.exact import Floats, Ints, two_product
+from spark_eval.statistics.logarithm import log, log1p
 
 # Column of each class's probability; column of the length of an array of probabilities; column that is true
 # for decimal scores that a double may round.
@@ -175,9 +176,9 @@ def binary_addends(rows: Rows, plan: PredictionPlan, rate: float | None) -> Iter
         yield Addend(f"flags{mark}", rows.weight, label * size + passed, 2 * size)
     if "loss" in plan.needs:
         clipped = np.clip(score, plan.eps, 1 - plan.eps)
-        loss = -np.log1p(-clipped)
+        loss = -log1p(-clipped)
         positive = label == 1
-        loss[positive] = -np.log(clipped[positive])
+        loss[positive] = -log(clipped[positive])
         yield Addend(f"loss{mark}", rows.weighted(loss))
     if "errors" in plan.needs:
         error = np.abs(rows.label - score)
@@ -202,7 +203,7 @@ def multiclass_addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
         yield Addend("confusion", rows.weight, label * n_classes + predicted, n_classes**2)
     if "loss" in plan.needs:
         of_label = np.array(rows.scores)[label, np.arange(len(label))]
-        yield Addend("loss", rows.weighted(-np.log(np.clip(of_label, plan.eps, 1 - plan.eps))))
+        yield Addend("loss", rows.weighted(-log(np.clip(of_label, plan.eps, 1 - plan.eps))))
 
 
 def regression_addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:

@@ -112,6 +112,11 @@ class RunFacts:
         """True if the run measured predictions, False if lists."""
         return any(row.get("n_rows") is not None for row in self.rows(Table.METRICS)[:1])
 
+    @property
+    def by_request(self) -> bool:
+        """True if the run measured lists by request."""
+        return any(row.get("n_requests") is not None for row in self.rows(Table.METRICS))
+
     @cached_property
     def is_shown(self) -> Callable[[str], bool]:
         """Predicate on names of metrics: True if the metric was requested.
@@ -188,7 +193,8 @@ class RunFacts:
             *("ci_low", "ci_high", "n", "n_undefined", "mark", "better"),
         )
         counted = "rows" if self.has_predictions else "users"
-        headings = {"n": counted, "n_undefined": "users without a value", "ci_low": "from", "ci_high": "to"}
+        undefined = "requests without a value" if self.by_request else "users without a value"
+        headings = {"n": counted, "n_undefined": undefined, "ci_low": "from", "ci_high": "to"}
         return Dataset.of(Table.METRICS, self.measured, columns, headings)
 
     @cached_property

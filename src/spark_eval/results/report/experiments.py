@@ -29,9 +29,11 @@ ANALYSES: Final = (
 )
 HEADINGS: Final = {"ci_low": "from", "ci_high": "to", "mde": "smallest detectable effect"}
 # Methods whose rows have an interval of a difference.
-TWO_SIDED: Final = ("raw", "cuped", "sequential", "novelty")
+TWO_SIDED: Final = ("raw", "z_pooled", "cuped", "sequential", "novelty")
 ONE_SIDED: Final = ("non_inferiority", "gate")
 INTERACTION: Final = ("cochran_q", "gail_simon")
+# P-values of A/A experiments are not uniform below this p-value.
+UNLIKELY: Final = 0.001
 # A test of interaction is named below this p-value.
 RARE: Final = 0.05
 
@@ -46,7 +48,7 @@ def experiments(facts: RunFacts) -> Chapter | None:
         [row for row in facts.rows(table) if row["experiment"] in names]
         for table in (Table.CHECKS, Table.DECISIONS)
     )
-    statements = [*decided(decisions), *doubts(checks), *interactions(rows)]
+    statements = [*decided(decisions), *doubts(checks), *skewed(checks), *interactions(rows)]
     dataset = Dataset.of("experiments", rows, COLUMNS, HEADINGS)
     views = [
         View(
@@ -84,6 +86,15 @@ def doubts(checks: Sequence[Row]) -> Iterator[Statement]:
             yield Statement(f"{name} cannot be trusted: {', '.join(failed)}.", Tone.BAD, "NOT TRUSTED")
         else:
             yield Statement(f"{name} passes all checks of trust.", Tone.GOOD, "TRUSTED")
+
+
+def skewed(checks: Sequence[Row]) -> Iterator[Statement]:
+    """Yield a warning for each metric whose p-values are not uniform between random halves of the units."""
+    for row in checks:
+        p_value = row["p_value"]
+        if row["check"] == "uniformity" and p_value is not None and p_value < UNLIKELY:
+            text = f"{row['experiment']}: p-values of {row['subject']} are not uniform in A/A experiments"
+            yield warning("P-values", f"{text} (p = {p_value:.2g}); cap or winsorise it.")
 
 
 def interactions(rows: Sequence[Row]) -> Iterator[Statement]:

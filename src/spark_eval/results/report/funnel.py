@@ -20,7 +20,13 @@ from spark_eval.results.sentences import Row, short
 from spark_eval.schema import ALL, FOLDS, MODEL, SEGMENT, Table
 
 MEANINGS: Final = {fate.value: fate.meaning for fate in Fate}
-HEADINGS: Final = {"n_users": "users", "n_pairs": "relevant items", "ci_low": "from", "ci_high": "to"}
+HEADINGS: Final = {
+    "n_users": "users",
+    "n_requests": "requests",
+    "n_pairs": "relevant items",
+    "ci_low": "from",
+    "ci_high": "to",
+}
 OF_STAGES: Final = ("stage", "its model", "part")
 MEANS: Final = ("value", "ci_low", "ci_high")
 
@@ -43,24 +49,26 @@ def pipeline(facts: RunFacts) -> Chapter | None:
 
 def funnel_charts(funnel: Sequence[Row]) -> Iterator[View]:
     """Yield bar charts of the users at each step, and of the relevant items by fate."""
-    steps, fates = [], []
+    steps, fates, counted = [], [], counts_of(funnel)
+    [column, *_] = counted
     for part in dict.fromkeys(row["part"] for row in funnel):
         of_part = [row for row in funnel if row["part"] == part]
-        for row, share in with_share(of_part, "n_users", is_of_fates=False):
+        for row, share in with_share(of_part, column, is_of_fates=False):
             steps.append({**row, "step": said_of(row["step"]), "share": share})
         for row, share in with_share(of_part, "n_pairs", is_of_fates=True):
             meaning = MEANINGS[row["step"]]
             fates.append({**row, "fate": said_of(row["step"]), "share": share, "is": meaning})
     yield chart(
         Form.BARS,
-        "Users at each step",
-        Dataset.of("steps", steps, ("step", "part", "n_users", "share", "n_pairs"), HEADINGS),
-        "Users at each step from truth to the final list, with their share of those who have truth",
+        f"{HEADINGS[column].capitalize()} at each step",
+        Dataset.of("steps", steps, ("step", "part", *counted, "share", "n_pairs"), HEADINGS),
+        f"{HEADINGS[column].capitalize()} at each step from truth to the final list, with their share of "
+        "those that have truth",
         label="step",
-        value="n_users",
+        value=column,
         share="share",
     )
-    columns = ("fate", "is", "part", "n_pairs", "share", "n_users")
+    columns = ("fate", "is", "part", "n_pairs", "share", *counted)
     yield chart(
         Form.BARS,
         "What became of relevant items",
@@ -72,12 +80,18 @@ def funnel_charts(funnel: Sequence[Row]) -> Iterator[View]:
     )
 
 
+def counts_of(funnel: Sequence[Row]) -> tuple[str, ...]:
+    """Return the columns that count what is at a step: users, or requests and their users."""
+    is_by_request = any(row.get("n_requests") is not None for row in funnel)
+    return ("n_requests", "n_users") if is_by_request else ("n_users",)
+
+
 def with_share(
     funnel: Sequence[Row], column: str, *, is_of_fates: bool
 ) -> Iterator[tuple[Row, float | None]]:
     """Yield the steps of a funnel, or the fates of its relevant items, with their shares.
 
-    Shares are of the users with truth, or of all relevant items; None if there are none.
+    Shares are of the users, or requests, with truth, or of all relevant items; None if there are none.
     """
     rows = [row for row in funnel if (row["step"] in MEANINGS) is is_of_fates]
     whole = sum(row[column] for row in rows if is_of_fates or row["step"] == STEP_TRUTH)

@@ -245,6 +245,7 @@ def differences(facts: RunFacts) -> Chapter | None:
         *("p_adjusted", *counts, "n_users", "effect_size", "better"),
     )
     dataset = Dataset.of("comparisons", lines, shown, {"p_adjusted": "p, corrected"})
+    counted = "requests" if any(row.get("n_requests") is not None for row in rows) else "users"
     views = [
         chart(
             Form.INTERVALS,
@@ -257,9 +258,9 @@ def differences(facts: RunFacts) -> Chapter | None:
         ),
         chart(
             Form.STACK,
-            "Users won, tied and lost",
+            f"{counted.capitalize()} won, tied and lost",
             dataset,
-            "For how many users each candidate is better, equal and worse than the baseline",
+            f"For how many {counted} each candidate is better, equal and worse than the baseline",
             shown=("candidate", "against", "measure", "part", "test", *counts),
             label="candidate",
             values=counts,
@@ -289,7 +290,7 @@ def beside_other_run(facts: RunFacts) -> Chapter | None:
     ]
     statements = Statement(
         f"Means of this run beside those of run {other.run_id}, for models of equal names. Intervals of "
-        f"{100 * (1 - CERTAIN):g} % are as if both had users of their own; spark-eval compare pairs users."
+        f"{100 * (1 - CERTAIN):g} % are unpaired; spark-eval compare pairs the users."
     )
     notes = [statements, *warnings_of(facts, other)]
     if not rows:

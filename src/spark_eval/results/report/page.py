@@ -19,7 +19,7 @@ from spark_eval.results.report.funnel import pipeline
 from spark_eval.results.report.models import beside_other_run, cutoffs, differences, gates, leaderboard
 from spark_eval.results.report.origins import accounting, other_tables, provenance, split_in_time
 from spark_eval.results.report.predictions import prediction_curves, thresholds
-from spark_eval.results.report.users import folds, segments, spread
+from spark_eval.results.report.users import folds, requests, segments, spread
 from spark_eval.results.report.verdict import verdict
 from spark_eval.schema import VERSION
 
@@ -30,6 +30,7 @@ CHAPTERS: Final[Mapping[str, Callable[[RunFacts], Chapter | None]]] = {
     "interleaving": interleaving,
     "gates": gates,
     "models": leaderboard,
+    "requests": requests,
     "differences": differences,
     "other_run": beside_other_run,
     "stages": pipeline,

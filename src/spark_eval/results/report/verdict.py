@@ -13,7 +13,7 @@ from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, Direction, Table
 
 MOST_SEGMENTS_NAMED: Final = 5
 MOST_FAILED_NAMED: Final = 3
-UNPAIRED: Final = "as if models had users of their own; spark-eval compare tells more apart"
+UNPAIRED: Final = "unpaired; spark-eval compare pairs the users"
 
 
 class Difference(NamedTuple):

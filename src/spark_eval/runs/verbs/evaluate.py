@@ -66,7 +66,6 @@ def open_locally(work: Work) -> LocalInput:
     from spark_eval.evaluation.tables import Tables
     from spark_eval.evaluation.wanted import local_tables
     from spark_eval.sources.plain import open_plain
-    from spark_eval.tables.conformed import check_id_types
 
     plan, job, sources = work.config.plan, work.job, sources_read(work)
     opened = {
@@ -74,7 +73,6 @@ def open_locally(work: Work) -> LocalInput:
         for name, source in sources.items()
     }
     found = local_tables(opened, sources, plan)
-    check_id_types(found)
     tables = Tables.local(found, plan, sources["recommendations"].model, job.most_quarantined)
     return LocalInput(tables, tables.n_local)
 

@@ -19,7 +19,7 @@ def job(verb: Verb, config: "Config", run_id: str | None, session: "OpenSession"
 
 
 def compute(work: Work) -> Computed:
-    """Compare the links with the truth, with the candidates and with reviews, as far as they are given."""
+    """Compare the links with the truth, with the candidates and with reviews, if they are given."""
     from spark_eval.linkage.evaluate import measure_linkage
     from spark_eval.linkage.wanted import REVIEWS
     from spark_eval.runs.linkage import read_links, sampled

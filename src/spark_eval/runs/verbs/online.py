@@ -9,7 +9,7 @@ from spark_eval.schema import Table
 if TYPE_CHECKING:
     from spark_eval.accounting import Entry
     from spark_eval.config.inputs import Source
-    from spark_eval.experiments.evaluate import Tables
+    from spark_eval.experiments.inputs import Tables
     from spark_eval.experiments.plan import ExperimentPlan
     from spark_eval.results.driver_tables import SmallRows
     from spark_eval.runs.job import Job, Run
@@ -53,7 +53,7 @@ def plan_and_sources(
 
     The plan is None without experiments. Raises ConfigError MISSING_SECTION if they lack a table.
     """
-    from spark_eval.experiments.evaluate import with_unit
+    from spark_eval.experiments.inputs import with_unit
     from spark_eval.runs.run import needed
 
     if config.online is None:
@@ -67,7 +67,7 @@ def plan_and_sources(
 def read_tables(config: "Config", job: "Job", session: "OpenSession") -> Inputs:
     """Return the plan, and the conformed tables on Spark."""
     from spark_eval.experiments.conform import conform_impressions, conformed_tables
-    from spark_eval.experiments.wanted import own_columns
+    from spark_eval.experiments.inputs import own_columns
     from spark_eval.runs.online_days import read_days
     from spark_eval.sources.read import read_source
 
@@ -103,8 +103,7 @@ def open_locally(work: Work) -> LocalInput:
     """Return the plan, and the tables of this process."""
     from functools import partial
 
-    from spark_eval.experiments.evaluate import Tables
-    from spark_eval.experiments.wanted import local_impressions, local_tables, own_columns
+    from spark_eval.experiments.inputs import Tables, local_impressions, local_tables, own_columns
     from spark_eval.runs.online_days import open_days
     from spark_eval.sources.plain import open_plain
 
@@ -132,7 +131,8 @@ def open_locally(work: Work) -> LocalInput:
 def compute(work: Work) -> Computed:
     """Sum all units in one shuffle by user, and the impressions of interleaving; then decide."""
     from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
-    from spark_eval.experiments.evaluate import judged, measure_experiments
+    from spark_eval.experiments.evaluate import measure_experiments
+    from spark_eval.experiments.inputs import judged
     from spark_eval.experiments.interleaving import measure_interleaving, quarantined_impressions
     from spark_eval.experiments.plan import USER_DAYS
     from spark_eval.runs.online_days import DAY, days_before, days_between
@@ -179,7 +179,7 @@ def stage_day(work: Work, inputs: Inputs) -> "tuple[int, list[Entry]]":
     """Stage ``user_days`` of the day; return the number of its rows, and the accounting."""
     from spark_eval.experiments.user_days import measure_user_days, parse_day
     from spark_eval.runners.in_process import LocalBatches
-    from spark_eval.runners.spread import write_union
+    from spark_eval.runners.spread import write_frame, write_union
     from spark_eval.runs.run import needed
 
     assert inputs.plan is not None
@@ -193,7 +193,7 @@ def stage_day(work: Work, inputs: Inputs) -> "tuple[int, list[Entry]]":
     if isinstance(rows, LocalBatches):
         write_union([rows], place)
     else:
-        rows.write.mode("error").parquet(place)
+        write_frame(rows, place)
     return n_rows, entries
 
 

@@ -36,6 +36,7 @@ def compute(work: Work) -> Computed:
     """Measure all predictions in one pass, and in score order if a metric needs it."""
     from spark_eval.predictions.evaluate import measure_predictions
     from spark_eval.predictions.task import Clusters
+    from spark_eval.predictions.values import SCORED
     from spark_eval.runs.run import stage_frame
 
     plan = section_of(work.config).checked()
@@ -46,7 +47,7 @@ def compute(work: Work) -> Computed:
     if plan.intervals is Clusters.USER:
         stage_frame(measured.users.frame, work.attempt, Table.PER_USER, MODEL)
         written[Table.PER_USER] = measured.n_per_user
-        facts["scored"] = {model: one.to_record() for model, one in measured.values_by_model.items()}
+        facts[SCORED] = {model: one.to_record() for model, one in measured.values_by_model.items()}
     return Computed(
         rows=measured.small_tables,
         entries=measured.entries,
@@ -108,7 +109,7 @@ def show(run: "Run", screen: Screen) -> None:
 VERB = Verb(
     name=PREDICTIONS,
     order=3,
-    about="""Measure predictions against their labels; publish metrics, curves, thresholds and accounting.
+    about="""Measure predictions against their labels; publish metrics, sums, curves, thresholds, accounting.
 
     With intervals by user, per_user has the sums of each user. If the config has gates and no
     recommendations, the comparison follows: exit code 5 if one fails.
@@ -116,6 +117,7 @@ VERB = Verb(
     sections=(PREDICTIONS,),
     tables=(
         METRICS,
+        Published(Table.SUMS, by=(MODEL,), is_reported=False),
         ACCOUNTING,
         Published(Table.PER_USER, by=(MODEL,), is_reported=False, is_asked=has_users),
         Published(Table.CURVES, by=(MODEL,), is_asked=has_curves),

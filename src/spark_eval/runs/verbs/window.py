@@ -19,13 +19,13 @@ def job(verb: Verb, config: "Config", run_id: str | None, session: "OpenSession"
 
 
 def compute(work: Work) -> Computed:
-    """Merge the sums of the days, and cluster their users."""
+    """Merge the sums of the days, and cluster their users; of predictions also the bins of calibration."""
     from spark_eval.runs.windows import merge_published
 
     plan = work.config.window.checked()
     window = merge_published(work.job.store, list(work.job.runs), plan)
     return Computed(
-        rows=window.small_tables,
+        rows={name: small for name, small in window.small_tables.items() if name != Table.CURVES or small[0]},
         entries=window.entries,
         facts={
             "conventions": window.conventions,
@@ -41,13 +41,18 @@ def compute(work: Work) -> Computed:
 
 
 def show(run: "Run", screen: Screen) -> None:
-    """Print the leaderboard, and what could not be merged."""
+    """Print the leaderboard, of predictions a line per metric; and what could not be merged."""
     from spark_eval.names import summarize_names
+    from spark_eval.predictions.tables import metrics_by_model
     from spark_eval.results.leaderboard import Leaderboard
 
-    screen.board(Leaderboard.of(run.rows(Table.METRICS)), f"metrics of window {run.run_id}")
-    facts = run.record.job
-    screen.say(f"{facts['n_days']} days merged; a user counts once a day unless window.unit is users")
+    facts, rows, title = run.record.job, run.rows(Table.METRICS), f"metrics of window {run.run_id}"
+    if "n_rows" in rows[0]:
+        screen.grid(*metrics_by_model(rows), title, of=Table.METRICS)
+        screen.say(f"{facts['n_days']} days merged")
+    else:
+        screen.board(Leaderboard.of(rows), title)
+        screen.say(f"{facts['n_days']} days merged; a user counts once a day unless window.unit is users")
     if facts["missing"]:
         screen.say(f"missing days: {summarize_names(facts['missing'])}")
     if facts["absent"]:
@@ -74,15 +79,17 @@ def options() -> list[tuple[str, str]]:
     return meanings(WindowOptions)
 
 
+CURVES = Published(Table.CURVES, by=(MODEL,))
+
 VERB = Verb(
     name="window",
     order=5,
-    about="""Merge the evaluations of days into a window; publish metrics, sums and accounting.
+    about="""Merge the evaluations or predictions of days into a window; publish metrics, sums, accounting.
 
     Days are run ids. The window's own id is FROM_TO. Values are exact; standard errors are clustered by user.
     """,
     sections=("window",),
-    tables=(METRICS, Published(Table.SUMS, by=(MODEL,), is_reported=False), ACCOUNTING),
+    tables=(METRICS, Published(Table.SUMS, by=(MODEL,), is_reported=False), ACCOUNTING, CURVES),
     phases=("merge",),
     compute=compute,
     show=show,

@@ -98,10 +98,10 @@ class LeakCounter:
         """Count rows and users of a bucket for each of ``names`` in each fold; shape (names, 2, folds)."""
         rows = KeyedRows.of(concat_messages([from_bytes(pa.py_buffer(message)) for message in messages]))
         parts = [rows.subset == CODES.index(subset) for subset in self.rule.subsets]
-        checked = [self.met(rows, check) for check in self.rule.checks.values()]
+        checked = [self.rows_of_check(rows, check) for check in self.rule.checks.values()]
         return np.array([rows.count(chosen, self.n_folds) for chosen in (*parts, *checked)])
 
-    def met(self, rows: "KeyedRows", check: Check) -> Booleans:
+    def rows_of_check(self, rows: "KeyedRows", check: Check) -> Booleans:
         """Return the mask (n,) of the rows that a check counts."""
         counted, key = np.zeros(len(rows.subset), dtype=bool), rows.keys[check.keys]
         for subset, others in check.others.items():

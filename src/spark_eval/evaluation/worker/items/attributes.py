@@ -178,7 +178,7 @@ def add_item_table(attributes: ItemAttributes, catalog: Catalog, items: pa.Table
 def training_users_by_item(attributes: ItemAttributes, train_pairs: pa.Table) -> list[Sets]:
     """Return the sets of training users of each item, by fold."""
     row, index = attributes.cells_of_rows(train_pairs)
-    user = to_numpy(train_pairs[USER].combine_chunks().dictionary_encode().indices).astype(np.int64)
+    user = train_pairs[USER].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     n_folds = 1 if attributes.folds is None else len(attributes.folds)
     return [
         sets_of_pairs(index[row == fold], user[row == fold], len(attributes.ids) + 1)
@@ -236,7 +236,7 @@ def vectors_from_lists(column: pa.ChunkedArray, index: Ints, n: int) -> Floats |
 
 def sparse_vectors(maps: pa.MapArray, index: Ints, n: int) -> Sets:
     """Convert maps from integers to components to sets with values."""
-    ends = to_numpy(maps.offsets)
+    ends = maps.offsets.to_numpy()
     part = slice(int(ends[0]), int(ends[-1]))
     check_finite(maps.items[part])
     row, member = np.repeat(index, np.diff(ends)), to_numpy(maps.keys[part]).astype(np.int64)

@@ -1,10 +1,8 @@
-"""Count items: in how many lists each item is, per worker, and the rows of the run from these counts."""
+"""Count items: in how many lists each item is, per worker, and the number of items with each count."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
-from operator import add
-from typing import Any, Final
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +10,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import (
-    Booleans,
     count_by_code,
     index_of,
     run_starts,
@@ -20,14 +17,12 @@ from spark_eval.arrow.codes import (
 )
 from spark_eval.arrow.messages import buckets_of, one_chunk, partition_rows, sum_equal_keys
 from spark_eval.conventions.choice import Need
-from spark_eval.evaluation.plan import Plan, filled_column
-from spark_eval.evaluation.summary import MetricRow, cells_of_models
 from spark_eval.evaluation.worker.bucket import Bucket
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
-from spark_eval.evaluation.worker.lists import NOBODY, ColumnSums, Group, SegmentCell
+from spark_eval.evaluation.worker.lists import Group, SegmentCell
 from spark_eval.evaluation.worker.task import EvaluationTask
-from spark_eval.metrics.beyond.catalog import Entries, GroupWeights, ItemContext, ItemCounts
-from spark_eval.schema import ALL, FOLD, GROUP, ITEM, MODEL, SEGMENT, SEGMENT_VALUE
+from spark_eval.metrics.beyond.catalog import Entries, ItemContext
+from spark_eval.schema import ALL, FOLD, ITEM, MODEL, SEGMENT, SEGMENT_VALUE
 from spark_eval.statistics.exact import Floats, Ints
 
 CELL: Final = (MODEL, SEGMENT, SEGMENT_VALUE)
@@ -70,10 +65,8 @@ class ItemTally:
         if context is None or context.listed is None:
             return
         listed = context.listed
-        number, cut = self.numbers(bucket, listed), first_cutoff_index(listed.rank, self.cuts)
-        n_numbers, row = self.n_numbers, listed.row
-        if (is_beyond := cut == len(self.cuts)).any():
-            number, cut, row = number[~is_beyond], cut[~is_beyond], row[~is_beyond]
+        number, row, n_cuts = self.numbers(bucket, listed), listed.row, len(self.cuts)
+        n_numbers = self.n_numbers
         lengths = [listed.count(k) for k in self.cuts] if len(self.names) > 1 else []
         everybody = np.zeros(listed.n_rows, dtype=np.int64), [ALL]
         for segment, (code, values) in ({ALL: everybody} | dict(segments)).items():
@@ -85,9 +78,11 @@ class ItemTally:
             if n_groups > SPARSEST_COUNTS * len(group):
                 distinct, group = unique_in_order_of_appearance(group)
                 n_groups = len(distinct)
-            at_first_cutoff = count_by_code(group * len(self.cuts) + cut, n_groups * len(self.cuts))
-            n_lists = np.cumsum(at_first_cutoff.reshape(-1, len(self.cuts)), axis=1)
-            slots = slots_of(group, n_lists, row, cut, lengths)
+            n_lists = np.zeros((n_groups, n_cuts), dtype=np.int64)
+            for cut, (above, last) in enumerate(pairwise([0, *self.cuts])):
+                n_lists[:, cut] = count_by_code(listed.between(group, above or 0, last), n_groups)
+            np.cumsum(n_lists, axis=1, out=n_lists)
+            slots = slots_of(group, n_lists, listed, self.cuts, lengths)
             used = np.flatnonzero(n_lists[:, -1])
             amounts = np.concatenate([part[used] for part in (n_lists, *slots)], axis=1)
             cell, item = np.divmod(used if distinct is None else distinct[used], max(n_numbers, 1))
@@ -160,32 +155,22 @@ def fold_of_cell(attributes: ItemAttributes, cell: SegmentCell) -> int:
     return max(int(attributes.tables_of(np.array([int(value)]), 1)[0]), 0)
 
 
-def first_cutoff_index(rank: Ints, cuts: Sequence[int | None]) -> Ints:
-    """Return the index of the first cutoff that includes each rank; ``len(cuts)`` if none does.
-
-    Cutoffs ascend; None (any rank) is last.
-    """
-    ranked = [k for k in cuts if k is not None]
-    deepest = min(max(ranked, default=0), int(rank.max(initial=0)))
-    if deepest > len(rank):
-        return np.searchsorted(ranked, rank)
-    of_rank = np.searchsorted(ranked, np.arange(deepest + 2))
-    return of_rank[np.minimum(rank, deepest + 1)]
-
-
-def slots_of(group: Ints, n_lists: Ints, row: Ints, cut: Ints, lengths: Sequence[Ints]) -> list[Ints]:
+def slots_of(
+    group: Ints, n_lists: Ints, listed: Entries, cuts: Sequence[int | None], lengths: Sequence[Ints]
+) -> list[Ints]:
     """Return the high and low parts of the slots by group and cutoff, each of the shape of ``n_lists``.
 
-    ``group``, ``row`` and ``cut`` are each entry's group, list and first cutoff; ``lengths`` has the lengths
-    of the lists at each cutoff. Empty without lengths.
+    ``group`` is each entry's group; ``lengths`` has the lengths of the lists at each cutoff. Empty without
+    lengths.
     """
     slots = [np.zeros_like(n_lists) for _ in COUNTED[1:] if len(lengths)]
     for index, length in enumerate(lengths):
-        parts = slot_parts(int(length.max(initial=0)))
+        k, parts = cuts[index], slot_parts(int(length.max(initial=0)))
         # Most lists have the maximum length: only the difference of shorter ones is added one by one.
-        shorter = np.flatnonzero((cut <= index) & (length < length.max(initial=0))[row])
+        is_shorter = (length < length.max(initial=0))[listed.row]
+        shorter = np.flatnonzero(is_shorter if k is None else is_shorter & (listed.rank <= k))
         for sums, of_length in zip(slots, parts, strict=True):
-            more = (of_length[length] - of_length[-1])[row[shorter]]
+            more = (of_length[length] - of_length[-1])[listed.row[shorter]]
             added = np.bincount(group[shorter], more, minlength=len(n_lists))
             sums[:, index] = n_lists[:, index] * int(of_length[-1]) + added.astype(np.int64)
     return slots
@@ -224,98 +209,3 @@ def histogram(tallies: Sequence[pa.Table]) -> pa.Table:
         of_cut = of_cut.rename_columns([*CELL, ITEM_BITS, COUNTED[0], N_ITEMS, *slots])
         parts.append(of_cut.append_column(CUT, pa.repeat(pa.scalar(cut, pa.int32()), len(of_cut))))
     return pa.concat_tables(parts)
-
-
-def run_rows(
-    plan: Plan,
-    histograms: Sequence[pa.Table],
-    attributes: ItemAttributes,
-    totals: Mapping[SegmentCell, Mapping[str, ColumnSums]],
-    models: Sequence[str],
-) -> list[MetricRow]:
-    """Return the rows of METRICS of the metrics of a whole run, in each cell.
-
-    ``totals`` are the sums of ``means.added``; they have the numbers of users.
-    """
-    of_cells = counts_by_cell(histograms)
-    rows = []
-    for cell in cells_of_models(totals, models):
-        for value in plan.of_run:
-            users = totals.get(cell, {}).get(filled_column(value.k), NOBODY)
-            counts = item_counts(
-                of_cells.get((*cell, plan.run_cuts.index(value.k)), []), attributes, cell, users
-            )
-            key = (cell[0], value.name, value.k, *cell[1:], plan.stamp)
-            rows.append(MetricRow.of_run(key, value.of_run(counts, plan.conventions), users.n_users))
-    return rows
-
-
-def counts_by_cell(histograms: Sequence[pa.Table]) -> dict[tuple[Any, ...], list[tuple[int, ...]]]:
-    """Return sorted tuples of n_lists, bits, n_items and slots (if counted), by cell and cutoff."""
-    by_cell: dict[tuple[Any, ...], list[tuple[int, ...]]] = {}
-    if not histograms:
-        return by_cell
-    added = sum_equal_keys(histograms, [*CELL, CUT, COUNTED[0], ITEM_BITS])
-    for model, segment, value, cut, *counts in zip(*added.to_pydict().values(), strict=True):
-        by_cell.setdefault((model, segment, value, cut), []).append(tuple(counts))
-    return {cell: sorted(rows) for cell, rows in by_cell.items()}
-
-
-def item_counts(
-    rows: Sequence[tuple[int, ...]], attributes: ItemAttributes, cell: SegmentCell, users: ColumnSums
-) -> ItemCounts:
-    """Return the counts of a cell as input of the kernels."""
-    width = len(rows[0]) if rows else 3
-    n_lists, bits, n_items, *parts = np.array(rows, dtype=np.int64).reshape(-1, width).T
-    high, low = (part.tolist() for part in parts or [np.zeros_like(n_lists)] * 2)
-    both = zip(high, low, strict=True)
-    slots = [math.ldexp((one << SLOT_BITS) + other, -2 * SLOT_BITS) for one, other in both]
-    return ItemCounts(
-        n_lists=n_lists,
-        n_items=n_items,
-        is_listed=bits & IS_LISTED > 0,
-        is_trained=bits & IS_TRAINED > 0,
-        slots=np.array(slots, dtype=np.float64),
-        n_catalog=n_of_table(attributes, attributes.catalog.is_listed, cell),
-        n_trained=n_of_table(attributes, attributes.is_trained, cell),
-        n_population=users.n_users,
-        n_filled=users.n_defined,
-    )
-
-
-def n_of_table(attributes: ItemAttributes, table: Booleans | None, cell: SegmentCell) -> int:
-    """Count the items in a table of the catalogue: of the cell's fold, or of any fold."""
-    if table is None:
-        return 0
-    _, segment, value = cell
-    if segment == FOLD and attributes.folds is not None:
-        return int(np.count_nonzero(table[np.searchsorted(attributes.folds, int(value))]))
-    return int(np.count_nonzero(table.any(axis=0)))
-
-
-def group_rows(
-    plan: Plan,
-    parts: Sequence[Mapping[tuple[int, str], GroupWeights]],
-    attributes: ItemAttributes,
-    totals: Mapping[SegmentCell, Mapping[str, ColumnSums]],
-    models: Sequence[str],
-) -> list[MetricRow]:
-    """Return the rows of METRICS of metrics by item group, with the catalogue's value in each.
-
-    ``parts`` are the weights of each bucket, ``totals`` the sums of ``means.added``. Groups are values of the
-    segment GROUP.
-    """
-    rows = []
-    for index, value in enumerate(plan.of_groups):
-        of_catalog = GroupWeights.of_catalog(attributes.catalog)
-        for model in models:
-            weights = [part[index, model] for part in parts if (index, model) in part]
-            if not weights:
-                continue
-            users = totals.get((model, ALL, ALL), {}).get(filled_column(value.k), NOBODY)
-            both = {value.name: reduce(add, weights), value.catalog_name: of_catalog}
-            for name, one in both.items():
-                for group, share in value.of_groups(one, plan.conventions).items():
-                    key = (model, name, value.k, GROUP, group, plan.stamp)
-                    rows.append(MetricRow.of_run(key, share, users.n_users))
-    return rows

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from spark_eval.arrow.codes import (
     count_unique,
     run_starts,
     unique_in_order_of_appearance,
+    unique_sorted,
 )
 from spark_eval.arrow.messages import Content
 from spark_eval.evaluation.worker.users import Users, has_user, number_users
@@ -46,21 +48,29 @@ def count_train(
     people, numbers = number_users([table for table in named if table is not None])
     user, bad_user = (numbers.pop(0) if table is not None else np.empty(0, np.int64) for table in named)
     n_rows = count_by_code(user, len(people))
-    folds: list[int | None] = [None] * len(people) if people.folds is None else people.folds.tolist()
+    has_rows = n_rows > 0
     n_bad = 0 if bad is None else len(bad)
     counts = Counts(largest=int(n_rows.max(initial=0)))
     counts.note((Outcome.IN, None), len(user) + n_bad, len(people))
-    counts.note((Outcome.USED, None), len(user), int(np.count_nonzero(n_rows)))
+    counts.note((Outcome.USED, None), len(user), int(np.count_nonzero(has_rows)))
     counts.note((Outcome.QUARANTINED, Fault.NULL_ID), n_bad, count_unique(bad_user))
-    n_users = Counter(fold for fold, n in zip(folds, n_rows.tolist(), strict=True) if n)
-    summary = TrainSummary(counts, n_users, Counter(n_rows[n_rows > 0].tolist()))
+    n_users: Counter[int | None] = Counter({None: int(np.count_nonzero(has_rows))})
+    if people.folds is not None:
+        n_users = occurrences(people.folds[has_rows])
+    summary = TrainSummary(counts, n_users, occurrences(n_rows[has_rows]))
     return summary, None if valid is None else counts_by_item(valid, people, user, sees_takers=sees_takers)
+
+
+def occurrences(numbers: Ints) -> Counter[Any]:
+    """Count how often each number occurs."""
+    distinct, n_times = np.unique(numbers, return_counts=True)
+    return Counter(dict(zip(distinct.tolist(), n_times.tolist(), strict=True)))
 
 
 def counts_by_item(rows: pa.Table, people: Users, user: Ints, *, sees_takers: bool) -> pa.Table:
     """Count rows and users by item (and fold); ``user`` (rows,) are indices of users."""
     codes = Codes.of([rows[ITEM]])
-    item, group = unique_in_order_of_appearance(codes.columns[0])
+    item, group = unique_sorted(codes.columns[0])
     columns: dict[str, pa.Array] = {ITEM: codes.ids(item)}
     if people.folds is not None:
         folds, fold = np.unique(people.folds, return_inverse=True)

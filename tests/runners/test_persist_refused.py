@@ -11,7 +11,7 @@ from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import SparkSession
 
 from spark_eval import compare, evaluate, evaluate_predictions
-from spark_eval.runtime.any_session import persist
+from spark_eval.runners.spread import persist
 
 SERVERLESS = (
     "[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported on serverless compute. SQLSTATE: 0A000"
