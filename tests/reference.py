@@ -22,7 +22,6 @@ from spark_eval.conventions import CONVENTIONS
 from spark_eval.conventions.choice import Need
 from spark_eval.metrics import RANKING
 from spark_eval.metrics.values import without_metric
-from spark_eval.runs.linkage_sections import LinkageSection, ReviewsSection, SampleSection
 from spark_eval.runs.sections import (
     Baseline,
     CompareSection,
@@ -30,9 +29,12 @@ from spark_eval.runs.sections import (
     EvaluateSection,
     GateSection,
     InterleavingSection,
+    LinkageSection,
     OnlineSection,
     PredictionsSection,
     ReportSection,
+    ReviewsSection,
+    SampleSection,
     SparkSection,
     SplitSection,
     StageSection,

@@ -264,3 +264,18 @@ def test_the_start_is_measured(tmp_path: Path) -> None:
     assert all(float(cell) > 1 for row in rows for cell in row[1:5])
     assert rows[0][5:] == ["1.00", "1.00"]
     assert not list(tmp_path.iterdir())
+
+
+def test_experiments_are_measured(tmp_path: Path) -> None:
+    """Users in one of twenty experiments have the same events in use as all of them in one."""
+    cases = ["one", "20 layers"]
+    command = [sys.executable, "-m", "benchmarks.online", str(tmp_path), "--events", "20000", *cases]
+    run = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    header, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in run.stdout.splitlines()
+    ]
+    assert header[:2] == ["case", "CPU s"]
+    assert [row[0] for row in rows] == cases
+    assert rows[0][-1] == rows[1][-1]
+    assert int(rows[0][-1]) > 10_000

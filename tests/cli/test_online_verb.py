@@ -1,5 +1,6 @@
 """The verb online: what it publishes, what it counts, what it refuses, and when it ends with exit code 5."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -286,23 +287,58 @@ def test_interleaved_lists_need_no_experiments(desk: "Desk") -> None:
     assert (answer.code, "QUARANTINE_SHARE" in answer.err) == (3, True)
 
 
-def test_a_day_is_summed_and_then_read_as_events(desk: "Desk") -> None:
-    answer = with_experiment(desk).done("online", "--day", "2024-05-03", "--run-id", "day")
-    assert "user_days: give all days" in answer.out
+def test_days_are_summed_and_then_read(desk: "Desk") -> None:
+    later = events().assign(timestamp=NOON + pd.Timedelta(days=1))
+    with_experiment(desk, happened=pd.concat([events(), later], ignore_index=True))
+    days = ("2024-05-03", "2024-05-04")
+    for day in days:
+        answer = desk.done("online", "--day", day, "--run-id", f"day-{day}")
+        assert f"user_days of {day}" in answer.out
     assert not (desk.out / "experiments").exists()
     rows = rows_of(desk, "user_days")
-    assert sum(row["n_events"] for row in rows) == len(events())
+    assert sum(row["n_events"] for row in rows) == 2 * len(events())
     desk.done("online", "--run-id", "whole")
-    path = desk.out / "user_days" / "run_id=day"
-    answer = desk.done("online", "--run-id", "merged", "--set", f"events.path={path}")
+    path = desk.out / "user_days"
+    desk.done("online", "--run-id", "as-events", "--set", f"events.path={path}")
+    for day in ("2024-05-01", "2024-05-02"):
+        desk.done("online", "--day", day, "--run-id", f"day-{day}")
+    answer = desk.done("online", "--from", "2024-05-01", "--to", "2024-05-04", "--run-id", "merged")
     assert "home, b: win (better: ctr)" in answer.out
-    for table in ("experiments", "checks", "decisions"):
-        by_run: dict[str, list[Any]] = {"whole": [], "merged": []}
+    assert "the pre-period lacks days that were not read: 2024-04-17 to 2024-04-30" in answer.out
+    for table in ("experiments", "checks", "decisions", "accounting"):
+        by_run: dict[str, list[Any]] = {"whole": [], "as-events": [], "merged": []}
         for row in rows_of(desk, table):
-            by_run[row.pop("run_id")].append(row)
-        assert by_run["whole"] == by_run["merged"] != []
-    again = desk.run("online", "--set", f"events.path={path}", "--set", "online.timezone=Asia/Tokyo")
-    assert (again.code, "INVALID_USER_DAYS" in again.err) == (3, True)
+            if (found := by_run.get(row.pop("run_id"))) is not None:
+                found.append(row)
+        assert by_run["whole"] == by_run["merged"] == by_run["as-events"] != []
+    # A day that is summed again makes the merged run stale, and the next one reads the new sums.
+    desk.done(
+        "online", "--day", days[1], "--run-id", f"day-{days[1]}", "--replace", "--set", "online.power=0.9"
+    )
+    stale = {run["run_id"]: run["stale"] for run in json.loads(desk.done("status", "--json").out)["runs"]}
+    assert (stale["merged"], stale["whole"]) == ([f"day-{days[1]}"], [])
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "message"),
+    [
+        (("--from", "2024-05-01", "--to", "2024-05-03"), 3, "MISSING_DAYS"),
+        (("--from", "2024-05-03", "--to", "2024-05-03"), 2, "'home' begins on 2024-05-01"),
+        (("--from", "2024-05-03", "--to", "2024-05-01"), 2, "is after"),
+        (("--from", "2024-05-01"), 2, "give both"),
+        (("--from", "2024-05-01", "--to", "2024-05-03", "--day", "2024-05-03"), 2, "one or the other"),
+        (("--from", "May", "--to", "2024-05-03"), 2, "2024-05-01"),
+        (
+            ("--from", "2024-05-01", "--to", "2024-05-01", "--set", "online.timezone=Asia/Tokyo"),
+            3,
+            "INVALID_USER_DAYS",
+        ),
+    ],
+)
+def test_days_that_cannot_be_read(desk: "Desk", given: tuple[str, ...], code: int, message: str) -> None:
+    with_experiment(desk).done("online", "--day", "2024-05-01", "--run-id", "day")
+    answer = desk.run("online", *given)
+    assert (answer.code, message in answer.err) == (code, True)
 
 
 def test_an_unfair_draft_ends_with_exit_code_5(desk: "Desk") -> None:

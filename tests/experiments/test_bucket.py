@@ -12,13 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_eval.errors import ConfigError
-from spark_eval.experiments.evaluate import rules_of
+from spark_eval.experiments.inputs import rules_of
 from spark_eval.experiments.moments import ONE, X, Y
 from spark_eval.experiments.parse import make_experiment_plan
 from spark_eval.experiments.plan import Assignment
+from spark_eval.experiments.worker import timeline
 from spark_eval.experiments.worker.assignment import hashed_buckets
-from spark_eval.experiments.worker.bucket import BucketSums, Cell, by_bucket, measure_bucket
+from spark_eval.experiments.worker.bucket import BucketSums, Cell, SourceRows, measure_bucket
+from spark_eval.experiments.worker.send import (
+    SEGMENT_BITS,
+    Reach,
+    by_bucket,
+    exposed_bits,
+    filter_of,
+    merged_bits,
+    n_bits_for,
+)
 from spark_eval.experiments.worker.sums import moments_by_group
+from spark_eval.experiments.worker.timeline import Timeline
 
 DAY: Final = 86_400_000_000
 # The clock changes on 2024-03-31 in Berlin, in the middle of the period.
@@ -54,8 +65,11 @@ PLAN: Final = make_experiment_plan(
 )
 
 
-def measured(exposures: list[Any], events: list[Any], n_buckets: int, size: int) -> BucketSums:
+def measured(
+    exposures: list[Any], events: list[Any], n_buckets: int, size: int, is_filtered: bool = False
+) -> BucketSums:
     """The sums of the rows in batches of a size, and in so many buckets."""
+    reach = None
     types = {"user": pa.int64(), "timestamp": pa.int64(), "value": pa.float64()}
     found: dict[int, list[Any]] = {}
     for source, names, rows in (
@@ -65,8 +79,17 @@ def measured(exposures: list[Any], events: list[Any], n_buckets: int, size: int)
         schema = pa.schema({name: types.get(name, pa.string()) for name in names})
         valid = [(None if row[-1] else row[0], *row[1:-1]) for row in rows]
         table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in valid], schema)
-        judge = rules_of(PLAN)[source]
-        for number, part in by_bucket(table.to_batches(size), source, judge, PLAN, n_buckets):
+        if is_filtered and source == "events" and not table["id"].is_valid().to_numpy().any():
+            table = table.drop_columns("id")  # events with ids are not left behind
+        judge, batches = rules_of(PLAN)[source], table.to_batches(size)
+        if is_filtered and source == "exposures":
+            segments: dict[int, list[bytes]] = {}
+            for half in (batches[::2], batches[1::2]):
+                for number, segment in exposed_bits(half, judge, PLAN, 2 * SEGMENT_BITS):
+                    segments.setdefault(number, []).append(segment)
+            bits = [merged_bits(number, several) for number, several in segments.items()]
+            reach = Reach.of(PLAN, filter_of(bits, 2 * SEGMENT_BITS))
+        for number, part in by_bucket(batches, source, judge, PLAN, n_buckets, reach):
             found.setdefault(number, []).append(part)
     total = BucketSums()
     for parts in found.values():
@@ -201,6 +224,59 @@ def test_order_and_partitions_do_not_change_a_bit(
     both = whole.moments.keys() & parts.moments.keys()
     assert {key: whole.moments[key] for key in both} == {key: parts.moments[key] for key in both}
     assert not any(sums.n for key, sums in {**whole.moments, **parts.moments}.items() if key not in both)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(EXPOSURES, max_size=5), st.lists(EVENTS, max_size=25), st.booleans())
+def test_events_that_are_left_behind_are_counted_alike(
+    exposures: list[Any], events: list[Any], has_ids: bool
+) -> None:
+    if not has_ids:
+        events = [(*event[:4], None, event[5]) for event in events]
+    whole, left = (measured(exposures, events, 2, 7, is_filtered) for is_filtered in (False, True))
+    assert +whole.rows == +left.rows
+    assert whole.moments == left.moments
+
+
+def test_few_events_of_other_users_travel() -> None:
+    exposures = [(user, START, "a", "home", None) for user in range(50)]
+    events = [(user, START + DAY, "buy", 1.0, None, None) for user in range(10_000)]
+    schema = pa.schema(
+        {"user": pa.int64(), "timestamp": pa.int64(), "kind": pa.string(), "value": pa.float64()}
+    )
+    names = ("user", "timestamp", "variant")
+    shown = pa.Table.from_pylist([dict(zip(names, row[:3], strict=True)) for row in exposures])
+    happened = pa.Table.from_pylist(
+        [dict(zip(schema.names, row[:4], strict=True)) for row in events], schema=schema
+    )
+    n_bits, rules = n_bits_for(len(exposures)), rules_of(PLAN)
+    bits = exposed_bits(shown.to_batches(), rules["exposures"], PLAN, n_bits)
+    reach = Reach.of(PLAN, filter_of(bits, n_bits))
+    parts = [
+        part
+        for _, part in by_bucket(happened.to_batches(), "events", rules["events"], PLAN, 4, reach)
+        if isinstance(part, SourceRows)
+    ]
+    users = {user for part in parts for user in part.table()["key"].to_pylist()}
+    assert set(range(50)) <= users
+    assert len(users) < 100
+
+
+@pytest.mark.parametrize("n_bits", [3, 60])
+def test_positions_are_those_of_a_loop(n_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether times fit into a code with the unit, or ranks of times."""
+    monkeypatch.setattr(timeline, "CODE_BITS", n_bits)
+    random = np.random.default_rng(3)
+    units, times = random.integers(0, 4, 30), random.integers(-(10**15), 10**15, 30)
+    rows = {"key": units, "timestamp": times, "kind": np.zeros(30, np.int8), "value": np.ones(30)}
+    line = Timeline(PLAN, pa.table(rows), 4)
+    assert (line.clock.distinct is None) == (n_bits == 60)
+    asked = [*times.tolist(), -(10**16), 10**16, 7]
+    for unit in range(4):
+        found = line.positions(np.full(len(asked), unit), np.array(asked))
+        assert found.tolist() == [
+            sum((u, t) < (unit, instant) for u, t in zip(units, times, strict=True)) for instant in asked
+        ]
 
 
 def test_buckets_are_those_of_xxhash64() -> None:

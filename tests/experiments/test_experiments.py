@@ -424,6 +424,40 @@ def test_several_experiments_share_a_scan() -> None:
         assert counts["in"] == counts["out"]
 
 
+def test_experiments_that_share_exposures_are_as_each_alone() -> None:
+    """Whether they also share the period and the window, or not."""
+    exposures, events = TABLES
+    shown = exposures.drop(columns="variant")
+
+    def hashed(name: str, **change: Any) -> dict[str, Any]:
+        halves = {"salt": name, "ranges": {"a": [0, 5000], "b": [5000, 10000]}}
+        sound = {"name": name, "control": "a", "variants": {"a": 1, "b": 1}, "period": PERIOD}
+        return {**sound, "assignment": halves, **change}
+
+    half = {"salt": "half", "ranges": {"a": [0, 2500], "b": [5000, 7500]}}
+    experiments = [
+        hashed("first"),
+        hashed("second"),
+        hashed("short", window="30h"),
+        hashed("shorter", window="7h"),
+        hashed("half", assignment=half),
+        hashed("third"),
+    ]
+    options: dict[str, Any] = {"engine": "local", "by": ["hour"]}
+    together = evaluate_experiments(shown, events, [CLICKS, CTR], experiments, **options)
+    for one in experiments:
+        alone = evaluate_experiments(shown, events, [CLICKS, CTR], one, **options)
+        assert rows_of(together, experiment=one["name"]) == rows_of(alone)
+        assert [entry for entry in together.entries if entry.model == one["name"]] == [
+            entry for entry in alone.entries if entry.model == one["name"]
+        ]
+    windows = {
+        row["experiment"]: row["treatment_value"]
+        for row in rows_of(together, metric="clicks", segment="all", method="raw")
+    }
+    assert len(set(windows.values())) == len(windows)
+
+
 def test_text_ids_segments_without_a_value_and_files(tmp_path: Any) -> None:
     exposures, events = TABLES
     tables = (

@@ -20,7 +20,7 @@ from spark_eval.publishing.remote import MOST_HOURS
 from spark_eval.publishing.stores import store_of
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.results.sentences import Row
-from spark_eval.runs.job import MEASURING, Run
+from spark_eval.runs.job import Run
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Verb
 from spark_eval.schema import Table
@@ -129,7 +129,7 @@ def show_status(config: Config, session: "Callable[[], SparkSession]", as_json: 
     # In a remote store, counting rows takes Spark jobs: a list of all runs only checks that the tables exist.
     check = open_table if store.is_local else check_is_there
     records = list(published(store.files, damaged.__setitem__))
-    current = {record.run_id: record.job["fingerprint"] for record in records if record.verb in MEASURING}
+    current = {(record.verb, record.run_id): record.job["fingerprint"] for record in records}
     runs = [
         summary(record, damage_of(store.files, record, check)) | {"stale": stale_parts(record, current)}
         for record in records

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_eval.experiments.inputs import Tables, has_ranks, own_columns, wanted_columns
 from spark_eval.experiments.plan import INTERLEAVING, USER_DAYS, ExperimentPlan
-from spark_eval.experiments.wanted import has_ranks
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES
 from spark_eval.experiments.worker.judge import own_column
 from spark_eval.schema import (
@@ -27,7 +28,9 @@ from spark_eval.schema import (
     VALUE,
     VARIANT,
 )
+from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.inputs import Input, instant, open_input
+from spark_eval.tables.plain_files import PLAIN_TYPES, arrow_type, plain_files, source_columns
 
 
 def conform_exposures(
@@ -67,6 +70,20 @@ def conform_events(
     return table.conformed(columns | {own_column(name): scalar(table, name) for name in plan.event_columns})
 
 
+def conformed_tables(
+    frames: Mapping[str, DataFrame],
+    names: Mapping[str, Mapping[str, str]],
+    units: Mapping[str, str | None],
+    plan: ExperimentPlan,
+) -> Tables:
+    """Return conformed exposures and events, with the files of those that workers read themselves."""
+    conform = {EXPOSURES: conform_exposures, EVENTS: conform_events}
+    rows = {name: conform[name](frame, names[name], units[name], plan) for name, frame in frames.items()}
+    files = {name: plain_table(name, frame, names[name], units[name], plan) for name, frame in frames.items()}
+    found = {name: one for name, one in files.items() if one is not None}
+    return Tables(rows, files=found, file_units=units)
+
+
 def conform_impressions(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
     """Return user, experiment if there is one, impression, item, teams, position, click, and ranks if any."""
     table = open_input(frame, INTERLEAVING, names)
@@ -78,6 +95,28 @@ def conform_impressions(frame: DataFrame, names: Mapping[str, str] | None) -> Da
     ranks = ITEM_RANKS if has_ranks(names or {}, frame.columns) else ()
     columns |= {name: table.number(name, "UNSUPPORTED_TYPE") for name in (POSITION, CLICKED, *ranks)}
     return table.conformed(columns)
+
+
+def plain_table(
+    name: str, frame: DataFrame, names: Mapping[str, str] | None, unit: str | None, plan: ExperimentPlan
+) -> PlainFiles | None:
+    """Return the files of a table if they are plain, so that workers read them; None otherwise."""
+    own = {own_column(one): one for one in own_columns(name, plan)}
+    columns = {**(names or {}), **own}
+    given = pa.schema([(one, pa.null()) for one in frame.columns])
+    wanted = wanted_columns(name, columns, given, unit, plan)
+    theirs = source_columns(frame, columns, list(wanted.needed), list(wanted.optional))
+    if any(frame.columns.count(one) != 1 for one in theirs.values()):
+        return None
+    takes, kinds = {**wanted.needed, **wanted.optional}, {ours: frame.schema[theirs[ours]] for ours in theirs}
+    # A float has another text than the double that Spark makes of it.
+    has_floats = any(isinstance(kinds[ours].dataType, T.FloatType) for ours in own)
+    types = (*PLAIN_TYPES, T.TimestampType)
+    if has_floats or not all(isinstance(kind.dataType, types) for kind in kinds.values()):
+        return None
+    if not all(takes[ours](arrow_type(kind.dataType)) for ours, kind in kinds.items()):
+        return None
+    return plain_files(frame, theirs, types)
 
 
 def keys_of(table: Input, unit: str | None, plan: ExperimentPlan) -> dict[str, Column]:

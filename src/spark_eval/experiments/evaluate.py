@@ -9,6 +9,7 @@ from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
 from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.experiments.analysis import Analysis, analyses
+from spark_eval.experiments.inputs import Tables, judged, open_tables
 from spark_eval.experiments.parse import make_experiment_plan
 from spark_eval.experiments.plan import ExperimentOptions, ExperimentPlan, TermKey, names_of
 from spark_eval.experiments.tables import (
@@ -22,52 +23,49 @@ from spark_eval.experiments.tables import (
     decision_lines,
     shown_lines,
 )
-from spark_eval.experiments.wanted import local_tables
 from spark_eval.experiments.worker.bucket import (
     EVENTS,
     EXPOSURES,
     UNITS,
     BucketSums,
-    by_bucket,
     measure_bucket,
 )
-from spark_eval.experiments.worker.judge import judge_events, judge_exposures
+from spark_eval.experiments.worker.send import (
+    SEGMENT_BITS,
+    ExposedUnits,
+    Reach,
+    by_bucket,
+    exposed_bits,
+    filter_of,
+    merged_bits,
+    n_bits_for,
+)
 from spark_eval.experiments.worker.tails import measure_tails, quantile_of
 from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.shown import TextTable, Writable
-from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
-from spark_eval.runners.in_process import LocalBatches
-from spark_eval.runners.quarantine import share_faults, unusable_rows
-from spark_eval.runners.spread import collect_or_raise, concat, group_by_key, map_batches, parallelism
+from spark_eval.runners.quarantine import share_faults
+from spark_eval.runners.spread import collect_objects, collect_or_raise, concat, group_by_key
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import (
-    EVENT_ID,
-    EXPERIMENT,
-    KIND,
-    TIMESTAMP,
-    UNIT,
-    USER,
-    VALUE,
-    VARIANT,
     Outcome,
     Reason,
     Table,
 )
 from spark_eval.tables.arrow_frames import Frame
-from spark_eval.tables.conformed import Rows, check_id_types
-from spark_eval.tables.local_tables import LocalTable, NotPlain, columns_of
+from spark_eval.tables.conformed import check_id_types
+from spark_eval.tables.local_tables import LocalTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Units of timestamps that are numbers, by table.
-Units = Mapping[str, str | None]
-# Columns of conformed tables, in the order that Spark's frames have; all others follow.
-ORDER: Final = (USER, TIMESTAMP, UNIT, VARIANT, EXPERIMENT, KIND, VALUE, EVENT_ID)
 # Approximate number of events that a task has in memory.
 ROWS_PER_BUCKET: Final = 1_000_000
+# Events of units without an exposure are left behind if there are this many events, also per exposure: to
+# know these units, the exposures are read once more.
+LEAST_FILTERED: Final = 1_000_000
+EVENTS_PER_EXPOSURE: Final = 4
 # Shares of invalid rows above these are refused: they are rarely single cases.
 MOST_QUARANTINED: Final = 0.01
 
@@ -146,128 +144,23 @@ def evaluate_experiments(
         raise ConfigError("OUT_OF_RANGE", f"max_quarantined: {max_quarantined} is not in [0, 1]")
     names = {EXPOSURES: exposure_columns or {}, EVENTS: event_columns or {}}
     given = {EXPOSURES: exposures, EVENTS: events}
-    plan, tables, units = open_tables(given, names, timestamp_unit, plan, engine)
-    return measure_experiments(tables, plan, dict.fromkeys(given, max_quarantined), units)
-
-
-def open_tables(
-    given: Mapping[str, Any],
-    names: Mapping[str, Mapping[str, str]],
-    unit: str | None,
-    plan: ExperimentPlan,
-    engine: str | None,
-) -> tuple[ExperimentPlan, Mapping[str, Rows], Units]:
-    """Return the plan with its unit, the conformed tables of the engine, and the units of timestamps."""
-    plan, names = with_unit(plan, names)
-    chosen = parse_engine(engine)
-    reason = reason_for_spark(chosen, given.items())
-    if reason is None:
-        try:
-            opened = {name: partial(columns_of, name, table) for name, table in given.items()}
-            tables = local_tables(opened, names, dict.fromkeys(given, unit), plan)
-        except NotPlain as fault:
-            reason = refuse_or_explain(chosen, str(fault))
-        else:
-            say_local(sum(table.n_rows for table in tables.values()))
-            return plan, tables, dict.fromkeys(given, unit)
-    say_spark(reason)
-    return plan, tables_on_spark(given, names, unit, plan), {}
-
-
-def with_unit(
-    plan: ExperimentPlan, names: Mapping[str, Mapping[str, str]]
-) -> tuple[ExperimentPlan, dict[str, Mapping[str, str]]]:
-    """Return the plan and the names of columns with the unit: that of the experiments, or a mapped ``unit``.
-
-    Raises ConfigError INVALID_EXPERIMENT if only one of the tables maps it.
-    """
-    column = plan.experiments[0].unit
-    if column is not None:
-        names = {name: {UNIT: column, **columns} for name, columns in names.items()}
-    mapped = [name for name in names if UNIT in names[name]]
-    if len(mapped) == 1:
-        raise ConfigError(
-            "INVALID_EXPERIMENT", f"{mapped[0]}.columns has {UNIT}; the other table needs it too"
-        )
-    return replace(plan, by_unit=bool(mapped)), dict(names)
-
-
-def tables_on_spark(
-    given: Mapping[str, Any],
-    names: Mapping[str, Mapping[str, str]],
-    unit: str | None,
-    plan: ExperimentPlan,
-) -> dict[str, Rows]:
-    """Return frames and paths as conformed Spark frames."""
-    from spark_eval.experiments.conform import conform_events, conform_exposures
-    from spark_eval.tables.frames import to_spark_frames
-
-    frames = to_spark_frames(given)
-    return {
-        EXPOSURES: conform_exposures(frames[EXPOSURES], names[EXPOSURES], unit, plan),
-        EVENTS: conform_events(frames[EVENTS], names[EVENTS], unit, plan),
-    }
-
-
-def rules_of(plan: ExperimentPlan, units: Units | None = None) -> dict[str, FaultRule]:
-    """Return the rule of each table; ``units`` are those of timestamps that are numbers, by table."""
-    units = units or {}
-    return {
-        EXPOSURES: partial(judge_exposures, plan=plan, unit=units.get(EXPOSURES)),
-        EVENTS: partial(judge_events, plan=plan, unit=units.get(EVENTS)),
-    }
-
-
-def judged(
-    tables: Mapping[str, Rows], plan: ExperimentPlan, entries: Sequence[Entry], units: Units | None = None
-) -> dict[str, Any]:
-    """Return the invalid rows of the tables that have any, with their code in ``fault``."""
-    bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
-    given, conformed = rules_of(plan, units), rules_of(plan)
-    return {
-        name: unusable_rows(as_on_spark(table, given[name]), conformed[name])
-        for name, table in tables.items()
-        if name in bad
-    }
-
-
-def as_on_spark(table: Rows, rule: FaultRule) -> Rows:
-    """Return a table with the types and the order of columns that it has on Spark."""
-    if not isinstance(table, LocalTable):
-        return table
-    names: list[str] = [name for name in ORDER if name in table.columns]
-    names += [name for name in table.columns if name not in ORDER]
-    rows, _ = rule(table.table())
-    found = rows.select(names)
-    return LocalTable(found.schema, found)
+    plan, tables = open_tables(given, names, timestamp_unit, plan, engine)
+    return measure_experiments(tables, plan, dict.fromkeys(given, max_quarantined))
 
 
 def measure_experiments(
-    tables: Mapping[str, Rows],
-    plan: ExperimentPlan,
-    most_quarantined: Mapping[str, float] | None = None,
-    units: Units | None = None,
+    tables: Tables, plan: ExperimentPlan, most_quarantined: Mapping[str, float] | None = None
 ) -> "Experiments":
     """Sum all units of the conformed tables in one shuffle by unit, and account for every row.
 
     ``most_quarantined`` has the largest share of each table's rows that may be quarantined. Raises one
     DataError that lists everything found.
     """
-    check_id_types(tables)
-    rules = rules_of(plan, units)
-    n_rows = sum(
-        table.n_rows if isinstance(table, LocalTable) else table.count() for table in tables.values()
-    )
-    n_buckets = 1 + n_rows // ROWS_PER_BUCKET
-    parts = concat(
-        [
-            map_batches(
-                spread(table),
-                partial(by_bucket, source=name, judge=rules[name], plan=plan, n_buckets=n_buckets),
-            )
-            for name, table in tables.items()
-        ]
-    )
+    check_id_types(tables.rows)
+    n_rows = {name: tables.n_rows(name) for name in tables.rows}
+    reach = Reach.of(plan, exposed_units(tables, plan, n_rows))
+    n_buckets = 1 + sum(n_rows.values()) // ROWS_PER_BUCKET
+    parts = rows_by_bucket(tables, plan, n_buckets, {EVENTS: reach})
 
     if plan.winsorised:
         plan = replace(plan, caps=caps_of(parts, n_buckets, plan))
@@ -275,12 +168,51 @@ def measure_experiments(
     for one in of_buckets(parts, n_buckets, partial(measure_bucket, plan=plan)):
         sums.merge(one)
     entries = entries_of(plan, sums)
-    of_tables = judged(tables, plan, entries, units)
+    of_tables = judged(tables, plan, entries)
     check_accounting(
         entries, [*sum_faults(plan, sums), *share_faults(entries, of_tables, most_quarantined or {})]
     )
-    table = tables[EVENTS]
+    table = tables.rows[EVENTS]
     return Experiments(plan, sums, entries, None if isinstance(table, LocalTable) else table.sparkSession)
+
+
+def exposed_units(tables: Tables, plan: ExperimentPlan, n_rows: Mapping[str, int]) -> ExposedUnits | None:
+    """Return a filter of the exposed units; None if it would cost more than it saves."""
+    if n_rows[EVENTS] < max(LEAST_FILTERED, EVENTS_PER_EXPOSURE * n_rows[EXPOSURES]):
+        return None
+    n_bits = n_bits_for(n_rows[EXPOSURES])
+    make = partial(exposed_bits, judge=tables.rule(EXPOSURES, plan), plan=plan, n_bits=n_bits)
+    segments = group_by_key(tables.map(EXPOSURES, make), n_bits // SEGMENT_BITS, merged_bits)
+    return filter_of(collect_objects(segments), n_bits)
+
+
+def rows_by_bucket(
+    tables: Tables,
+    plan: ExperimentPlan,
+    n_buckets: int,
+    reach: Mapping[str, Reach] | None = None,
+    rules: Mapping[str, FaultRule] | None = None,
+) -> Any:
+    """Return the valid rows of all tables, and the counts of all others, as objects by bucket of units.
+
+    ``reach`` is that of a table whose other rows are only counted. ``rules`` replace those of tables.
+    """
+    reach, rules = reach or {}, rules or {}
+    send = partial(by_bucket, plan=plan, n_buckets=n_buckets)
+    return concat(
+        [
+            tables.map(
+                name,
+                partial(
+                    send,
+                    source=name,
+                    judge=rules.get(name) or tables.rule(name, plan),
+                    reach=reach.get(name),
+                ),
+            )
+            for name in tables.rows
+        ]
+    )
 
 
 def of_buckets(parts: Any, n_buckets: int, measure: Callable[[list[Any]], Any]) -> Iterator[Any]:
@@ -312,13 +244,6 @@ def caps_of(parts: Any, n_buckets: int, plan: ExperimentPlan) -> dict[TermKey, i
         if not missing:
             break
     return caps
-
-
-def spread(table: Rows) -> Any:
-    """Return a conformed table as rows of a runner."""
-    if isinstance(table, LocalTable):
-        return LocalBatches(table.parts(parallelism(table)), table.schema)
-    return table
 
 
 def entries_of(plan: ExperimentPlan, sums: BucketSums) -> list[Entry]:

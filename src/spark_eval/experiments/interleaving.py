@@ -10,8 +10,9 @@ from spark_eval.accounting import ACCOUNTING, Entry, check_accounting
 from spark_eval.errors import DataError
 from spark_eval.experiments.analysis import Decision
 from spark_eval.experiments.checks import passed
-from spark_eval.experiments.evaluate import MOST_QUARANTINED, ROWS_PER_BUCKET, as_on_spark, spread
+from spark_eval.experiments.evaluate import MOST_QUARANTINED, ROWS_PER_BUCKET
 from spark_eval.experiments.inference import sample_ratio
+from spark_eval.experiments.inputs import as_on_spark, local_impressions, spread
 from spark_eval.experiments.plan import (
     INTERLEAVING,
     InterleavingOptions,
@@ -19,7 +20,6 @@ from spark_eval.experiments.plan import (
     make_interleaving_plan,
 )
 from spark_eval.experiments.tables import CHECKS, DECISIONS, CheckRow, DecisionRow, six_digits
-from spark_eval.experiments.wanted import local_impressions
 from spark_eval.experiments.worker.drafts import (
     PAIRED,
     PREFERENCE,

@@ -370,6 +370,11 @@ class ExperimentPlan:
         return tuple(dict.fromkeys(name for one in self.experiments for name in one.segments))
 
     @property
+    def arms(self) -> tuple[str, ...]:
+        """Names of the variants of all experiments, each once."""
+        return tuple(dict.fromkeys(arm for one in self.experiments for arm in one.arms))
+
+    @property
     def event_columns(self) -> tuple[str, ...]:
         """Columns of the events that conditions and slices read, each once."""
         conditions = [condition.column for term in self.terms for condition in term.where]

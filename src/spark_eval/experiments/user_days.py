@@ -12,19 +12,11 @@ import pyarrow as pa
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting
 from spark_eval.arrow.files import Batches
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.experiments.evaluate import (
-    ROWS_PER_BUCKET,
-    Units,
-    entries_of,
-    judged,
-    open_tables,
-    rules_of,
-    spread,
-    variant_faults,
-)
+from spark_eval.experiments.evaluate import ROWS_PER_BUCKET, entries_of, rows_by_bucket, variant_faults
+from spark_eval.experiments.inputs import Tables, judged, open_tables
 from spark_eval.experiments.parse import make_experiment_plan
 from spark_eval.experiments.plan import USER_DAYS, ExperimentOptions, ExperimentPlan
-from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES, BucketSums, by_bucket
+from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES, BucketSums
 from spark_eval.experiments.worker.days import DAY_COLUMN, judge_day, summed_days
 from spark_eval.experiments.worker.judge import own_column
 from spark_eval.options import documented
@@ -34,9 +26,7 @@ from spark_eval.runners.in_process import LocalBatches
 from spark_eval.runners.quarantine import share_faults
 from spark_eval.runners.spread import (
     collect_or_raise,
-    concat,
     group_by_key,
-    map_batches,
     map_objects,
     map_parts,
     persist,
@@ -46,7 +36,6 @@ from spark_eval.runtime import events as run_events
 from spark_eval.schema import KIND, TIMESTAMP, UNIT, USER, Outcome, Table
 from spark_eval.tables.arrow_frames import Frame, like_given
 from spark_eval.tables.conformed import Rows, arrow_type, check_id_types, id_type
-from spark_eval.tables.local_tables import LocalTable
 
 NUMBERS: Final = pa.int64()
 
@@ -148,9 +137,9 @@ def sum_user_days(
     plan = make_experiment_plan(metrics, experiments, **options)
     names = {EXPOSURES: exposure_columns or {}, EVENTS: event_columns or {}}
     given = {EXPOSURES: exposures, EVENTS: events}
-    plan, tables, units = open_tables(given, names, timestamp_unit, plan, engine)
+    plan, tables = open_tables(given, names, timestamp_unit, plan, engine)
     with ExitStack() as held:
-        rows, _, entries = measure_user_days(tables, plan, names[EVENTS], parse_day(day), held, units)
+        rows, _, entries = measure_user_days(tables, plan, names[EVENTS], parse_day(day), held)
         frame = like_given(rows.table(), events) if isinstance(rows, LocalBatches) else rows
         return UserDays(frame, entries)
 
@@ -164,38 +153,26 @@ def parse_day(day: str | None) -> int | None:
 
 
 def measure_user_days(
-    tables: Mapping[str, Rows],
+    tables: Tables,
     plan: ExperimentPlan,
     names: Mapping[str, str],
     day: int | None,
     held: ExitStack,
-    units: Units | None = None,
     most_quarantined: Mapping[str, float] | None = None,
 ) -> tuple[Any, int, list[Entry]]:
     """Return the rows of ``user_days`` spread over tasks, their number, and the accounting.
 
     They are computed once until ``held`` closes. Raises one DataError that lists everything found.
     """
-    check_id_types(tables)
-    if USER_DAYS in tables[EVENTS].columns:
+    check_id_types(tables.rows)
+    if USER_DAYS in tables.rows[EVENTS].columns:
         raise DataError("INVALID_USER_DAYS", f"{EVENTS}: rows of user_days are summed already")
-    rules = rules_of(plan, units)
+    rules = {}
     if day is not None:
-        rules[EVENTS] = partial(judge_day, judge=rules[EVENTS], plan=plan, day=day)
-    n_rows = sum(
-        table.n_rows if isinstance(table, LocalTable) else table.count() for table in tables.values()
-    )
-    n_buckets = 1 + n_rows // ROWS_PER_BUCKET
-    parts = concat(
-        [
-            map_batches(
-                spread(table),
-                partial(by_bucket, source=name, judge=rules[name], plan=plan, n_buckets=n_buckets),
-            )
-            for name, table in tables.items()
-        ]
-    )
-    columns = columns_of(tables[EVENTS], plan)
+        rules[EVENTS] = partial(judge_day, judge=tables.rule(EVENTS, plan), plan=plan, day=day)
+    n_buckets = 1 + sum(map(tables.n_rows, tables.rows)) // ROWS_PER_BUCKET
+    parts = rows_by_bucket(tables, plan, n_buckets, rules=rules)
+    columns = columns_of(tables.rows[EVENTS], plan)
     schema = pa.schema([(names.get(ours, theirs), kind) for ours, (theirs, kind) in columns.items()])
 
     def measure(_: int, found: list[Any]) -> Any:
@@ -213,7 +190,7 @@ def measure_user_days(
         sums.merge(one)
         n_found += n_own
     entries = [entry for entry in entries_of(plan, with_exposures(sums)) if entry.model is None]
-    bad = judged(tables, plan, entries, units)
+    bad = judged(tables, plan, entries)
     check_accounting(
         entries, [*variant_faults(plan, sums), *share_faults(entries, bad, most_quarantined or {})]
     )

@@ -48,6 +48,14 @@ from spark_eval.experiments.plan import (
     InterleavingPlan,
     make_interleaving_plan,
 )
+from spark_eval.linkage.plan import (
+    LinkageOptions,
+    LinkagePlan,
+    SampleOptions,
+    SamplePlan,
+    make_linkage_plan,
+    make_sample_plan,
+)
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.metrics.values import parse_metric
 from spark_eval.options import check_keys, declared
@@ -55,7 +63,6 @@ from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.predictions.task import PredictionPlan
 from spark_eval.results.mlflow_runs import parse_model_version
-from spark_eval.runs.linkage_sections import LinkageSection, ReviewsSection, SampleSection
 from spark_eval.splits.rules.fold_rule import FoldRule
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
 
@@ -244,6 +251,10 @@ class OnlineSection(Section):
     day: str | None = Field(
         default=None, description="publish user_days of this day alone, which later runs read as events"
     )
+    first: str | None = Field(
+        default=None, description="first day whose published user_days are read instead of the events"
+    )
+    last: str | None = Field(default=None, description="last of these days")
 
     def checked(self, gates: Sequence[GateSection] = ()) -> ExperimentPlan:
         """Return the validated plan with the gates of experiments; raise ConfigError for a wrong key."""
@@ -266,6 +277,34 @@ class InterleavingSection(Source):
         """Return the validated plan; raise ConfigError for an invalid option."""
         options: Any = {name: getattr(self, name) for name in declared(InterleavingOptions)}
         return make_interleaving_plan(**options)
+
+
+class ReviewsSection(Source):
+    """Labels of reviewed pairs, and the sample that they are of."""
+
+    run: RunId | None = Field(
+        default=None, description="published run of sample; null: that of this id, or of this config"
+    )
+
+
+@keyed(LinkageOptions)
+class LinkageSection(Section):
+    """Options of the evaluation of links."""
+
+    def checked(self) -> LinkagePlan:
+        """Return the validated plan; raise ConfigError for an invalid option."""
+        options: Any = {name: getattr(self, name) for name in declared(LinkageOptions)}
+        return make_linkage_plan(**options)
+
+
+@keyed(SampleOptions)
+class SampleSection(Section):
+    """Strata and size of a sample for review."""
+
+    def checked(self) -> SamplePlan:
+        """Return the validated plan; raise ConfigError for an invalid option."""
+        options: Any = {name: getattr(self, name) for name in declared(SampleOptions)}
+        return make_sample_plan(**options)
 
 
 class ReportSection(Section):

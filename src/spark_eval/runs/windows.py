@@ -32,6 +32,7 @@ from spark_eval.schema import Table
 
 # Sections of a day's config that decide its metrics; those of its inputs differ from day to day.
 DECIDING: Final = (EVALUATE, "stages")
+ONLINE: Final = "online"
 # Keys of the section of predictions that name its input, or decide only whether values are published.
 OF_INPUT: Final = frozenset(Source.model_fields) | {"max_quarantined"}
 
@@ -123,10 +124,18 @@ def removed(run_id: str) -> DataError:
     return DataError("MISSING_DAYS", f"run {run_id!r} was removed during the run; start again")
 
 
-def stale_parts(record: Record, fingerprints: Mapping[str, str]) -> list[str]:
-    """Return the days of a window that were removed or published again; ``fingerprints`` are today's."""
+def stale_parts(record: Record, fingerprints: Mapping[tuple[str, str], str]) -> list[str]:
+    """Return the days that a run has read and that were removed or published again since.
+
+    ``fingerprints`` are today's, by verb and run id. ``online`` reads days of its own.
+    """
     parts: Mapping[str, Any] = record.job.get("parts", {})
-    return [run_id for run_id, before in parts.items() if fingerprints.get(run_id) != before]
+    verbs = (ONLINE,) if record.verb == ONLINE else MEASURING
+    return [
+        run_id
+        for run_id, before in parts.items()
+        if before not in {fingerprints.get((verb, run_id)) for verb in verbs}
+    ]
 
 
 @documented(WindowOptions)

@@ -4,10 +4,11 @@ Sums are integers: they add to the same numbers in any order.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Final, NamedTuple
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,32 +16,43 @@ import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import (
     Booleans,
-    bucket_of,
+    Hashes,
     concat_tables,
-    decode_ids,
+    count_by_code,
     hashes_of,
     index_of,
+    pair_hash,
+    stable_argsort,
     to_numpy,
 )
-from spark_eval.arrow.row_faults import FaultRule, fill_null_with_false
+from spark_eval.arrow.messages import from_bytes
 from spark_eval.experiments.moments import Moments
-from spark_eval.experiments.plan import DAY_SLICE, N_EVENTS, USER_DAYS, Experiment, ExperimentPlan
+from spark_eval.experiments.plan import DAY_SLICE, N_EVENTS, Experiment, ExperimentPlan
 from spark_eval.experiments.worker.assignment import hashed_arms
-from spark_eval.experiments.worker.clock import day_name, day_starts, local_days
+from spark_eval.experiments.worker.clock import day_starts, local_days
 from spark_eval.experiments.worker.halves import Halves
 from spark_eval.experiments.worker.judge import own_column
-from spark_eval.experiments.worker.units import BOT, CROSSOVER, KEY, PRE, UNEXPOSED, USED, Units, UnitSums
+from spark_eval.experiments.worker.timeline import KEY, Timeline
+from spark_eval.experiments.worker.units import (
+    BOT,
+    CROSSOVER,
+    PRE,
+    UNEXPOSED,
+    USED,
+    Phases,
+    Units,
+    UnitSums,
+    day_codes,
+)
 from spark_eval.schema import (
     EVENT_ID,
     EXPERIMENT,
     KIND,
     MISSING,
     TIMESTAMP,
-    UNIT,
     USER,
     VALUE,
     VARIANT,
-    Fault,
     Outcome,
     Reason,
 )
@@ -49,7 +61,6 @@ from spark_eval.statistics.exact import Ints
 EXPOSURES: Final = "exposures"
 EVENTS: Final = "events"
 UNITS: Final = "users"
-MOST_UNKNOWN: Final = 20
 # Faults of rows of ``user_days``.
 OTHER_PLAN: Final = "of another config"
 REPEATED_DAY: Final = "of a day that is there twice"
@@ -111,53 +122,14 @@ class BucketSums:
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Rows of one source on their way to a bucket of units."""
+    """Rows of one source on their way to a bucket of units, as an Arrow stream."""
 
     source: str
-    rows: pa.Table
+    rows: bytes
 
-
-def by_bucket(
-    batches: Iterable[pa.RecordBatch], source: str, judge: FaultRule, plan: ExperimentPlan, n_buckets: int
-) -> Iterator[tuple[int, Any]]:
-    """Yield the valid rows by bucket of units; then, for bucket 0, the counts of all other rows."""
-    counted = BucketSums()
-    for batch in batches:
-        table, faults = judge(pa.table(batch))
-        counted.rows[None, source, Outcome.IN, None] += n_events(table)
-        if faults is not None:
-            for code in faults.unique().drop_null().to_pylist():
-                outcome = Outcome.QUARANTINED if code in set(Fault) else Outcome.DROPPED
-                is_code = fill_null_with_false(pc.equal(faults.cast(pa.string()), code))
-                counted.rows[None, source, outcome, code] += n_events(table.filter(pa.array(is_code)))
-            table = table.filter(faults.is_null())
-        if USER_DAYS in table.column_names:
-            is_other = pc.not_equal(table[USER_DAYS].cast(pa.string()), plan.digest).fill_null(True)
-            counted.day_faults[OTHER_PLAN] += pc.sum(is_other).as_py() or 0
-            table = table.drop_columns([USER_DAYS])
-        table = only_listed(table, source, plan, counted)
-        if len(table):
-            table = with_key(table, plan)
-            buckets = bucket_of(hashes_of(table[KEY].combine_chunks()), n_buckets)
-            for number in np.unique(buckets):
-                yield int(number), SourceRows(source, table.filter(pa.array(buckets == number)))
-    yield 0, counted
-
-
-def only_listed(table: pa.Table, source: str, plan: ExperimentPlan, counted: BucketSums) -> pa.Table:
-    """Return the rows of known kinds or experiments, with the index of the kind; count all others."""
-    column, listed, reason = (
-        (KIND, plan.kinds, Reason.OTHER_KIND)
-        if source == EVENTS
-        else (EXPERIMENT, [one.name for one in plan.experiments], Reason.OTHER_EXPERIMENT)
-    )
-    if column not in table.column_names:
-        return table
-    codes = pc.index_in(table[column], value_set=pa.array(listed, pa.string()))
-    is_listed, n_rows = codes.is_valid(), n_events(table)
-    table = table.set_column(table.column_names.index(column), column, codes).filter(is_listed)
-    counted.rows[None, source, Outcome.FILTERED, reason] += n_rows - n_events(table)
-    return table
+    def table(self) -> pa.Table:
+        """Return the rows."""
+        return from_bytes(pa.py_buffer(self.rows))
 
 
 def n_events(table: pa.Table) -> int:
@@ -165,93 +137,151 @@ def n_events(table: pa.Table) -> int:
     return len(table) if N_EVENTS not in table.column_names else pc.sum(table[N_EVENTS]).as_py() or 0
 
 
-def with_key(table: pa.Table, plan: ExperimentPlan) -> pa.Table:
-    """Return the rows with the id of the unit, and the user as a hash if it is not the unit."""
-    name = UNIT if plan.by_unit else USER
-    key = pa.chunked_array([decode_ids(chunk) for chunk in table[name].chunks])
-    rest = table.drop_columns([name]).append_column(KEY, key)
-    if not plan.by_unit or USER not in rest.column_names:
-        return rest
-    users = pa.array(hashes_of(rest[USER].combine_chunks()).view(np.int64))
-    return rest.set_column(rest.column_names.index(USER), USER, users)
-
-
 def measure_bucket(parts: Iterable[SourceRows | BucketSums], plan: ExperimentPlan) -> BucketSums:
     """Return the sums of all units of a bucket."""
     result = BucketSums()
     bucket = bucket_from(parts, plan, result)
-    if bucket is not None:
-        for number, experiment in enumerate(plan.experiments):
-            bucket.measure(number, experiment)
+    for number, experiment in enumerate(plan.experiments):
+        bucket.measure(number, experiment)
     return result
 
 
 def bucket_from(
     parts: Iterable[SourceRows | BucketSums], plan: ExperimentPlan, result: BucketSums
-) -> "Bucket | None":
-    """Return the units of a bucket with their rows, None without; add the counts to ``result``."""
-    tables: dict[str, list[pa.Table]] = {EXPOSURES: [], EVENTS: []}
+) -> "Bucket":
+    """Return the exposed units of a bucket with their rows; add the counts of all others to ``result``."""
+    tables = tables_of(parts, plan, result)
+    exposures, events = tables.get(EXPOSURES), tables.get(EVENTS)
+    ids = unique_ids([] if exposures is None else [exposures])
+    if events is not None:
+        events = with_index(events, ids)
+        is_exposed = pc.greater_equal(events[KEY], 0)
+        note_unexposed(events.filter(pc.invert(is_exposed)), plan, result)
+        events = events.filter(is_exposed).combine_chunks()
+    return Bucket(plan, ids, None if exposures is None else with_index(exposures, ids), events, result)
+
+
+def tables_of(
+    parts: Iterable[SourceRows | BucketSums], plan: ExperimentPlan, result: BucketSums
+) -> dict[str, pa.Table]:
+    """Return the rows of a bucket by source, events without repeats; add the counts to ``result``."""
+    tables: dict[str, list[pa.Table]] = {}
     for part in parts:
         if isinstance(part, BucketSums):
             result.merge(part)
         else:
-            tables[part.source].append(part.rows)
-    whole = {source: concat_tables(found) for source, found in tables.items() if found}
-    if not whole:
-        return None
-    ids = pa.chunked_array([chunk for table in whole.values() for chunk in table[KEY].chunks]).unique()
-    coded = {
-        source: table.set_column(
-            table.column_names.index(KEY), KEY, pa.array(index_of(table[KEY].combine_chunks(), ids))
-        )
-        for source, table in whole.items()
-    }
-    events = coded.get(EVENTS)
+            tables.setdefault(part.source, []).append(part.table())
+    whole = {source: concat_tables(found) for source, found in tables.items()}
+    events = whole.get(EVENTS)
     if events is not None:
         if N_EVENTS in events.column_names:
             result.day_faults[REPEATED_DAY] += int(repeated_days(events, plan).sum())
-        events = without_repeats(events, result)
-    return Bucket(plan, ids, coded.get(EXPOSURES), events, result)
+        whole[EVENTS] = without_repeats(events, result)
+    return whole
+
+
+def unique_ids(tables: Iterable[pa.Table]) -> pa.Array:
+    """Return the distinct units of the tables."""
+    chunks = [chunk for table in tables for chunk in table[KEY].chunks]
+    return pa.chunked_array(chunks).unique() if chunks else pa.array([], pa.int64())
+
+
+def with_index(table: pa.Table, ids: pa.Array) -> pa.Table:
+    """Return the rows with the index of the unit among ``ids``, -1 if it is missing."""
+    index = index_of(table[KEY].combine_chunks(), ids.cast(table[KEY].type))
+    return table.set_column(table.column_names.index(KEY), KEY, pa.array(index))
+
+
+def note_unexposed(events: pa.Table, plan: ExperimentPlan, result: BucketSums) -> None:
+    """Count events of units without any exposure, in each experiment."""
+    when, n_all = to_numpy(events[TIMESTAMP]), n_events(events)
+    weights = to_numpy(events[N_EVENTS]) if N_EVENTS in events.column_names else None
+    n_before = counts_before(when, weights)
+    for one in plan.experiments:
+        n_inside = n_before(one.end) - n_before(earliest_of(one, plan))
+        for outcome, reason, n in (
+            (Outcome.IN, None, n_all),
+            (Outcome.DROPPED, Reason.OUTSIDE_PERIOD, n_all - n_inside),
+            (Outcome.DROPPED, Reason.NOT_EXPOSED, n_inside),
+        ):
+            result.rows[one.name, EVENTS, outcome, reason] += n
+
+
+def counts_before(when: Ints, weights: Ints | None) -> Callable[[int], int]:
+    """Return a function that counts the events before an instant, once for each instant."""
+
+    @cache
+    def n_before(instant: int) -> int:
+        is_before = when < instant
+        return int(np.count_nonzero(is_before) if weights is None else weights[is_before].sum())
+
+    return n_before
+
+
+def earliest_of(experiment: Experiment, plan: ExperimentPlan) -> int:
+    """Return the start of the earliest pre-period."""
+    starts, _ = day_starts(np.array([experiment.start]), plan.timezone, plan.pre_days)
+    return int(starts[0])
 
 
 def repeated_days(events: pa.Table, plan: ExperimentPlan) -> Booleans:
     """Return True for rows (n,) of ``user_days`` that are there twice: a day was merged twice."""
     names = [KEY, TIMESTAMP, KIND, *(own_column(name) for name in plan.event_columns)]
-    found: Booleans = events.select(names).to_pandas().duplicated().to_numpy()
-    return found
+    repeats: Booleans = events.select(names).to_pandas().duplicated().to_numpy()
+    return repeats
 
 
 def without_repeats(events: pa.Table, result: BucketSums) -> pa.Table:
     """Return the events without repeated ids of a unit; the earliest stays, then that of the least value."""
     if EVENT_ID in events.column_names:
+        ids = events[EVENT_ID].fill_null("").combine_chunks()
+        hashes = pair_hash(hashes_of(events[KEY].combine_chunks()), hashes_of(ids))
         names = [name for name in events.column_names if name not in (KEY, EVENT_ID, TIMESTAMP, KIND, VALUE)]
         keys = [KEY, EVENT_ID, TIMESTAMP, KIND, VALUE, *names]
-        has_id = events[EVENT_ID].is_valid()
-        named = events.filter(has_id)
+        # Ids hardly ever repeat: only events whose hashes do are compared.
+        is_candidate = pa.array(is_repeated(hashes) & to_numpy(events[EVENT_ID].is_valid()))
+        named = events.filter(is_candidate)
         ordered = named.take(pc.sort_indices(named, [(key, "ascending") for key in keys]))
         frame = ordered.select([KEY, EVENT_ID]).to_pandas()
         kept = ordered.filter(pa.array(~frame.duplicated().to_numpy()))
         result.rows[None, EVENTS, Outcome.DEDUPLICATED, None] += len(ordered) - len(kept)
-        events = pa.concat_tables([kept, events.filter(pc.invert(has_id))]).combine_chunks()
+        events = pa.concat_tables([kept, events.filter(pc.invert(is_candidate))]).combine_chunks()
     result.rows[None, EVENTS, Outcome.USED, None] += n_events(events)
     return events
 
 
+def is_repeated(hashes: Hashes) -> Booleans:
+    """Return True for hashes (n,) that are there more than once.
+
+    >>> is_repeated(np.array([7, 8, 7], dtype=np.uint64)).tolist()
+    [True, False, True]
+    """
+    ordered = np.sort(hashes)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    return np.isin(hashes, repeated) if len(repeated) else np.zeros(len(hashes), dtype=bool)
+
+
 @dataclass(frozen=True)
 class Bucket:
-    """Units of a bucket with their exposures and events, which have the index of the unit in ``key``."""
+    """Units of a bucket with their exposures and events, which have the index of the unit in ``key``.
+
+    Events are those of exposed units. ``shared`` has the units of the latest experiment of each period and
+    window, and the phases of their events.
+    """
 
     plan: ExperimentPlan
     ids: pa.Array
     exposures: pa.Table | None
     events: pa.Table | None
     result: BucketSums
+    shared: dict[tuple[int, int, int | None], tuple[Units, Phases]] = field(default_factory=dict)
 
     def measure(self, number: int, experiment: Experiment) -> None:
         """Add the counts and the moments of an experiment."""
         units, exposed_rows = self.exposed(number, experiment)
-        masks = self.phases(units, exposed_rows)
-        sums = UnitSums(self.plan, units, self.events, masks)
+        phases = self.count_events(units)
+        self.note_units(units, exposed_rows)
+        sums = UnitSums(self.plan, units, phases)
         for metric in self.plan.metrics:
             for arm, stratum, by, value, moments in sums.cells(metric):
                 cell = Cell(experiment.name, metric.name, experiment.arms[arm], stratum, by, value)
@@ -260,17 +290,27 @@ class Bucket:
                 halves = sums.halves(metric, self.ids, self.plan.aa_salts)
                 self.result.halves[experiment.name, metric.name] = halves
 
+    @cached_property
+    def by_experiment(self) -> Sequence[pa.Table]:
+        """Exposures of each experiment; all of them for each without a column ``experiment``."""
+        rows = self.exposures
+        if rows is None:
+            return [None] * len(self.plan.experiments)
+        if EXPERIMENT not in rows.column_names:
+            return [rows] * len(self.plan.experiments)
+        n, codes = len(self.plan.experiments), to_numpy(rows[EXPERIMENT])
+        rows = rows.take(pa.array(stable_argsort(codes, n)))
+        ends = np.cumsum(count_by_code(codes, n))
+        return [rows.slice(start, end - start) for start, end in pairwise([0, *ends.tolist()])]
+
     def exposed(self, number: int, experiment: Experiment) -> tuple[Units, Ints]:
         """Return the exposed units, and the unit (n,) of each row in the period; count the other rows."""
-        name, n_units = experiment.name, len(self.ids)
-        units = Units.none(experiment, n_units)
-        rows = self.exposures
-        if rows is not None and EXPERIMENT in rows.column_names:
-            rows = rows.filter(pc.equal(rows[EXPERIMENT], number))
+        name, rows = experiment.name, self.by_experiment[number]
         n_rows = 0 if rows is None else len(rows)
         self.note(name, EXPOSURES, Outcome.IN, None, n_rows)
         if rows is None or not n_rows:
-            return units, np.empty(0, np.int64)
+            none = np.empty(0, np.int64)
+            return Units.of(experiment, len(self.ids), none, none, none), none
         self.note(None, EXPOSURES, Outcome.USED, None, n_rows if self.is_counted(experiment) else 0)
         when, keys = to_numpy(rows[TIMESTAMP]), to_numpy(rows[KEY])
         codes = self.variants(experiment, rows, keys)
@@ -279,15 +319,17 @@ class Bucket:
         outside, unassigned = int((~is_inside).sum()), int((is_inside & ~is_assigned).sum())
         self.note(name, EXPOSURES, Outcome.DROPPED, Reason.OUTSIDE_PERIOD, outside)
         self.note(name, EXPOSURES, Outcome.DROPPED, Reason.NOT_ASSIGNED, unassigned)
-        rows = rows.filter(pa.array(is_assigned))
-        when, keys, codes = when[is_assigned], keys[is_assigned], codes[is_assigned]
-        units.expose(when, keys, codes)
+        if outside or unassigned:
+            rows = rows.filter(pa.array(is_assigned))
+            when, keys, codes = when[is_assigned], keys[is_assigned], codes[is_assigned]
+        units = Units.of(experiment, len(self.ids), when, keys, codes)
+        of_rows = np.searchsorted(units.index, keys)
         if self.plan.by_unit and USER in rows.column_names:
-            units.count_users(keys, to_numpy(rows[USER]))
+            units.count_users(of_rows, to_numpy(rows[USER]))
         for segment in experiment.segments:
             values = rows[own_column(segment)].fill_null(MISSING).combine_chunks().dictionary_encode()
-            units.label(segment, keys, when, to_numpy(values.indices), values.dictionary)
-        return units, keys
+            units.label(segment, of_rows, when, to_numpy(values.indices), values.dictionary)
+        return units, of_rows
 
     def is_counted(self, experiment: Experiment) -> bool:
         """Return True if the rows of this experiment are counted as used rows of the whole table.
@@ -301,71 +343,91 @@ class Bucket:
         """Return the code of each exposure's variant (n,): the logged one, otherwise the hashed one."""
         hashed = None
         if experiment.assignment is not None:
-            hashed = hashed_arms(self.ids, experiment.assignment, experiment.arms)[keys]
+            hashed = hashed_arms(self.texts, experiment.assignment, experiment.arms)[keys]
         if VARIANT not in rows.column_names:
             return np.full(len(rows), UNEXPOSED) if hashed is None else hashed
-        codes = index_of(rows[VARIANT].combine_chunks(), pa.array(experiment.arms, pa.string()))
-        unknown = rows[VARIANT].filter(pa.array(codes < 0)).unique().sort()[:MOST_UNKNOWN].to_pylist()
-        self.result.unknown |= {(experiment.name, variant) for variant in unknown}
+        arms = {arm: code for code, arm in enumerate(experiment.arms)}
+        # The last one is that of unlisted variants.
+        codes = np.array([*(arms.get(name, UNEXPOSED) for name in self.plan.arms), UNEXPOSED])
+        logged: Ints = codes[to_numpy(rows[VARIANT])]
         if hashed is not None:
-            self.result.mismatched[experiment.name] += len(np.unique(keys[codes != hashed]))
-        return codes
+            self.result.mismatched[experiment.name] += len(np.unique(keys[logged != hashed]))
+        return logged
 
-    def phases(self, units: Units, exposed_rows: Ints) -> Mapping[str, Booleans]:
-        """Return the masks (n_events,) of the pre-period and of used events; count all rows and units."""
-        experiment, name = units.experiment, units.experiment.name
-        if self.events is None:
-            self.leave_out_bots(units, np.zeros(len(self.ids), dtype=np.int64))
-            self.note_units(units, exposed_rows)
-            self.note(name, EVENTS, Outcome.IN, None, 0)
-            return {}
-        keys, when = self.event_keys, self.event_times
-        days = day_starts(units.first, units.arms != UNEXPOSED, self.plan.timezone, self.plan.pre_days)
-        earliest = day_starts(
-            np.array([experiment.start]), np.array([True]), self.plan.timezone, self.plan.pre_days
-        )[0][0]
-        is_outside = (when < earliest) | (when >= experiment.end)
-        # Few units are in an experiment if there are many: the other events are not looked at again.
-        rows = np.flatnonzero(~is_outside & (units.arms[keys] != UNEXPOSED))
-        own_keys, own_when = keys[rows], when[rows]
-        is_pre = (own_when >= days[0][own_keys]) & (own_when < days[1][own_keys])
-        weights = np.ones(len(when), dtype=np.int64) if self.weights is None else self.weights
-        own_weights = weights[rows]
-        n_pre = np.bincount(own_keys[is_pre], own_weights[is_pre], len(self.ids)).astype(np.int64)
+    @cached_property
+    def texts(self) -> pa.Array:
+        """Unit ids as text."""
+        return self.ids.cast(pa.string())
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Events of the exposed units."""
+        events = self.events
+        if events is None:
+            columns = {KEY: pa.int64(), TIMESTAMP: pa.int64(), KIND: pa.int8(), VALUE: pa.float64()}
+            own = dict.fromkeys(map(own_column, self.plan.event_columns), pa.string())
+            events = pa.schema(columns | own).empty_table()
+        return Timeline(self.plan, events, len(self.ids))
+
+    @cached_property
+    def n_before(self) -> Callable[[int], int]:
+        """Function that counts the events of exposed units before an instant."""
+        return counts_before(self.timeline.when, self.timeline.weights)
+
+    def phases(self, units: Units) -> Phases:
+        """Return the phases of the units' events: those of the experiment before if it exposes the same."""
+        experiment = units.experiment
+        key = (experiment.start, experiment.end, experiment.window)
+        if key in self.shared:
+            known, phases = self.shared[key]
+            if all(map(np.array_equal, (known.index, known.first), (units.index, units.first))):
+                return phases
+        at, index = self.timeline.positions, units.index
+        end = self.timeline.positions_at(experiment.end)[index]
+        if experiment.window is not None:
+            end = np.minimum(at(index, units.first + experiment.window), end)
+        pre = day_starts(units.first, self.plan.timezone, self.plan.pre_days)
+        bounds = {PRE: (at(index, pre[0]), at(index, pre[1])), USED: (at(index, units.first), end)}
+        phases = Phases(self.timeline, bounds)
+        self.shared[key] = units, phases
+        return phases
+
+    def count_events(self, units: Units) -> Phases:
+        """Mark bots, count all events of the bucket, and return the phases of the units' events."""
+        experiment, index = units.experiment, units.index
+        earliest = earliest_of(experiment, self.plan)
+        phases, n_before = self.phases(units), self.timeline.n_before
+        n_pre, n_used = phases.counts(PRE), phases.counts(USED)
         self.leave_out_bots(units, n_pre)
-        self.note_units(units, exposed_rows)
-        arms, shown = units.arms[own_keys], units.first[own_keys]
-        n_all, n_outside, n_own = (int(one.sum()) for one in (weights, weights[is_outside], own_weights))
-        self.note(name, EVENTS, Outcome.IN, None, n_all)
-        self.note(name, EVENTS, Outcome.DROPPED, Reason.OUTSIDE_PERIOD, n_outside)
-        self.note(name, EVENTS, Outcome.DROPPED, Reason.NOT_EXPOSED, n_all - n_outside - n_own)
-        is_left, masks = np.ones(len(rows), dtype=bool), {}
-        rules: list[tuple[Outcome, str | None, Booleans]] = [
-            (Outcome.DROPPED, Reason.CROSSOVER, arms == CROSSOVER),
-            (Outcome.DROPPED, Reason.BOT, arms == BOT),
-            (Outcome.USED, Reason.PRE_PERIOD, is_pre),
-            (Outcome.DROPPED, Reason.BEFORE_EXPOSURE, own_when < shown),
-            (Outcome.DROPPED, Reason.AFTER_WINDOW, own_when >= units.last_moments()[own_keys]),
-            (Outcome.USED, None, np.ones(len(rows), dtype=bool)),
+        low, high = (n_before[self.timeline.positions_at(one)[index]] for one in (earliest, experiment.end))
+        shown, last = (n_before[position] for position in phases.bounds[USED])
+        n_own, is_member = high - low, units.arms >= 0
+        n_all = int(n_before[-1])
+        n_outside = n_all - (self.n_before(experiment.end) - self.n_before(earliest))
+        counts: list[tuple[Outcome, str | None, int]] = [
+            (Outcome.IN, None, n_all),
+            (Outcome.DROPPED, Reason.OUTSIDE_PERIOD, n_outside),
+            (Outcome.DROPPED, Reason.NOT_EXPOSED, n_all - n_outside - int(n_own.sum())),
+            (Outcome.DROPPED, Reason.CROSSOVER, int(n_own[units.arms == CROSSOVER].sum())),
+            (Outcome.DROPPED, Reason.BOT, int(n_own[units.arms == BOT].sum())),
+            (Outcome.USED, Reason.PRE_PERIOD, int(n_pre[is_member].sum())),
+            (Outcome.DROPPED, Reason.BEFORE_EXPOSURE, int((shown - low - n_pre)[is_member].sum())),
+            (Outcome.DROPPED, Reason.AFTER_WINDOW, int((high - last)[is_member].sum())),
+            (Outcome.USED, None, int(n_used[is_member].sum())),
         ]
-        for outcome, reason, holds in rules:
-            mask = is_left & holds
-            is_left &= ~holds
-            self.note(name, EVENTS, outcome, reason, int(own_weights[mask].sum()))
-            if outcome is Outcome.USED:
-                whole = np.zeros(len(when), dtype=bool)
-                whole[rows[mask]] = True
-                masks[USED if reason is None else PRE] = whole
-        return masks
+        for outcome, reason, n in counts:
+            self.note(experiment.name, EVENTS, outcome, reason, n)
+        return phases
 
     def leave_out_bots(self, units: Units, n_pre: Ints) -> None:
         """Mark units on the list of bots, or with too many events in the pre-period."""
         bots, name = self.plan.bots, units.experiment.name
         for (arm, stratum), n in units.counts().items():
             self.result.with_bots[name, units.experiment.arms[arm], stratum] += n
-        is_bot = np.zeros(len(self.ids), dtype=bool)
+        is_bot = np.zeros(len(units.index), dtype=bool)
         if bots.ids:
-            is_bot |= to_numpy(pc.is_in(self.ids.cast(pa.string()), pa.array(bots.ids, pa.string())))
+            is_listed = to_numpy(pc.is_in(self.texts, pa.array(bots.ids, pa.string())))
+            is_bot |= is_listed[units.index]
         if bots.pre_events is not None:
             is_bot |= n_pre > bots.pre_events
         units.arms[is_bot & (units.arms >= 0)] = BOT
@@ -386,32 +448,10 @@ class Bucket:
         self.note(name, UNITS, Outcome.IN, None, n_units)
         for (arm, stratum), n in units.counts().items():
             self.result.units[name, units.experiment.arms[arm], stratum] += n
-        is_member = units.arms >= 0
-        days, codes = np.unique(
-            local_days(np.where(is_member, units.first, 0), self.plan.timezone), return_inverse=True
-        )
-        of_days = (codes, [day_name(day) for day in days.tolist()])
+        of_days = day_codes(local_days(units.first, self.plan.timezone))
         for by, (labels, names) in (*units.labels.items(), (DAY_SLICE, of_days)):
             for arm, stratum, value, n in units.counts_by(labels, names):
                 self.result.units_by[name, by, value, units.experiment.arms[arm], stratum] += n
-
-    @cached_property
-    def event_keys(self) -> Ints:
-        """Unit (n_events,) of each event."""
-        assert self.events is not None
-        return to_numpy(self.events[KEY])
-
-    @cached_property
-    def event_times(self) -> Ints:
-        """Time (n_events,) of each event."""
-        assert self.events is not None
-        return to_numpy(self.events[TIMESTAMP])
-
-    @cached_property
-    def weights(self) -> Ints | None:
-        """Number of events (n,) of each row of ``user_days``; None if rows are events."""
-        assert self.events is not None
-        return to_numpy(self.events[N_EVENTS]) if N_EVENTS in self.events.column_names else None
 
     def note(self, experiment: str | None, source: str, outcome: Outcome, reason: str | None, n: int) -> None:
         """Count rows, or units."""

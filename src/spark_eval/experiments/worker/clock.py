@@ -1,22 +1,34 @@
 """Days and hours of a time zone."""
 
+from functools import lru_cache
+
 import numpy as np
 import pandas as pd
 
-from spark_eval.arrow.codes import Booleans
 from spark_eval.statistics.exact import Ints
 
 
-def day_starts(times: Ints, is_known: Booleans, timezone: str, days: int) -> tuple[Ints, Ints]:
+def day_starts(times: Ints, timezone: str, days: int) -> tuple[Ints, Ints]:
     """Return the start of the day ``days`` before that of each time, and of its own day; both shape (n,).
 
-    Days follow the clock of the time zone. Times that are not known stay as they are.
+    Days follow the clock of the time zone.
+
+    >>> noon = 19844 * 86_400_000_000 + 43_200_000_000
+    >>> [starts.tolist() for starts in day_starts(np.array([noon]), "UTC", 1)]
+    [[1714435200000000], [1714521600000000]]
     """
-    midnight = local_times(times[is_known], timezone).normalize()
-    start, own = times.copy(), times.copy()
-    own[is_known] = instants(midnight, timezone)
-    start[is_known] = instants(midnight - pd.Timedelta(days=days), timezone)
-    return start, own
+    if not len(times):
+        return times, times
+    own = local_days(times, timezone)
+    first = int(own.min()) - days
+    midnights = starts_of_days(timezone, first, int(own.max()) + 1)
+    return midnights[own - days - first], midnights[own - first]
+
+
+@lru_cache(maxsize=64)
+def starts_of_days(timezone: str, first: int, end: int) -> Ints:
+    """Return the instants at which the days from ``first`` to ``end`` begin, in days since 1970."""
+    return instants(pd.to_datetime(np.arange(first, end), unit="D"), timezone)
 
 
 def local_times(times: Ints, timezone: str) -> pd.DatetimeIndex:

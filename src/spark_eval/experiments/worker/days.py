@@ -17,10 +17,20 @@ from spark_eval.arrow.codes import to_numpy
 from spark_eval.arrow.row_faults import FaultRule, Judged
 from spark_eval.errors import DataError
 from spark_eval.experiments.plan import DAY, N_EVENTS, USER_DAYS, ExperimentPlan
-from spark_eval.experiments.worker.bucket import Bucket, BucketSums, SourceRows, bucket_from
+from spark_eval.experiments.worker.bucket import (
+    EVENTS,
+    EXPOSURES,
+    Bucket,
+    BucketSums,
+    SourceRows,
+    tables_of,
+    unique_ids,
+    with_index,
+)
 from spark_eval.experiments.worker.clock import day_name, local_days, local_hours
 from spark_eval.experiments.worker.judge import own_column
-from spark_eval.experiments.worker.units import KEY, LARGEST_SUM, UNEXPOSED, Units
+from spark_eval.experiments.worker.timeline import KEY, LARGEST_SUM
+from spark_eval.experiments.worker.units import Units
 from spark_eval.schema import KIND, TIMESTAMP, UNIT, USER, VALUE, Reason
 from spark_eval.statistics.exact import Ints
 
@@ -45,9 +55,12 @@ def summed_days(
 ) -> tuple[BucketSums, pa.Table]:
     """Return the counts of a bucket of units, and its rows of ``user_days``: columns of our ``names``."""
     result = BucketSums()
-    bucket = bucket_from(parts, plan, result)
-    if bucket is None or bucket.events is None or not len(bucket.events):
+    tables = tables_of(parts, plan, result)
+    if not len(tables.get(EVENTS, ())):
         return result, schema.empty_table()
+    ids = unique_ids(tables.values())
+    coded = {source: with_index(table, ids) for source, table in tables.items()}
+    bucket = Bucket(plan, ids, coded.get(EXPOSURES), coded[EVENTS], result)
     found = grouped(bucket)
     ids = bucket.ids.take(found[KEY].combine_chunks())
     when = to_numpy(found[TIMESTAMP])
@@ -95,26 +108,30 @@ def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def groups_of(bucket: Bucket) -> Ints:
     """Return a code (n,) of each event: equal codes of a unit lie on one side of every boundary."""
-    keys, when, plan = bucket.event_keys, bucket.event_times, bucket.plan
+    assert bucket.events is not None
+    plan = bucket.plan
+    keys, when = to_numpy(bucket.events[KEY]), to_numpy(bucket.events[TIMESTAMP])
     codes = local_days(when, plan.timezone)
     if plan.has_hours:
         codes = codes * 24 + local_hours(when, plan.timezone)
     scratch = Bucket(plan, bucket.ids, bucket.exposures, None, BucketSums())
     for number, experiment in enumerate(plan.experiments):
         units, _ = scratch.exposed(number, experiment)
-        for side in sides(units, keys, when):
+        for side in sides(units, len(bucket.ids), keys, when):
             codes = refined(codes, side)
-    bucket.result.unknown |= scratch.result.unknown
     return codes
 
 
-def sides(units: Units, keys: Ints, when: Ints) -> Iterator[Ints]:
+def sides(units: Units, n_units: int, keys: Ints, when: Ints) -> Iterator[Ints]:
     """Yield the side (n,) of each event: days since exposure, -1 before; after the window; after the end."""
-    is_since = (units.arms[keys] != UNEXPOSED) & (when >= units.first[keys])
-    first = np.where(is_since, units.first[keys], when)
-    yield np.where(is_since, (when - first) // DAY, -1)
-    yield (when >= units.last_moments()[keys]).astype(np.int64)
-    yield (when >= units.experiment.end).astype(np.int64)
+    never, end = np.iinfo(np.int64).max, units.experiment.end
+    first, last = np.full(n_units, never), np.full(n_units, end)
+    first[units.index], last[units.index] = units.first, units.last_moments()
+    is_since = when >= first[keys]
+    shown = np.where(is_since, first[keys], when)
+    yield np.where(is_since, (when - shown) // DAY, -1)
+    yield (when >= last[keys]).astype(np.int64)
+    yield (when >= end).astype(np.int64)
 
 
 def refined(codes: Ints, side: Ints) -> Ints:

@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from spark_eval.arrow.codes import stable_argsort
 from spark_eval.experiments.moments import PAIRS, Moments
 from spark_eval.statistics.exact import Ints
 
@@ -24,24 +25,39 @@ def moments_by_group(variables: Sequence[Ints | None], groups: Ints, n_groups: i
     >>> [moments.product(1, 1) for moments in found]
     [9, 16]
     """
-    order = np.argsort(groups, kind="stable")
-    present, starts = np.unique(groups[order], return_index=True)
-    columns = [None if one is None else one[order] for one in variables]
+    if (groups[1:] < groups[:-1]).any():
+        order = stable_argsort(groups, n_groups)
+        moved = {id(one): one[order] for one in variables if one is not None}
+        variables = [None if one is None else moved[id(one)] for one in variables]
+        groups = groups[order]
+    sizes = np.bincount(groups, minlength=n_groups)
+    present = np.flatnonzero(sizes)
+    starts = (np.cumsum(sizes) - sizes)[present]
+    # A variable may be there twice: a mean has y = 1.
+    totals: dict[tuple[int, int], list[int]] = {}
+    limits = {id(one): largest(one) for one in variables if one is not None}
     sums = [[0] * len(PAIRS) for _ in range(n_groups)]
     for index, (i, j) in enumerate(PAIRS):
-        one, other = columns[i], columns[j]
-        if one is not None and other is not None:
-            totals = products_by_run(one, other, starts)
-            for group, total in zip(present.tolist(), totals, strict=True):
-                sums[group][index] = total
+        one, other = variables[i], variables[j]
+        if one is None or other is None:
+            continue
+        pair = (id(one), id(other))
+        if pair not in totals:
+            most = limits[pair[0]] * limits[pair[1]]
+            totals[pair] = totals[pair[::-1]] = products_by_run(one, other, starts, most)
+        for group, total in zip(present.tolist(), totals[pair], strict=True):
+            sums[group][index] = total
     return [Moments(tuple(products)) for products in sums]
 
 
-def products_by_run(one: Ints, other: Ints, starts: Ints) -> list[int]:
-    """Return the exact sum of products of two arrays (n,) in each run; a run begins at each of ``starts``."""
+def products_by_run(one: Ints, other: Ints, starts: Ints, most: int | None = None) -> list[int]:
+    """Return the exact sum of products of two arrays (n,) in each run; a run begins at each of ``starts``.
+
+    ``most`` is a limit of the absolute products, if it is known.
+    """
     if not len(starts):
         return []
-    if largest(one) * largest(other) * len(one) < LARGEST:
+    if (largest(one) * largest(other) if most is None else most) * len(one) < LARGEST:
         totals: list[int] = np.add.reduceat(one * other, starts).tolist()
         return totals
     totals = [0] * len(starts)

@@ -40,13 +40,11 @@ def measure_tails(
     """Return the tail of each winsorised term over the units of a bucket, by experiment."""
     bucket = bucket_from(parts, plan, BucketSums())
     tails: dict[TermKey, Tail] = {}
-    for number, experiment in enumerate(plan.experiments if bucket else ()):
-        assert bucket is not None
-        units, exposed_rows = bucket.exposed(number, experiment)
-        sums = UnitSums(plan, units, bucket.events, bucket.phases(units, exposed_rows))
-        rows = sums.rows[USED]
+    for number, experiment in enumerate(plan.experiments):
+        units, _ = bucket.exposed(number, experiment)
+        sums = UnitSums(plan, units, bucket.count_events(units))
         for term, scale in plan.winsorised:
-            values = sums.term_sums(term, scale, rows, sums.keys[rows], len(bucket.ids))[sums.members]
+            values = sums.of_members(term, scale, USED)
             assert term.winsorise is not None
             tails[experiment.name, term, scale] = Tail.of(values, term.winsorise, is_whole=is_whole)
     return tails

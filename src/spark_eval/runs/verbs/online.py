@@ -9,13 +9,13 @@ from spark_eval.schema import Table
 if TYPE_CHECKING:
     from spark_eval.accounting import Entry
     from spark_eval.config.inputs import Source
+    from spark_eval.experiments.inputs import Tables
     from spark_eval.experiments.plan import ExperimentPlan
     from spark_eval.results.driver_tables import SmallRows
     from spark_eval.runs.job import Job, Run
     from spark_eval.runs.sections import Config
     from spark_eval.runtime.any_session import OpenSession
     from spark_eval.tables.conformed import Rows
-    from spark_eval.tables.local_tables import LocalTable
 
 ONLINE = "online"
 EVENTS = "events"
@@ -24,15 +24,26 @@ INTERLEAVING = "interleaving"
 
 
 class Inputs(NamedTuple):
-    """Plan of the experiments, None without; conformed tables; units of timestamps that are numbers.
+    """Plan of the experiments with their conformed tables, both None without; and interleaved lists.
 
     ``names`` are those of the columns of each table.
     """
 
     plan: "ExperimentPlan | None"
-    tables: "Mapping[str, Rows]"
-    units: Mapping[str, str | None]
+    tables: "Tables | None"
+    impressions: "Rows"
     names: Mapping[str, Mapping[str, str]]
+
+
+def job(verb: Verb, config: "Config", run_id: str | None, session: "OpenSession") -> "Job":
+    """Return the job: it reads published days if the config has the first and the last one."""
+    from spark_eval.runs.job import Job
+    from spark_eval.runs.online_days import days_between, job_of_days
+
+    plan, _, _ = plan_and_sources(config)
+    if plan is None or not days_between(config):
+        return Job.of(verb, config, run_id, session)
+    return job_of_days(verb, config, plan, run_id, session)
 
 
 def plan_and_sources(
@@ -42,7 +53,7 @@ def plan_and_sources(
 
     The plan is None without experiments. Raises ConfigError MISSING_SECTION if they lack a table.
     """
-    from spark_eval.experiments.evaluate import with_unit
+    from spark_eval.experiments.inputs import with_unit
     from spark_eval.runs.run import needed
 
     if config.online is None:
@@ -55,73 +66,102 @@ def plan_and_sources(
 
 def read_tables(config: "Config", job: "Job", session: "OpenSession") -> Inputs:
     """Return the plan, and the conformed tables on Spark."""
-    from spark_eval.experiments.conform import conform_events, conform_exposures, conform_impressions
-    from spark_eval.experiments.wanted import own_columns
+    from spark_eval.experiments.conform import conform_impressions, conformed_tables
+    from spark_eval.experiments.inputs import own_columns
+    from spark_eval.runs.online_days import read_days
     from spark_eval.sources.read import read_source
 
     plan, sources, names = plan_and_sources(config)
-    tables: dict[str, Rows] = {}
+    tables = impressions = None
     if plan is not None:
-        for name, conform in zip(SOURCES, (conform_exposures, conform_events), strict=True):
-            source, own = sources[name], own_columns(name, plan)
-            frame = read_source(session(), job.sources[name], name, plan.timezone, own, job.before[name])
-            tables[name] = conform(frame, names[name], source.timestamp_unit, plan)
+        frames = {
+            name: read_source(
+                session(),
+                job.sources[name],
+                name,
+                plan.timezone,
+                own_columns(name, plan),
+                job.before[name],
+            )
+            if name in job.sources
+            else read_days(job, session())
+            for name in SOURCES
+        }
+        tables = conformed_tables(frames, names, units_of(job, sources), plan)
     if config.interleaving is not None:
         frame = job.read(session(), INTERLEAVING)
-        tables[INTERLEAVING] = conform_impressions(frame, config.interleaving.columns)
-    return Inputs(plan, tables, {}, names)  # Spark's timestamps are instants
+        impressions = conform_impressions(frame, config.interleaving.columns)
+    return Inputs(plan, tables, impressions, names)
+
+
+def units_of(job: "Job", sources: "Mapping[str, Source]") -> dict[str, str | None]:
+    """Return the units of timestamps that are numbers; those of ``user_days`` are none."""
+    return {name: one.timestamp_unit if name in job.sources else None for name, one in sources.items()}
 
 
 def open_locally(work: Work) -> LocalInput:
     """Return the plan, and the tables of this process."""
     from functools import partial
 
-    from spark_eval.experiments.wanted import local_impressions, local_tables, own_columns
+    from spark_eval.experiments.inputs import Tables, local_impressions, local_tables, own_columns
+    from spark_eval.runs.online_days import open_days
     from spark_eval.sources.plain import open_plain
 
     config, job = work.config, work.job
     plan, sources, names = plan_and_sources(config)
 
     def opened(name: str, own: Any = ()) -> Any:
+        if name not in job.sources:
+            return open_days(job)
         return open_plain(job.sources[name], name, own, job.before[name], work.session)
 
-    units = {name: source.timestamp_unit for name, source in sources.items()}
-    tables: dict[str, LocalTable] = {}
+    tables = impressions = None
+    n_rows = 0
     if plan is not None:
         opening = {name: partial(opened, name, own_columns(name, plan)) for name in SOURCES}
-        tables |= local_tables(opening, names, units, plan)
+        units = units_of(job, sources)
+        tables = Tables(local_tables(opening, names, units, plan), units)
+        n_rows = sum(map(tables.n_rows, SOURCES))
     if config.interleaving is not None:
-        tables[INTERLEAVING] = local_impressions(opened(INTERLEAVING), config.interleaving.columns)
-    n_rows = sum(table.n_rows for table in tables.values())
-    return LocalInput(Inputs(plan, tables, units, names), n_rows)
+        impressions = local_impressions(opened(INTERLEAVING), config.interleaving.columns)
+        n_rows += impressions.n_rows
+    return LocalInput(Inputs(plan, tables, impressions, names), n_rows)
 
 
 def compute(work: Work) -> Computed:
     """Sum all units in one shuffle by user, and the impressions of interleaving; then decide."""
     from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
-    from spark_eval.experiments.evaluate import judged, measure_experiments
+    from spark_eval.experiments.evaluate import measure_experiments
+    from spark_eval.experiments.inputs import judged
     from spark_eval.experiments.interleaving import measure_interleaving, quarantined_impressions
+    from spark_eval.experiments.plan import USER_DAYS
+    from spark_eval.runs.online_days import DAY, days_before, days_between
+    from spark_eval.runs.run import needed
 
-    config, most = work.config, work.job.most_quarantined
+    config, most = work.config, {EVENTS: 1.0, **work.job.most_quarantined}
     written: dict[str, int] = {}
     inputs: Inputs = read_tables(config, work.job, work.session) if work.local is None else work.local
     plan, bad, facts = inputs.plan, dict[str, Any](), dict[str, Any]()
     found: list[Mapping[str, SmallRows]] = []
     entries: list[Entry] = []
-    if plan is not None and has_day(config):
+    tables = inputs.tables
+    if plan is not None and tables is not None and has_day(config):
         written[Table.USER_DAYS], of_day = stage_day(work, inputs)
         entries += of_day
-        bad |= judged(inputs.tables, plan, of_day, inputs.units)
+        bad |= judged(tables, plan, of_day)
+        facts |= {DAY: needed(config.online, ONLINE).day, USER_DAYS: plan.digest}
         found.append({Table.ACCOUNTING: (of_day, ACCOUNTING_COLUMNS)})
-    elif plan is not None:
-        tables = {name: inputs.tables[name] for name in SOURCES}
-        measured = measure_experiments(tables, plan, most, inputs.units)
+    elif plan is not None and tables is not None:
+        measured = measure_experiments(tables, plan, most)
         found.append(measured.small_tables)
         entries += measured.entries
-        bad |= judged(tables, plan, measured.entries, inputs.units)
+        bad |= judged(tables, plan, measured.entries)
         facts["conventions"] = plan.stamp
+        if days := days_between(config):
+            facts |= {"parts": dict(work.job.runs), "days": [days[0], days[-1]]}
+            facts["days_before"] = days_before(days, plan)
     if config.interleaving is not None:
-        table = inputs.tables[INTERLEAVING]
+        table = inputs.impressions
         drafts = measure_interleaving(table, config.interleaving.checked(), most[INTERLEAVING])
         found.append(drafts.small_tables)
         entries += drafts.entries
@@ -143,11 +183,11 @@ def stage_day(work: Work, inputs: Inputs) -> "tuple[int, list[Entry]]":
     from spark_eval.runs.run import needed
 
     assert inputs.plan is not None
+    assert inputs.tables is not None
     day = parse_day(needed(work.config.online, ONLINE).day)
-    tables = {name: inputs.tables[name] for name in SOURCES}
     most = work.job.most_quarantined
     rows, n_rows, entries = measure_user_days(
-        tables, inputs.plan, inputs.names[EVENTS], day, work.resources, inputs.units, most
+        inputs.tables, inputs.plan, inputs.names[EVENTS], day, work.resources, most
     )
     place = work.attempt.staged(Table.USER_DAYS)
     if isinstance(rows, LocalBatches):
@@ -172,17 +212,19 @@ def show(run: "Run", screen: Screen) -> None:
     for text in decision_lines(run.rows(Table.DECISIONS) if Table.DECISIONS in run.tables else ()):
         screen.say(text)
     if Table.USER_DAYS in run.tables:
-        screen.say("user_days: give all days as events to a run without day")
+        screen.say(f"user_days of {run.record.job['day']}; read the days by --from DAY --to DAY")
+    if lacking := run.record.job.get("days_before"):
+        screen.say(f"the pre-period lacks days that were not read: {lacking[0]} to {lacking[-1]}")
 
 
 def check(verb: Verb, config: "Config", session: "OpenSession") -> list[str]:
     """Check columns and types of the tables; return their names."""
-    from spark_eval.runs.job import Job
     from spark_eval.tables.conformed import check_id_types
 
-    tables = read_tables(config, Job.of(verb, config, None, session), session).tables
-    check_id_types({name: table for name, table in tables.items() if name in SOURCES})
-    return list(tables)
+    inputs = read_tables(config, job(verb, config, None, session), session)
+    rows = {} if inputs.tables is None else inputs.tables.rows
+    check_id_types(rows)
+    return [*rows, *([] if inputs.impressions is None else [INTERLEAVING])]
 
 
 def judge(run: "Run") -> None:
@@ -236,11 +278,14 @@ VERB = Verb(
     phases=("experiments",),
     compute=compute,
     show=show,
+    job=job,
     check=check,
     judge=judge,
     open_locally=open_locally,
     shortcuts=(
         Shortcut("--day", "DAY", "online.day", "Sum this day by user, publish user_days, decide nothing."),
+        Shortcut("--from", "DAY", "online.first", "First day of user_days to read instead of the events."),
+        Shortcut("--to", "DAY", "online.last", "Last day; both ends are included."),
     ),
     has_verdict=True,
 )

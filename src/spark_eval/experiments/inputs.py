@@ -1,0 +1,274 @@
+"""Inputs of experiments as the engine reads them: their columns, conformed tables, rules, and invalid rows.
+
+No Spark here.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_eval.accounting import Entry
+from spark_eval.arrow.files import Batches
+from spark_eval.arrow.row_faults import FaultRule
+from spark_eval.errors import ConfigError, collect_errors
+from spark_eval.experiments.plan import INTERLEAVING, USER_DAYS, ExperimentPlan
+from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES
+from spark_eval.experiments.worker.judge import judge_events, judge_exposures, own_column
+from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
+from spark_eval.runners.in_process import LocalBatches
+from spark_eval.runners.quarantine import unusable_rows
+from spark_eval.runners.spread import NumberedObject, map_batches, objects_of_table, parallelism
+from spark_eval.schema import (
+    CLICKED,
+    EVENT_ID,
+    EXPERIMENT,
+    FIRST_PICK,
+    IMPRESSION,
+    ITEM,
+    ITEM_RANKS,
+    KIND,
+    POSITION,
+    TEAM,
+    TIMESTAMP,
+    UNIT,
+    USER,
+    VALUE,
+    VARIANT,
+    Outcome,
+)
+from spark_eval.tables.columns import check_mapping, missing_column
+from spark_eval.tables.conformed import Rows
+from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.local_tables import (
+    LocalTable,
+    NotPlain,
+    OpenedTable,
+    Wanted,
+    columns_of,
+    is_id,
+    is_number,
+    is_whole,
+    local_table,
+)
+
+# Units of timestamps that are numbers, by table.
+Units = Mapping[str, str | None]
+# Columns of conformed tables, in the order that Spark's frames have; all others follow.
+ORDER: Final = (USER, TIMESTAMP, UNIT, VARIANT, EXPERIMENT, KIND, VALUE, EVENT_ID)
+
+
+def open_tables(
+    given: Mapping[str, Any],
+    names: Mapping[str, Mapping[str, str]],
+    unit: str | None,
+    plan: ExperimentPlan,
+    engine: str | None,
+) -> tuple[ExperimentPlan, "Tables"]:
+    """Return the plan with its unit, and the conformed tables of the engine."""
+    plan, names = with_unit(plan, names)
+    chosen = parse_engine(engine)
+    reason = reason_for_spark(chosen, given.items())
+    if reason is None:
+        try:
+            opened = {name: partial(columns_of, name, table) for name, table in given.items()}
+            tables = local_tables(opened, names, dict.fromkeys(given, unit), plan)
+        except NotPlain as fault:
+            reason = refuse_or_explain(chosen, str(fault))
+        else:
+            say_local(sum(table.n_rows for table in tables.values()))
+            return plan, Tables(tables, dict.fromkeys(given, unit))
+    say_spark(reason)
+    return plan, tables_on_spark(given, names, unit, plan)
+
+
+def with_unit(
+    plan: ExperimentPlan, names: Mapping[str, Mapping[str, str]]
+) -> tuple[ExperimentPlan, dict[str, Mapping[str, str]]]:
+    """Return the plan and the names of columns with the unit: that of the experiments, or a mapped ``unit``.
+
+    Raises ConfigError INVALID_EXPERIMENT if only one of the tables maps it.
+    """
+    column = plan.experiments[0].unit
+    if column is not None:
+        names = {name: {UNIT: column, **columns} for name, columns in names.items()}
+    mapped = [name for name in names if UNIT in names[name]]
+    if len(mapped) == 1:
+        raise ConfigError(
+            "INVALID_EXPERIMENT", f"{mapped[0]}.columns has {UNIT}; the other table needs it too"
+        )
+    return replace(plan, by_unit=bool(mapped)), dict(names)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Conformed tables by name, and the units of their timestamps that are numbers.
+
+    ``files`` are those of the tables on Spark that workers read themselves; ``file_units`` are the units of
+    their timestamps.
+    """
+
+    rows: Mapping[str, Rows]
+    units: Units = field(default_factory=dict)
+    files: Mapping[str, PlainFiles] = field(default_factory=dict)
+    file_units: Units = field(default_factory=dict)
+
+    def rule(self, name: str, plan: ExperimentPlan) -> FaultRule:
+        """Return the rule of a table as it is read."""
+        return rules_of(plan, self.file_units if name in self.files else self.units)[name]
+
+    def n_rows(self, name: str) -> int:
+        """Return the number of rows of a table."""
+        table = self.files.get(name, self.rows[name])
+        n_rows: int = table.n_rows if isinstance(table, PlainFiles | LocalTable) else table.count()
+        return n_rows
+
+    def map(self, name: str, make: Callable[[Batches], Iterable[NumberedObject]]) -> Any:
+        """Apply ``make`` to the batches of a table; return its objects."""
+        if name in self.files:
+            return objects_of_table(self.rows[name], make, self.files[name])
+        return map_batches(spread(self.rows[name]), make)
+
+
+def tables_on_spark(
+    given: Mapping[str, Any],
+    names: Mapping[str, Mapping[str, str]],
+    unit: str | None,
+    plan: ExperimentPlan,
+) -> Tables:
+    """Return frames and paths as conformed Spark frames."""
+    from spark_eval.experiments.conform import conformed_tables
+    from spark_eval.tables.frames import to_spark_frames
+
+    return conformed_tables(to_spark_frames(given), names, dict.fromkeys(given, unit), plan)
+
+
+def rules_of(plan: ExperimentPlan, units: Units | None = None) -> dict[str, FaultRule]:
+    """Return the rule of each table; ``units`` are those of timestamps that are numbers, by table."""
+    units = units or {}
+    return {
+        EXPOSURES: partial(judge_exposures, plan=plan, unit=units.get(EXPOSURES)),
+        EVENTS: partial(judge_events, plan=plan, unit=units.get(EVENTS)),
+    }
+
+
+def judged(tables: Tables, plan: ExperimentPlan, entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return the invalid rows of the tables that have any, with their code in ``fault``."""
+    bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
+    given, conformed = rules_of(plan, tables.units), rules_of(plan)
+    return {
+        name: unusable_rows(as_on_spark(table, given[name]), conformed[name])
+        for name, table in tables.rows.items()
+        if name in bad
+    }
+
+
+def as_on_spark(table: Rows, rule: FaultRule) -> Rows:
+    """Return a table with the types and the order of columns that it has on Spark."""
+    if not isinstance(table, LocalTable):
+        return table
+    names: list[str] = [name for name in ORDER if name in table.columns]
+    names += [name for name in table.columns if name not in ORDER]
+    rows, _ = rule(table.table())
+    found = rows.select(names)
+    return LocalTable(found.schema, found)
+
+
+def spread(table: Rows) -> Any:
+    """Return a conformed table as rows of a runner."""
+    if isinstance(table, LocalTable):
+        return LocalBatches(table.parts(parallelism(table)), table.schema)
+    return table
+
+
+def local_tables(
+    opened: Mapping[str, Callable[[], OpenedTable]],
+    names: Mapping[str, Mapping[str, str]],
+    units: Mapping[str, str | None],
+    plan: ExperimentPlan,
+) -> dict[str, LocalTable]:
+    """Return tables, given by functions that open them, as conformed tables of this process.
+
+    ``names`` map our columns to theirs, ``units`` are those of numeric timestamps, by table. Raises NotPlain
+    if only Spark can judge a table, and one DataError for columns that are missing.
+    """
+    for name in opened:
+        check_mapping(name, names[name])
+
+    def conformed(name: str) -> LocalTable:
+        found = opened[name]()
+        columns = {**names[name], **{own_column(own): own for own in own_columns(name, plan)}}
+        return local_table(name, found, columns, wanted_columns(name, columns, found[2], units[name], plan))
+
+    return collect_errors({name: partial(conformed, name) for name in opened})
+
+
+def own_columns(name: str, plan: ExperimentPlan) -> Sequence[str]:
+    """Return the columns of a table that have the names of the user."""
+    return plan.segments if name == EXPOSURES else plan.event_columns
+
+
+def wanted_columns(
+    name: str, names: Mapping[str, str], schema: pa.Schema, unit: str | None, plan: ExperimentPlan
+) -> Wanted:
+    """Return the columns to read of a table with this schema."""
+
+    def is_time(kind: pa.DataType) -> bool:
+        if pa.types.is_timestamp(kind):
+            # Spark knows which wall clocks a change of clock skips or repeats.
+            return kind.tz is not None or plan.timezone == "UTC"
+        return is_whole(kind) and unit is not None
+
+    theirs_of = {own_column(own): own for own in own_columns(name, plan)}
+
+    def missing(ours: str, theirs: Sequence[str]) -> Any:
+        return missing_column(name, theirs_of.get(ours, ours), names, theirs)
+
+    needed: dict[str, Any] = {USER: is_id, TIMESTAMP: is_time}
+    needed |= dict.fromkeys((own_column(own) for own in own_columns(name, plan)), is_scalar)
+    if plan.by_unit:
+        needed[UNIT] = is_id
+    if name == EVENTS:
+        if USER_DAYS in schema.names:
+            needed |= {USER_DAYS: is_id, **dict.fromkeys(plan.day_columns, is_whole)}
+            return Wanted({**needed, KIND: is_id}, {}, missing)
+        return Wanted({**needed, KIND: is_id}, {VALUE: is_number, EVENT_ID: is_id}, missing)
+    is_hashed = all(one.assignment is not None for one in plan.experiments)
+    has_variant = VARIANT in names or VARIANT in schema.names or not is_hashed
+    variant = {VARIANT: is_id} if has_variant else {}
+    has_several = len(plan.experiments) > 1 and has_variant
+    experiment = {EXPERIMENT: is_id}
+    if has_several:
+        return Wanted({**needed, **variant, **experiment}, {}, missing)
+    return Wanted({**needed, **variant}, experiment, missing)
+
+
+def local_impressions(opened: OpenedTable, names: Mapping[str, str]) -> LocalTable:
+    """Return interleaved lists as a conformed table of this process; raises what ``local_tables`` raises."""
+    check_mapping(INTERLEAVING, names)
+
+    def missing(ours: str, theirs: Sequence[str]) -> Any:
+        return missing_column(INTERLEAVING, ours, names, theirs)
+
+    needed: dict[str, Any] = dict.fromkeys((USER, IMPRESSION, ITEM, TEAM, FIRST_PICK), is_id)
+    needed |= {POSITION: is_number, CLICKED: is_number_or_boolean}
+    if has_ranks(names, opened[2].names):
+        needed |= dict.fromkeys(ITEM_RANKS, is_number)
+    return local_table(INTERLEAVING, opened, names, Wanted(needed, {EXPERIMENT: is_id}, missing))
+
+
+def has_ranks(names: Mapping[str, str], theirs: Sequence[str]) -> bool:
+    """Return True if a table of interleaved lists has the ranks of a list: it then needs those of both."""
+    return any(rank in names or rank in theirs for rank in ITEM_RANKS)
+
+
+def is_number_or_boolean(kind: pa.DataType) -> bool:
+    """Return True for types of clicks."""
+    return is_number(kind) or pa.types.is_boolean(kind)
+
+
+def is_scalar(kind: pa.DataType) -> bool:
+    """Return True for types of columns of segments, slices and conditions."""
+    return is_id(kind) or is_number_or_boolean(kind)
