@@ -132,7 +132,8 @@ def measured(
         result = evaluate(*frames, items=spark.read.parquet(items), metrics=["ndcg", "ild"], k=[10, 50])
     names = ", ".join(f"`{name}`" for name in result.per_user.columns)
     digest = result.per_user.selectExpr(f"cast(xxhash64({names}) as decimal(20, 0)) as hash")
-    rows = [tuple(row) for row in result.metrics.orderBy("model", "metric", "k").collect()]
+    by_name = result.to_spark("metrics").orderBy("model", "metric", "k")
+    rows = [tuple(row) for row in by_name.collect()]
     rows += [tuple(row) for row in digest.selectExpr("count(*)", "sum(hash)").collect()]
     result.unpersist()
     return rows

@@ -123,7 +123,7 @@ def of_predictions(lists: DataFrame) -> dict[str, Any]:
     metrics, choose = ["log_loss", "auc", "gauc"], {"recall": [0.9]}
     result = evaluate_predictions(scored, "binary", model="m", metrics=metrics, choose=choose, curves=True)
     tables = ("metrics", "thresholds", "curves", "accounting")
-    return {f"{table} of predictions": values(getattr(result, table)) for table in tables}
+    return {f"{table} of predictions": values(result.to_spark(table)) for table in tables}
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def check_inputs(session: OpenSession, config: Config, verb: Verb | None = None)
     sources, timed = sources_in(config, names, job.splits), config.split.rule().timed
     taker = next((one for one in verbs if one.open_locally and sources.keys() <= set(one.sections)), None)
     is_whole = tables_read(plan, sources) == list(sources)
-    if taker is not None and is_whole and is_taken_here(taker, job, config, session):
+    if sources and taker is not None and is_whole and is_taken_here(taker, job, config, session):
         return list(sources)
     from spark_eval.sources.read import read_each
 
