@@ -233,7 +233,8 @@ def end_of_jvm(error: Exception) -> str | None:
     process: Any = getattr(SparkContext._gateway, "proc", None)
     if process is None:  # spark-submit started the JVM
         return "the driver's JVM died" if is_cut_off else None
-    if is_cut_off:
+    # Py4J takes the empty answer of a dying JVM for that of a class that is not there.
+    if is_cut_off or "does not exist in the JVM" in str(error):
         with suppress(TimeoutExpired):  # its sockets close before the process ends
             process.wait(SECONDS_TO_END)
     code = process.poll()
