@@ -1,11 +1,11 @@
 """Days of predictions merged into a window: exact sums added, standard errors clustered by user."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,7 @@ from spark_eval.arrow.codes import to_numpy
 from spark_eval.arrow.files import named_read_errors
 from spark_eval.arrow.user_files import check_no_nan
 from spark_eval.days.plan import Errors, Unit, WindowPlan
-from spark_eval.days.window import Window, check_models, check_same_question, merge_entries
+from spark_eval.days.window import PublishedDay, Window, check_models, check_same_question, merge_entries
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.tables import (
@@ -37,7 +37,6 @@ from spark_eval.predictions.worker.clusters import (
     influence_sums,
 )
 from spark_eval.predictions.worker.totals import Cell, Totals
-from spark_eval.publishing.published import PublishedTable
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, USER, Table
@@ -48,19 +47,11 @@ from spark_eval.statistics.slopes import SumKey
 READ: Final = PredictionSumRow._fields
 
 
-@dataclass(frozen=True)
-class ScoredDay:
-    """Published predictions of a day: its record and its tables; see ``window.Day``."""
+@dataclass(frozen=True, kw_only=True)
+class ScoredDay(PublishedDay):
+    """Published predictions of a day."""
 
-    run_id: str
-    fingerprint: str
     plan: PredictionPlan
-    models: Sequence[str]
-    conventions: str
-    version: str
-    settings: Mapping[str, Any]
-    has_users: bool
-    open: Callable[[Table], PublishedTable]
 
     @cached_property
     def sum_rows(self) -> list[PredictionSumRow]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -43,9 +43,9 @@ OfModel = Mapping[MeanColumns, Mapping[Cell, UserSums]]
 LARGEST: Final = "rows="
 
 
-@dataclass(frozen=True)
-class Day:
-    """Published evaluation of a day: its record and its tables.
+@dataclass(frozen=True, kw_only=True)
+class PublishedDay:
+    """Published run of a day: its record and its tables.
 
     ``settings`` are the parts of its config that decide the metrics. ``has_users`` is false if ``per_user``
     was removed.
@@ -53,13 +53,19 @@ class Day:
 
     run_id: str
     fingerprint: str
-    plan: Plan
     models: Sequence[str]
     conventions: str
     version: str
     settings: Mapping[str, Any]
     has_users: bool
     open: Callable[[Table], PublishedTable]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Day(PublishedDay):
+    """Published evaluation of a day."""
+
+    plan: Plan
 
     @cached_property
     def sum_rows(self) -> list[SumRow]:
@@ -162,31 +168,7 @@ def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:
     )
 
 
-class AnyDay(Protocol):
-    """Day of any verb: its run id, models, and what must be the same on all days."""
-
-    @property
-    def run_id(self) -> str:
-        """Its run id."""
-
-    @property
-    def models(self) -> Sequence[str]:
-        """Names of its models."""
-
-    @property
-    def conventions(self) -> str:
-        """Stamp of its conventions."""
-
-    @property
-    def version(self) -> str:
-        """Version of spark-eval."""
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Parts of its config that decide the metrics."""
-
-
-def check_same_question(days: Sequence[AnyDay]) -> None:
+def check_same_question(days: Sequence[PublishedDay]) -> None:
     """Raise DataError MIXED_CONVENTIONS with the first day that differs from the first one, and how."""
     first = days[0]
     for day in days[1:]:
@@ -201,7 +183,7 @@ def check_same_question(days: Sequence[AnyDay]) -> None:
             raise DataError("MIXED_CONVENTIONS", f"{message}; make the days alike, with --replace")
 
 
-def check_models(days: Sequence[AnyDay], models: Sequence[str]) -> None:
+def check_models(days: Sequence[PublishedDay], models: Sequence[str]) -> None:
     """Raise DataError MISSING_DAYS for models that were not measured on all days."""
     lacking = [f"{model} on {day.run_id}" for model in models for day in days if model not in day.models]
     if lacking:

@@ -148,8 +148,8 @@ def window(path: str, **options: Unpack[WindowOptions]) -> Window:
         path: The output path; its runs have days as ids, such as ``2024-03-01``.
 
     Returns:
-        A ``Window``: ``table("metrics")``, ``table("sums")`` and ``table("accounting")`` are Arrow tables;
-        ``absent`` names the metrics that cannot be merged.
+        A ``Window``: ``metrics``, ``sums`` and ``accounting`` are pandas frames, of predictions ``curves``,
+        too; ``absent`` names the metrics that cannot be merged.
 
     Raises:
         ConfigError: INVALID_WINDOW for days that are no dates or no window, or users of predictions.
