@@ -42,7 +42,7 @@ test-slow: .venv/.classes.jsa
 	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or cluster or setup) and not exhaustive and not airflow and not browser and not stores" $(ARGS)
 
 test-exhaustive: .venv/.classes.jsa
-	@$(in_venv) pytest -m "exhaustive and not stores" $(ARGS)
+	@$(in_venv) pytest -m "exhaustive and not stores" --hypothesis-profile others $(ARGS)
 
 test-pages: .venv/.classes.jsa .venv-airflow/.installed
 	@$(in_venv) pytest tests/pages $(ARGS)

@@ -246,13 +246,20 @@ def categories(table: pa.Table) -> pd.DataFrame:
     return rows.astype({"user": "category", "item": "category"})
 
 
+def with_index(table: pa.Table) -> pd.DataFrame:
+    """Users as the index, which pandas cannot make of string views."""
+    if table.schema.field("user").type == pa.string_view():
+        table = table.set_column(0, "user", table["user"].cast(pa.string()))
+    return table.to_pandas(types_mapper=pd.ArrowDtype).set_index("user")
+
+
 FRAMES_OF: Final[Mapping[str, Callable[[pa.Table], Any]]] = {
     "Arrow": lambda table: table,
     "chunks": lambda table: chunks(table, 3),
     "nullable": lambda table: table.to_pandas(types_mapper=nullable),
     "categories": categories,
     "Arrow in pandas": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype),
-    "index": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype).set_index("user"),
+    "index": with_index,
     "polars": pl.from_arrow,
 }
 
