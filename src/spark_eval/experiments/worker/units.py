@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.codes import Booleans, stable_argsort
+from spark_eval.arrow.codes import Booleans, run_starts, stable_argsort
 from spark_eval.errors import DataError
 from spark_eval.experiments.moments import Moments
 from spark_eval.experiments.plan import (
@@ -78,8 +78,10 @@ class Units:
 
     def count_users(self, units: Ints, users: Ints) -> None:
         """Count the distinct users of each unit, from exposures (n,) of a unit and a user."""
-        distinct = np.unique(np.stack([units, users]), axis=1)
-        self.n_users = np.bincount(distinct[0], minlength=len(self.index))
+        order = np.lexsort((users, units))
+        units, users = units[order], users[order]
+        is_first = run_starts(units) | run_starts(users)
+        self.n_users = np.bincount(units[is_first], minlength=len(self.index))
 
     def label(self, segment: str, units: Ints, when: Ints, codes: Ints, values: pa.Array) -> None:
         """Give each unit the value of its first exposure; of several at once the least."""
@@ -91,11 +93,12 @@ class Units:
 
     def counts_by(self, codes: Ints, names: Sequence[str]) -> Iterator[tuple[int, int, str, int]]:
         """Yield arm, stratum, name of the code (n,), and the number of units with an arm."""
-        chosen = np.flatnonzero(self.arms >= 0)
-        triples = np.stack([self.arms[chosen], self.strata[chosen], codes[chosen]])
-        groups, numbers = np.unique(triples, axis=1, return_counts=True)
-        for (arm, stratum, code), n in zip(groups.T.tolist(), numbers.tolist(), strict=True):
-            yield arm, stratum, names[code], n
+        chosen, n_strata = np.flatnonzero(self.arms >= 0), len(self.experiment.strata)
+        pairs = self.arms[chosen] * n_strata + self.strata[chosen]
+        groups, numbers = np.unique(pairs * len(names) + codes[chosen], return_counts=True)
+        for group, n in zip(groups.tolist(), numbers.tolist(), strict=True):
+            pair, code = divmod(group, len(names))
+            yield *divmod(pair, n_strata), names[code], n
 
     def counts(self, members: Ints | None = None) -> dict[tuple[int, int], int]:
         """Return the number of units by arm and stratum; of these members, by default of all with an arm."""
