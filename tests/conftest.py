@@ -15,8 +15,8 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# No example fails for being slow, and fewer than the usual number run: the same each time, so that a change is
-# refused for what it changed. ``make test-exhaustive`` draws others.
+# No example fails for being slow, and fewer than the usual number run: the same each time, so that a change
+# is refused for what it changed. ``make test-exhaustive`` draws others.
 settings.register_profile("others", deadline=None, max_examples=40)
 settings.register_profile("shared", settings.get_profile("others"), derandomize=True)
 settings.load_profile("shared")

@@ -250,7 +250,8 @@ def with_index(table: pa.Table) -> pd.DataFrame:
     """Users as the index, which pandas cannot make of string views."""
     if table.schema.field("user").type == pa.string_view():
         table = table.set_column(0, "user", table["user"].cast(pa.string()))
-    return table.to_pandas(types_mapper=pd.ArrowDtype).set_index("user")
+    rows: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    return rows.set_index("user")
 
 
 FRAMES_OF: Final[Mapping[str, Callable[[pa.Table], Any]]] = {
