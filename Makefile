@@ -22,7 +22,7 @@
 
 .DELETE_ON_ERROR:
 .PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-stores-brief test-versions benchmarks check docs environments package archive lock clean
-unexport PYTHONPATH PYTHONHOME SPARK_HOME
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE SPARK_HOME
 
 dist := dist
 in_venv := .venv/bin/python -m

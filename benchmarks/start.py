@@ -96,7 +96,7 @@ def main(repetitions: int) -> None:
         for number in range(repetitions):
             costs["bare"].append(cost_of([sys.executable, "-c", BARE], folder))
             for kind in OPTIONS:
-                options = ["--config", f"{kind}.yaml", "--run-id", f"{kind}-{number}"]
+                options = ["--config", f"{kind}.yaml", "--engine", "spark", "--run-id", f"{kind}-{number}"]
                 costs[kind].append(cost_of([program, "evaluate", *options], folder))
     print("| program | CPU s | least | most | wall s | CPU / bare | wall / bare |\n|" + "---|" * 7)
     bare = median_of(costs["bare"])

@@ -4,6 +4,7 @@ Spark and the libraries for tables are imported by the verbs that need them, so 
 appear at once.
 """
 
+import gc
 import json
 import logging
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
@@ -31,6 +32,9 @@ CONFIG = click.option(
 SET_OPTION = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a.dotted.key; may be repeated."
 )
+# Objects that Python makes between two searches for garbage. Imports make many, and hardly any garbage:
+# with the default of 700, searches take a tenth of the start.
+OBJECTS_TO_SEARCH: Final = 50_000
 VERDICT = click.option(
     "--verdict",
     metavar="FILE",
@@ -332,6 +336,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
+    gc.set_threshold(OBJECTS_TO_SEARCH)
     events.listen(as_json="--log-format=json" in given or ("--log-format", "json") in pairwise(given))
     with streams.protect_streams() as out, handle_signals() as signals:
         with streams.capture_child_output(is_shown=debug):
