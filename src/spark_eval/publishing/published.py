@@ -1,5 +1,6 @@
 """Read published runs: each table is first checked against its commit record, on any store."""
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -152,8 +153,9 @@ def check_files(record: Record, table: str, folder: Path) -> None:
         raise incomplete(record.run_id, f"its table {table} in {str(folder)!r}: {summarize_names(faults)}")
     check_sizes(record, table, len(footers), sum(footer.num_rows for footer in footers.values()))
     kinds = {name: kinds_in_arrow(footer.schema.to_arrow_schema()) for name, footer in footers.items()}
+    of_all = united_kinds(kinds.values())
     for name, of_file in kinds.items():
-        check_columns(record, table, str(folder / name), of_file, united_kinds(kinds.values()))
+        check_columns(record, table, str(folder / name), of_file, of_all)
 
 
 def check_sizes(record: Record, table: str, n_files: int, n_rows: int) -> None:
@@ -187,11 +189,11 @@ def data_files(path: Path) -> list[Path]:
     """Return the files of a table: all files of a folder that readers do not skip, or the one file."""
     if path.is_file():
         return [path]
-    return sorted(
-        file
-        for file in path.rglob("*")
-        if file.is_file() and not any(map(is_hidden, file.relative_to(path).parts))
-    )
+    found: list[Path] = []
+    for folder, below, names in os.walk(path):
+        below[:] = [name for name in below if not is_hidden(name)]
+        found += [Path(folder, name) for name in names if not is_hidden(name)]
+    return sorted(found)
 
 
 def incomplete(run_id: str, what: str) -> DataError:
