@@ -29,7 +29,7 @@ from spark_eval.arrow.messages import from_bytes
 from spark_eval.experiments.moments import Moments
 from spark_eval.experiments.plan import DAY_SLICE, N_EVENTS, Experiment, ExperimentPlan
 from spark_eval.experiments.worker.assignment import hashed_arms
-from spark_eval.experiments.worker.clock import day_starts, local_days
+from spark_eval.experiments.worker.clock import day_start_before, day_starts
 from spark_eval.experiments.worker.halves import Halves
 from spark_eval.experiments.worker.judge import own_column
 from spark_eval.experiments.worker.timeline import KEY, Timeline
@@ -220,8 +220,7 @@ def counts_before(when: Ints, weights: Ints | None) -> Callable[[int], int]:
 
 def earliest_of(experiment: Experiment, plan: ExperimentPlan) -> int:
     """Return the start of the earliest pre-period."""
-    starts, _ = day_starts(np.array([experiment.start]), plan.timezone, plan.pre_days)
-    return int(starts[0])
+    return day_start_before(experiment.start, plan.timezone, plan.pre_days)
 
 
 def repeated_days(events: pa.Table, plan: ExperimentPlan) -> Booleans:
@@ -310,7 +309,7 @@ class Bucket:
         self.note(name, EXPOSURES, Outcome.IN, None, n_rows)
         if rows is None or not n_rows:
             none = np.empty(0, np.int64)
-            return Units.of(experiment, len(self.ids), none, none, none), none
+            return Units.of(experiment, self.plan.timezone, len(self.ids), none, none, none), none
         self.note(None, EXPOSURES, Outcome.USED, None, n_rows if self.is_counted(experiment) else 0)
         when, keys = to_numpy(rows[TIMESTAMP]), to_numpy(rows[KEY])
         codes = self.variants(experiment, rows, keys)
@@ -322,7 +321,7 @@ class Bucket:
         if outside or unassigned:
             rows = rows.filter(pa.array(is_assigned))
             when, keys, codes = when[is_assigned], keys[is_assigned], codes[is_assigned]
-        units = Units.of(experiment, len(self.ids), when, keys, codes)
+        units = Units.of(experiment, self.plan.timezone, len(self.ids), when, keys, codes)
         of_rows = np.searchsorted(units.index, keys)
         if self.plan.by_unit and USER in rows.column_names:
             units.count_users(of_rows, to_numpy(rows[USER]))
@@ -386,7 +385,7 @@ class Bucket:
         end = self.timeline.positions_at(experiment.end)[index]
         if experiment.window is not None:
             end = np.minimum(at(index, units.first + experiment.window), end)
-        pre = day_starts(units.first, self.plan.timezone, self.plan.pre_days)
+        pre = day_starts(units.days, self.plan.timezone, self.plan.pre_days)
         bounds = {PRE: (at(index, pre[0]), at(index, pre[1])), USED: (at(index, units.first), end)}
         phases = Phases(self.timeline, bounds)
         self.shared[key] = units, phases
@@ -399,10 +398,10 @@ class Bucket:
         phases, n_before = self.phases(units), self.timeline.n_before
         n_pre, n_used = phases.counts(PRE), phases.counts(USED)
         self.leave_out_bots(units, n_pre)
-        low, high = (n_before[self.timeline.positions_at(one)[index]] for one in (earliest, experiment.end))
-        shown, last = (n_before[position] for position in phases.bounds[USED])
+        low, high = (n_before(self.timeline.positions_at(one)[index]) for one in (earliest, experiment.end))
+        shown, last = map(n_before, phases.bounds[USED])
         n_own, is_member = high - low, units.arms >= 0
-        n_all = int(n_before[-1])
+        n_all = self.timeline.n_all
         n_outside = n_all - (self.n_before(experiment.end) - self.n_before(earliest))
         counts: list[tuple[Outcome, str | None, int]] = [
             (Outcome.IN, None, n_all),
@@ -448,7 +447,7 @@ class Bucket:
         self.note(name, UNITS, Outcome.IN, None, n_units)
         for (arm, stratum), n in units.counts().items():
             self.result.units[name, units.experiment.arms[arm], stratum] += n
-        of_days = day_codes(local_days(units.first, self.plan.timezone))
+        of_days = day_codes(units.days)
         for by, (labels, names) in (*units.labels.items(), (DAY_SLICE, of_days)):
             for arm, stratum, value, n in units.counts_by(labels, names):
                 self.result.units_by[name, by, value, units.experiment.arms[arm], stratum] += n
