@@ -35,6 +35,7 @@ from spark_eval.runners.spread import (
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import KIND, TIMESTAMP, UNIT, USER, Outcome, Table
 from spark_eval.tables.arrow_frames import Frame, like_given
+from spark_eval.tables.columns import missing_column
 from spark_eval.tables.conformed import Rows, arrow_type, check_id_types, id_type
 
 NUMBERS: Final = pa.int64()
@@ -167,6 +168,10 @@ def measure_user_days(
     check_id_types(tables.rows)
     if USER_DAYS in tables.rows[EVENTS].columns:
         raise DataError("INVALID_USER_DAYS", f"{EVENTS}: rows of user_days are summed already")
+    if tables.lacks_unit(plan):
+        purpose = "for days of users, whose exposures may follow"
+        unit = {UNIT: plan.experiments[0].unit or UNIT}
+        raise missing_column(EVENTS, UNIT, unit, tables.rows[EVENTS].columns, purpose)
     rules = {}
     if day is not None:
         rules[EVENTS] = partial(judge_day, judge=tables.rule(EVENTS, plan), plan=plan, day=day)
@@ -217,7 +222,7 @@ def columns_of(events: Rows, plan: ExperimentPlan) -> dict[str, tuple[str, pa.Da
     ids = id_type(events, UNIT if plan.by_unit else USER)
     columns: dict[str, tuple[str, pa.DataType]] = {USER: (USER, ids)}
     if plan.by_unit:
-        columns[UNIT] = (UNIT, ids)
+        columns[UNIT] = (plan.experiments[0].unit or UNIT, ids)
     columns |= {DAY_COLUMN: (DAY_COLUMN, pa.string()), TIMESTAMP: (TIMESTAMP, pa.timestamp("us", "UTC"))}
     columns[KIND] = (KIND, pa.string())
     for name in plan.event_columns:

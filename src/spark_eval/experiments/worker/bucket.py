@@ -86,7 +86,8 @@ class BucketSums:
 
     ``units`` are counted by experiment, arm and stratum, ``with_bots`` before bots are left out.
     ``mismatched`` counts units whose logged variant differs from their hash, by experiment. ``day_faults``
-    counts rows of ``user_days`` that cannot be merged. ``units_by`` are units by experiment, name and value
+    counts rows of ``user_days`` that cannot be merged, ``of_several_units`` users with several units, if
+    events have the unit of their user. ``units_by`` are units by experiment, name and value
     of a segment or day of exposure, arm and stratum; ``halves`` the sums of A/A experiments, by metric.
     """
 
@@ -97,6 +98,7 @@ class BucketSums:
     mismatched: Counter[str] = field(default_factory=Counter)
     unknown: set[tuple[str, str]] = field(default_factory=set)
     day_faults: Counter[str] = field(default_factory=Counter)
+    of_several_units: int = 0
     units_by: Counter[tuple[str, str, str, str, int]] = field(default_factory=Counter)
     halves: dict[tuple[str, str], Halves] = field(default_factory=dict)
 
@@ -108,6 +110,7 @@ class BucketSums:
         self.mismatched.update(other.mismatched)
         self.unknown |= other.unknown
         self.day_faults.update(other.day_faults)
+        self.of_several_units += other.of_several_units
         self.units_by.update(other.units_by)
         for key, sums in other.halves.items():
             self.halves[key] = self.halves[key] + sums if key in self.halves else sums
@@ -165,19 +168,24 @@ def tables_of(
     parts: Iterable[SourceRows | BucketSums], plan: ExperimentPlan, result: BucketSums
 ) -> dict[str, pa.Table]:
     """Return the rows of a bucket by source, events without repeats; add the counts to ``result``."""
-    tables: dict[str, list[pa.Table]] = {}
-    for part in parts:
-        if isinstance(part, BucketSums):
-            result.merge(part)
-        else:
-            tables.setdefault(part.source, []).append(part.table())
-    whole = {source: concat_tables(found) for source, found in tables.items()}
+    whole = rows_by_source(parts, result)
     events = whole.get(EVENTS)
     if events is not None:
         if N_EVENTS in events.column_names:
             result.day_faults[REPEATED_DAY] += int(repeated_days(events, plan).sum())
         whole[EVENTS] = without_repeats(events, result)
     return whole
+
+
+def rows_by_source(parts: Iterable[SourceRows | BucketSums], result: BucketSums) -> dict[str, pa.Table]:
+    """Return the rows of a bucket by source; add the counts to ``result``."""
+    tables: dict[str, list[pa.Table]] = {}
+    for part in parts:
+        if isinstance(part, BucketSums):
+            result.merge(part)
+        else:
+            tables.setdefault(part.source, []).append(part.table())
+    return {source: concat_tables(found) for source, found in tables.items()}
 
 
 def unique_ids(tables: Iterable[pa.Table]) -> pa.Array:
