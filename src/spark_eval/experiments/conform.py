@@ -81,8 +81,8 @@ def conformed_tables(
     names = {name: names_with_unit(name, names[name], frame.columns, plan) for name, frame in frames.items()}
     rows = {name: conform[name](frame, names[name], units[name], plan) for name, frame in frames.items()}
     files = {name: plain_table(name, frame, names[name], units[name], plan) for name, frame in frames.items()}
-    found = {name: one for name, one in files.items() if one is not None}
-    return Tables(rows, files=found, file_units=units)
+    plain = {name: one for name, one in files.items() if one is not None}
+    return Tables(rows, files=plain, file_units=units)
 
 
 def conform_impressions(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:

@@ -162,7 +162,7 @@ def measure_experiments(
     parts = rows_by_bucket(tables, sending, n_buckets, {EVENTS: reach})
     if sending is not plan:
         attach = partial(attach_units, plan=plan, n_buckets=n_buckets)
-        parts = map_objects(group_by_key(parts, n_buckets, lambda _, found: list(attach(found))), iter)
+        parts = map_objects(group_by_key(parts, n_buckets, lambda _, objects: list(attach(objects))), iter)
 
     if plan.winsorised:
         plan = replace(plan, caps=caps_of(parts, n_buckets, plan))
@@ -220,9 +220,9 @@ def rows_by_bucket(
 def of_buckets(parts: Any, n_buckets: int, measure: Callable[[list[Any]], Any]) -> Iterator[Any]:
     """Yield what is measured of each bucket of units; raise the errors of all buckets as one."""
 
-    def measured(_: int, found: list[Any]) -> Any:
+    def measured(_: int, objects: list[Any]) -> Any:
         try:
-            return measure(found)
+            return measure(objects)
         except DataError as error:
             return error
 
@@ -233,12 +233,12 @@ def caps_of(parts: Any, n_buckets: int, plan: ExperimentPlan) -> dict[TermKey, i
     """Return the quantile of each winsorised term over all units of an experiment, in a pass of its own."""
     caps: dict[TermKey, int] = {}
     for is_whole in (False, True):
-        found = list(of_buckets(parts, n_buckets, partial(measure_tails, plan=plan, is_whole=is_whole)))
+        of_all = list(of_buckets(parts, n_buckets, partial(measure_tails, plan=plan, is_whole=is_whole)))
         missing = False
         for experiment in plan.experiments:
             for term, scale in plan.winsorised:
                 key = (experiment.name, term, scale)
-                tails = [tails[key] for tails in found if key in tails]
+                tails = [tails[key] for tails in of_all if key in tails]
                 cap = quantile_of(tails, term.winsorise or 1)
                 if cap is not None:
                     caps[key] = cap

@@ -185,8 +185,8 @@ def as_on_spark(table: Rows, rule: FaultRule) -> Rows:
     names: list[str] = [name for name in ORDER if name in table.columns]
     names += [name for name in table.columns if name not in ORDER]
     rows, _ = rule(table.table())
-    found = rows.select(names)
-    return LocalTable(found.schema, found)
+    ordered = rows.select(names)
+    return LocalTable(ordered.schema, ordered)
 
 
 def spread(table: Rows) -> Any:
@@ -211,10 +211,10 @@ def local_tables(
         check_mapping(name, names[name])
 
     def conformed(name: str) -> LocalTable:
-        found = opened[name]()
-        ours = names_with_unit(name, names[name], found[2].names, plan)
+        table = opened[name]()
+        ours = names_with_unit(name, names[name], table[2].names, plan)
         columns = {**ours, **{own_column(own): own for own in own_columns(name, plan)}}
-        return local_table(name, found, columns, wanted_columns(name, columns, found[2], units[name], plan))
+        return local_table(name, table, columns, wanted_columns(name, columns, table[2], units[name], plan))
 
     return collect_errors({name: partial(conformed, name) for name in opened})
 

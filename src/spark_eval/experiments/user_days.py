@@ -139,8 +139,8 @@ def sum_user_days(
     names = {EXPOSURES: exposure_columns or {}, EVENTS: event_columns or {}}
     given = {EXPOSURES: exposures, EVENTS: events}
     plan, tables = open_tables(given, names, timestamp_unit, plan, engine)
-    with ExitStack() as held:
-        rows, _, entries = measure_user_days(tables, plan, names[EVENTS], parse_day(day), held)
+    with ExitStack() as resources:
+        rows, _, entries = measure_user_days(tables, plan, names[EVENTS], parse_day(day), resources)
         frame = like_given(rows.table(), events) if isinstance(rows, LocalBatches) else rows
         return UserDays(frame, entries)
 
@@ -158,7 +158,7 @@ def measure_user_days(
     plan: ExperimentPlan,
     names: Mapping[str, str],
     day: int | None,
-    held: ExitStack,
+    resources: ExitStack,
     most_quarantined: Mapping[str, float] | None = None,
 ) -> tuple[Any, int, list[Entry]]:
     """Return the rows of ``user_days`` spread over tasks, their number, and the accounting.
@@ -180,13 +180,13 @@ def measure_user_days(
     columns = columns_of(tables.rows[EVENTS], plan)
     schema = pa.schema([(names.get(ours, theirs), kind) for ours, (theirs, kind) in columns.items()])
 
-    def measure(_: int, found: list[Any]) -> Any:
+    def measure(_: int, objects: list[Any]) -> Any:
         try:
-            return summed_days(found, plan, list(columns), schema)
+            return summed_days(objects, plan, list(columns), schema)
         except DataError as error:
             return error
 
-    summed = persist(group_by_key(parts, n_buckets, measure), held)
+    summed = persist(group_by_key(parts, n_buckets, measure), resources)
     counts = map_objects(
         summed, lambda one: [(None, one if isinstance(one, DataError) else (one[0], len(one[1])))]
     )

@@ -185,7 +185,7 @@ def rows_by_source(parts: Iterable[SourceRows | BucketSums], result: BucketSums)
             result.merge(part)
         else:
             tables.setdefault(part.source, []).append(part.table())
-    return {source: concat_tables(found) for source, found in tables.items()}
+    return {source: concat_tables(several) for source, several in tables.items()}
 
 
 def unique_ids(tables: Iterable[pa.Table]) -> pa.Array:
@@ -250,9 +250,9 @@ def without_repeats(events: pa.Table, result: BucketSums) -> pa.Table:
         named = events.filter(is_candidate)
         ordered = named.take(pc.sort_indices(named, [(key, "ascending") for key in keys]))
         frame = ordered.select([KEY, EVENT_ID]).to_pandas()
-        kept = ordered.filter(pa.array(~frame.duplicated().to_numpy()))
-        result.rows[None, EVENTS, Outcome.DEDUPLICATED, None] += len(ordered) - len(kept)
-        events = pa.concat_tables([kept, events.filter(pc.invert(is_candidate))]).combine_chunks()
+        earliest = ordered.filter(pa.array(~frame.duplicated().to_numpy()))
+        result.rows[None, EVENTS, Outcome.DEDUPLICATED, None] += len(ordered) - len(earliest)
+        events = pa.concat_tables([earliest, events.filter(pc.invert(is_candidate))]).combine_chunks()
     result.rows[None, EVENTS, Outcome.USED, None] += n_events(events)
     return events
 

@@ -171,9 +171,9 @@ class UnitSums:
     @cached_property
     def members(self) -> Ints:
         """Units with an arm, by arm and stratum."""
-        found = np.flatnonzero(self.units.arms >= 0)
+        units = np.flatnonzero(self.units.arms >= 0)
         n_pairs = len(self.units.experiment.arms) * len(self.units.experiment.strata)
-        return found[stable_argsort(self.units.arms_and_strata[found], n_pairs)]
+        return units[stable_argsort(self.units.arms_and_strata[units], n_pairs)]
 
     @cached_property
     def arms_and_strata(self) -> Ints:
