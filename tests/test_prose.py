@@ -34,7 +34,7 @@ RETIRED: Final = {
 }
 # Names of variables that do not say what they are, and how many are left at most; name the thing.
 VAGUE: Final = {*("told", "said", "asked", "met", "taken", "kept", "found", "held", "place", "places")}
-MOST_VAGUE: Final = 120
+MOST_VAGUE: Final = 64
 
 
 def vague_names() -> Iterator[str]:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from spark_eval import evaluate_experiments
+from spark_eval import evaluate_experiments, sum_user_days
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.experiments.analysis import failure_of
 from spark_eval.experiments.evaluate import Experiments
@@ -246,8 +246,46 @@ def test_households_are_units_and_means_are_over_their_users() -> None:
         z = (sums.x - value * sums.m) / sums.m.mean()
         errors.append(z.std() / np.sqrt(len(z)))
     assert (row["control_se"], row["treatment_se"]) == pytest.approx(tuple(errors))
-    with pytest.raises(ConfigError, match="other table needs it too"):
-        evaluate_experiments(exposures, events, [CLICKS], HOME, exposure_columns=theirs, engine="local")
+    with pytest.raises(ConfigError, match="exposures need it too"):
+        evaluate_experiments(exposures, events, [CLICKS], HOME, event_columns=theirs, engine="local")
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_events_without_the_unit_have_that_of_their_users_exposures(engine: str) -> None:
+    exposures, events = TABLES
+    # Users 0 to 9 are not exposed; an event of each user is there twice.
+    exposures = exposures[exposures.user > 9]
+    events = pd.concat([events.assign(id=np.arange(len(events)).astype(str)), events.assign(id="0")])
+    households = TABLES[0].set_index("user").household
+    of_events = events.user.map(households).where(events.user > 9, 1000 + events.user)
+    home = {**HOME, "unit": "household"}
+    with_unit, found = (
+        evaluate_experiments(exposures, rows, [CLICKS, CTR], home, engine=engine)
+        for rows in (events.assign(household=of_events), events)
+    )
+    assert found.experiment_rows == with_unit.experiment_rows
+    assert found.entries == with_unit.entries
+    assert found.check_rows == with_unit.check_rows
+    mapped = evaluate_experiments(
+        *(exposures, events, [CLICKS, CTR], HOME), exposure_columns={"unit": "household"}, engine=engine
+    )
+    assert mapped.experiment_rows == found.experiment_rows
+    moved = exposures.tail(1).assign(household=-1)
+    with pytest.raises(DataError, match=r"SEVERAL_UNITS.* exposures: 1 users have several units"):
+        evaluate_experiments(pd.concat([exposures, moved]), events, [CLICKS], home, engine=engine)
+
+
+def test_days_of_units_need_the_unit_of_every_event() -> None:
+    exposures, events = TABLES
+    home = {**HOME, "unit": "household"}
+    with pytest.raises(DataError, match=r"MISSING_COLUMN.*events: no column 'household' for days of users"):
+        sum_user_days(exposures, events, [CLICKS], home, engine="local")
+    events = events.merge(exposures[["user", "household"]], on="user")
+    days = sum_user_days(exposures, events, [CLICKS], home, engine="local").rows
+    found, whole = (
+        evaluate_experiments(exposures, rows, [CLICKS], home, engine="local") for rows in (days, events)
+    )
+    assert found.experiment_rows == whole.experiment_rows
 
 
 def test_weights_that_change_give_strata_and_no_pooled_value() -> None:

@@ -152,3 +152,12 @@ def test_names_that_collide_are_refused() -> None:
     for metrics, experiments in (([CLICKS, CLICKS], HOME), ([CLICKS], [HOME, HOME])):
         with pytest.raises(ConfigError, match="distinct names"):
             evaluate_experiments(shown, happened, metrics, experiments, engine="local")
+
+
+@pytest.mark.parametrize("table", ["exposures", "events"])
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_times_that_are_numbers_need_a_unit(table: str, engine: str) -> None:
+    given = dict(zip(("exposures", "events"), tables(), strict=True))
+    given[table] = given[table].assign(timestamp=1_714_564_800)
+    with pytest.raises(DataError, match=f"TIMESTAMP_UNIT_MISSING. {table}: the timestamp is a number"):
+        evaluate_experiments(given["exposures"], given["events"], [CLICKS], HOME, engine=engine)

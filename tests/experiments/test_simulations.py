@@ -43,7 +43,36 @@ def log(n_users: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame({"user": users, "timestamp": START}), pd.concat(parts, ignore_index=True)
 
 
-def with_salts(n_experiments: int, n_users: int, seed: int, **options: Any) -> Experiments:
+def households(n_households: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Households of 1 to 50 users, who share a taste: its watch time and a rate of clicks, now and before."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(1, 51, n_households)
+    owners = np.repeat(np.arange(n_households), sizes)
+    users, n_users = np.arange(len(owners)), len(owners)
+    taste, rates = random.lognormal(2, 0.7, n_households), random.beta(2, 6, n_households)[owners]
+    parts = []
+    for day in (-3, 1):
+        when = START + pd.Timedelta(days=day)
+        n_views = 1 + random.poisson(3, n_users)
+        mood = (taste * random.lognormal(0, 0.3, n_households))[owners]
+        for kind, value in (
+            ("view", n_views),
+            ("click", random.binomial(n_views, rates)),
+            ("watch", mood * random.lognormal(0, 0.3, n_users)),
+        ):
+            parts.append(pd.DataFrame({"user": users, "kind": kind, "timestamp": when, "value": value}))
+    shown = pd.DataFrame({"user": users, "household": owners, "timestamp": START})
+    events = pd.concat(parts, ignore_index=True)
+    return shown, events.assign(household=owners[events.user])
+
+
+def with_salts(
+    n_experiments: int,
+    tables: tuple[pd.DataFrame, pd.DataFrame],
+    seed: int,
+    metrics: list[dict[str, Any]] = METRICS,
+    **change: Any,
+) -> Experiments:
     """Experiments of the same users, each with a salt of its own; nothing differs between the arms."""
     halves = {"a": [0, 5000], "b": [5000, 10000]}
     experiments = [
@@ -53,10 +82,11 @@ def with_salts(n_experiments: int, n_users: int, seed: int, **options: Any) -> E
             "variants": {"a": 1, "b": 1},
             "period": ["2024-05-01", "2024-05-08"],
             "assignment": {"salt": f"{seed}-{number}", "ranges": halves},
+            **change,
         }
         for number in range(n_experiments)
     ]
-    return evaluate_experiments(*log(n_users, seed), METRICS, experiments, engine="local", **options)
+    return evaluate_experiments(*tables, metrics, experiments, engine="local")
 
 
 def p_values(found: Experiments, metric: str, method: str) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -77,19 +107,29 @@ def check_rejections(found: Experiments, low: float, high: float) -> None:
 
 
 def test_hundred_salts_reject_about_one_in_twenty() -> None:
-    check_rejections(with_salts(100, 300, 1), 0.0, 0.13)
+    check_rejections(with_salts(100, log(300, 1), 1), 0.0, 0.13)
 
 
 @pytest.mark.exhaustive
 def test_thousand_salts_reject_one_in_twenty() -> None:
     # Three standard deviations of a share of 1,000.
-    check_rejections(with_salts(1000, 2000, 2), 0.03, 0.07)
+    check_rejections(with_salts(1000, log(2000, 2), 2), 0.03, 0.07)
+
+
+def test_hundred_salts_of_households_reject_about_one_in_twenty() -> None:
+    check_rejections(with_salts(100, households(120, 4), 4, METRICS[:2], unit="household"), 0.0, 0.13)
+
+
+@pytest.mark.exhaustive
+def test_thousand_salts_of_households_reject_one_in_twenty() -> None:
+    check_rejections(with_salts(1000, households(400, 5), 5, METRICS[:2], unit="household"), 0.03, 0.07)
 
 
 def simulated(n_experiments: int, n_users: int, seed: int) -> dict[str, float]:
     """Shares of A/A experiments, each with users of its own, that the tests reject at 5 %.
 
-    Users have 1 to 50 views with a rate of clicks of their own, and a heavy-tailed watch time.
+    Users have 1 to 50 views with a rate of clicks of their own, and a heavy-tailed watch time. The same sizes
+    are those of households, whose users share a taste.
     """
     random = np.random.default_rng(seed)
     n, shape = n_experiments * n_users, (2, n_experiments * n_users)
@@ -99,8 +139,13 @@ def simulated(n_experiments: int, n_users: int, seed: int) -> dict[str, float]:
     taste = random.lognormal(2, 0.7, n)
     watch = (taste * random.lognormal(0, 0.3, shape) * 100).round().astype(np.int64)
     ones, groups = np.ones(n, dtype=np.int64), np.arange(n) % (2 * n_experiments)
-    rejected = dict.fromkeys(("watch", "watch cuped", "ctr", "ctr cuped"), 0)
-    for name, (x, pre_x), (y, pre_y) in (("watch", watch, (ones, ones)), ("ctr", clicks, views)):
+    names = ("watch", "ctr", "household")
+    rejected = dict.fromkeys([*names, *(f"{name} cuped" for name in names)], 0)
+    for name, (x, pre_x), (y, pre_y) in (
+        ("watch", watch, (ones, ones)),
+        ("ctr", clicks, views),
+        ("household", watch * sizes, (sizes, sizes)),
+    ):
         moments = moments_by_group([ones, x, y, pre_x, pre_y, ones], groups, 2 * n_experiments)
         for control, treatment in zip(moments[::2], moments[1::2], strict=True):
             adjusted, _ = adjusted_estimates([control, treatment])
@@ -155,6 +200,6 @@ def looks(n_experiments: int, n_users: int) -> tuple[float, float]:
 
 @pytest.mark.exhaustive
 def test_fourteen_looks_reject_too_often_unless_the_test_is_sequential() -> None:
-    fixed, sequential = looks(400, 2800)
+    fixed, sequential = looks(1000, 2800)
     assert fixed > 0.15
     assert sequential <= 0.05

@@ -75,6 +75,25 @@ def test_a_winsorised_mean_is_one_with_a_cap_at_the_quantile(monkeypatch: pytest
     assert run([MONEY], *two).experiment_rows == found.experiment_rows
 
 
+def test_experiments_that_share_the_sums_of_users_have_caps_of_their_own() -> None:
+    exposures, events = log()
+    # Users and times are the same; the fifty users who buy most have both variants in the second one.
+    sums = events[events.timestamp >= START].groupby("user").value.sum()
+    largest = exposures[exposures.user.isin(sums.nlargest(50).index)]
+    swapped = largest.assign(variant=largest.variant.map({"a": "b", "b": "a"}))
+    tables = {"first": exposures, "second": pd.concat([exposures, swapped])}
+    two = [experiment(name, "2024-05-08") for name in tables]
+    both = pd.concat([rows.assign(experiment=name) for name, rows in tables.items()])
+    options: Any = {"engine": "local", "max_crossover": 1.0}
+    found = evaluate_experiments(both, events, [MONEY], two, **options)
+    alone = [
+        evaluate_experiments(rows, events, [MONEY], one, **options)
+        for one, rows in zip(two, tables.values(), strict=True)
+    ]
+    assert found.experiment_rows == [row for one in alone for row in one.experiment_rows]
+    assert len({row.conventions for row in found.experiment_rows}) == 2
+
+
 @given(
     st.lists(st.lists(st.integers(-5, 20), max_size=30), min_size=1, max_size=4),
     st.sampled_from([0.9, 0.95, 0.999]),

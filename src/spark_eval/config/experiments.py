@@ -10,7 +10,7 @@ class TermSection(Section):
     """Events of a kind, and the value of a user's events."""
 
     kind: str = Field(description="kind of the events")
-    value: str = Field(default="count", description="sum of values, count of events, or any: 1 or 0")
+    value: str = Field(default="sum", description="sum of values, count of events, or any: 1 or 0")
     where: list[Filter] = Field(default=[], description="conditions on columns of the events, all of them")
     cap: float | int | None = Field(default=None, description="a user's value is at most this")
     winsorise: float | None = Field(
@@ -65,7 +65,7 @@ class ExperimentSection(Section):
     window: str | None = Field(default=None, description="after exposure: 30m, 12h, 7d; null: to the end")
     assignment: AssignmentSection | None = Field(default=None, description="by hash; null: as logged")
     weights: list[WeightsSection] = Field(default=[], description="changes of the planned weights")
-    unit: str = Field(default="user", description="unit of the analysis: user, or a column of both tables")
+    unit: str = Field(default="user", description="unit of the analysis: user, or a column of the exposures")
     by: list[str] | None = Field(
         default=None, description="hour, day, columns of the exposures; null: as online.by"
     )

@@ -81,26 +81,26 @@ class Analysis(TrustChecks):
     def rows(self) -> list[ExperimentRow]:
         """Rows of ``experiments``; p-values of goals are adjusted over goals and treatments."""
         pairs = [(metric, arm) for metric in self.plan.metrics for arm in self.experiment.arms[1:]]
-        found = [self.raw_row(metric, treatment) for metric, treatment in pairs]
-        found += [
+        estimates = [self.raw_row(metric, treatment) for metric, treatment in pairs]
+        estimates += [
             self.pooled_row(metric, treatment) for metric, treatment in pairs if metric.test is Test.Z_POOLED
         ]
         if self.experiment.sequential is not None:
-            found += [self.sequential_row(metric, treatment) for metric, treatment in pairs]
-        self.adjust_goals(found)
+            estimates += [self.sequential_row(metric, treatment) for metric, treatment in pairs]
+        self.adjust_goals(estimates)
         adjusting = [self.cuped_row(metric, treatment) for metric, treatment in pairs if metric.cuped]
         self.adjust_goals(adjusting)
-        found += adjusting
+        estimates += adjusting
         for metric, treatment in pairs:
             if metric.role is Role.GUARDRAIL:
-                found.append(self.guardrail_row(metric, treatment))
-            found += [self.gate_row(gate, metric, treatment) for gate in self.gates_of(metric)]
+                estimates.append(self.guardrail_row(metric, treatment))
+            estimates += [self.gate_row(gate, metric, treatment) for gate in self.gates_of(metric)]
         for metric, treatment in pairs:
             for by in (*self.experiment.segments, *self.slices):
-                found += self.rows_by(metric, treatment, by)
+                estimates += self.rows_by(metric, treatment, by)
             if self.plan.novelty_days is not None and metric.kind is MetricKind.MEAN:
-                found += self.novelty_rows(metric, treatment)
-        return found
+                estimates += self.novelty_rows(metric, treatment)
+        return estimates
 
     def gates_of(self, metric: Metric) -> list[Gate]:
         """Return the gates of this experiment that limit the drop of a metric."""
@@ -129,9 +129,9 @@ class Analysis(TrustChecks):
 
     def pooled_row(self, metric: Metric, treatment: str) -> ExperimentRow:
         """Return the z-test of the difference of two shares, with their pooled variance."""
-        found = self.compared(metric, treatment, self.estimating(metric))
-        found = replace(found, contrast=Contrast.z_pooled(found.strata))
-        return self.two_sided(metric, treatment, Method.Z_POOLED, found)
+        compared = self.compared(metric, treatment, self.estimating(metric))
+        compared = replace(compared, contrast=Contrast.z_pooled(compared.strata))
+        return self.two_sided(metric, treatment, Method.Z_POOLED, compared)
 
     def raw_row(self, metric: Metric, treatment: str) -> ExperimentRow:
         """Return the two-sided test of the difference, with the interval of the lift."""
@@ -148,10 +148,10 @@ class Analysis(TrustChecks):
             thetas.append(theta)
             return of_control, of_treatment
 
-        found = self.compared(metric, treatment, adjusting)
+        compared = self.compared(metric, treatment, adjusting)
         raw = self.compared(metric, treatment, self.estimating(metric)).contrast.variance
-        variance = found.contrast.variance
-        return self.two_sided(metric, treatment, Method.CUPED, found)._replace(
+        variance = compared.contrast.variance
+        return self.two_sided(metric, treatment, Method.CUPED, compared)._replace(
             theta=number(thetas[0]) if len(thetas) == 1 else None,
             variance_reduction=float(1 - variance / raw) if raw and variance is not None else None,
         )
@@ -161,19 +161,19 @@ class Analysis(TrustChecks):
         metric: Metric,
         treatment: str,
         method: Method,
-        found: Compared,
+        compared: Compared,
         by: str = ALL,
         value: str = ALL,
         testing: Testing | None = None,
     ) -> ExperimentRow:
         """Return the row of a two-sided test; by default Welch's of the difference."""
-        contrast, confidence = found.contrast, self.plan.confidence
+        contrast, confidence = compared.contrast, self.plan.confidence
         test = testing or (lambda tested: tested.test(confidence))
         result, reason = test(contrast), contrast.reason
-        control, other = found.single or (ArmEstimate(None, None, 0),) * 2
+        control, other = compared.single or (ArmEstimate(None, None, 0),) * 2
         lift, low, high = None, None, None
         if self.plan.conventions is Preset.GBSTATS and method in TESTED_BY_LIFT:
-            relative = self.lift_of(metric, found, method)
+            relative = self.lift_of(metric, compared, method)
             of_lift = test(relative)
             lift, low, high = number(relative.difference), of_lift.ci_low, of_lift.ci_high
             result = result._replace(statistic=of_lift.statistic, p_value=of_lift.p_value)
@@ -182,7 +182,7 @@ class Analysis(TrustChecks):
             lift = float(other.value / control.value - 1)
             low, high = lift_interval(control, other, contrast, confidence, self.plan.conventions.lift)
         mde, n_needed = (
-            self.power_of(metric, found) if by == ALL and method is not Method.SEQUENTIAL else (None, None)
+            self.power_of(metric, compared) if by == ALL and method is not Method.SEQUENTIAL else (None, None)
         )
         return ExperimentRow(
             experiment=self.experiment.name,
@@ -193,10 +193,10 @@ class Analysis(TrustChecks):
             segment=by,
             segment_value=value,
             role=metric.role.value,
-            n_control=found.control.n,
-            n_treatment=found.treatment.n,
-            undefined_control=found.control.n_undefined,
-            undefined_treatment=found.treatment.n_undefined,
+            n_control=compared.control.n,
+            n_treatment=compared.treatment.n,
+            undefined_control=compared.control.n_undefined,
+            undefined_treatment=compared.treatment.n_undefined,
             control_value=number(control.value),
             treatment_value=number(other.value),
             control_se=control.std_error,
@@ -221,21 +221,21 @@ class Analysis(TrustChecks):
             conventions=self.stamp(metric, method, by),
         )
 
-    def lift_of(self, metric: Metric, found: Compared, method: Method) -> Contrast:
+    def lift_of(self, metric: Metric, compared: Compared, method: Method) -> Contrast:
         """Return the lift of gbstats: over the value of the control without adjustment."""
         (base, v, _), (value, w, _) = (
-            arm.estimate(metric.scales) for arm in (found.control, found.treatment)
+            arm.estimate(metric.scales) for arm in (compared.control, compared.treatment)
         )
         if not base or value is None or v is None or w is None:
-            return found.contrast.relative(base, None)
+            return compared.contrast.relative(base, None)
         ratio = value / base
         if method is not Method.CUPED:
-            return found.contrast.relative(base, w + ratio**2 * v)
-        arms, factors = (found.control, found.treatment), (ratio, Fraction(1))
+            return compared.contrast.relative(base, w + ratio**2 * v)
+        arms, factors = (compared.control, compared.treatment), (ratio, Fraction(1))
         (control, treatment), _ = adjusted_estimates(arms, metric.scales, factors)
         assert control.variance is not None
         assert treatment.variance is not None
-        return found.contrast.relative(base, treatment.variance + control.variance)
+        return compared.contrast.relative(base, treatment.variance + control.variance)
 
     def stamp(self, metric: Metric, method: Method, by: str) -> str:
         """Return the conventions of a row."""
@@ -259,14 +259,14 @@ class Analysis(TrustChecks):
             parts.append("approximate: users recur")
         return "; ".join(parts)
 
-    def power_of(self, metric: Metric, found: Compared) -> tuple[float | None, int | None]:
+    def power_of(self, metric: Metric, compared: Compared) -> tuple[float | None, int | None]:
         """Return the smallest detectable effect, and the units of the control needed for the given effect."""
-        error = found.contrast.std_error
-        if not error or found.single is None:
+        error = compared.contrast.std_error
+        if not error or compared.single is None:
             return None, None
         n_guardrails = sum(one.role is Role.GUARDRAIL for one in self.plan.metrics)
         factor = effect_factor(self.plan.confidence, self.plan.power, n_guardrails)
-        control, other = found.single
+        control, other = compared.single
         if metric.effect is None or control.variance is None or other.variance is None:
             return factor * error, None
         variances = (float(control.variance * control.n), float(other.variance * other.n))
@@ -276,9 +276,9 @@ class Analysis(TrustChecks):
         """Return the test of the difference that is valid at every look."""
         given = self.experiment.sequential
         assert given is not None
-        found = self.compared(metric, treatment, self.estimating(metric))
-        enough = min(found.control.n, found.treatment.n) >= given.min_users
-        n_units, confidence = found.control.n + found.treatment.n, self.plan.confidence
+        compared = self.compared(metric, treatment, self.estimating(metric))
+        enough = min(compared.control.n, compared.treatment.n) >= given.min_users
+        n_units, confidence = compared.control.n + compared.treatment.n, self.plan.confidence
 
         def always_valid(tested: Contrast) -> TestResult:
             if not enough or not tested.variance:
@@ -290,7 +290,7 @@ class Analysis(TrustChecks):
             )
             return tested.always_valid(confidence, tau)
 
-        row = self.two_sided(metric, treatment, Method.SEQUENTIAL, found, testing=always_valid)
+        row = self.two_sided(metric, treatment, Method.SEQUENTIAL, compared, testing=always_valid)
         reason = row.reason if enough else f"fewer than {given.min_users} units in an arm"
         row = row._replace(df=None, reason=reason)
         # Our intervals of the lift hold at one look only.
@@ -301,8 +301,8 @@ class Analysis(TrustChecks):
         """Return a row per value of a segment or slice, Holm-corrected; then both tests of interaction."""
         estimating, rows = self.estimating(metric), []
         for value in self.values(metric, by):
-            found = self.compared(metric, treatment, estimating, by, value)
-            rows.append(self.two_sided(metric, treatment, Method.RAW, found, by, value))
+            compared = self.compared(metric, treatment, estimating, by, value)
+            rows.append(self.two_sided(metric, treatment, Method.RAW, compared, by, value))
         p_values = adjusted([row.p_value for row in rows], "holm")
         rows = [row._replace(p_adjusted=p) for row, p in zip(rows, p_values, strict=True)]
         return [*rows, *self.interaction_rows(metric, treatment, by, rows)]
@@ -313,19 +313,19 @@ class Analysis(TrustChecks):
         """Return the tests of heterogeneity and of opposite signs over the values of a segment or slice."""
         pairs = [(row.difference, row.std_error) for row in rows]
         known = [(d, error) for d, error in pairs if d is not None and error]
-        found = interactions([d for d, _ in known], [error for _, error in known])
-        if found is None:
+        tests = interactions([d for d, _ in known], [error for _, error in known])
+        if tests is None:
             return []
         empty = self.compared(metric, treatment, lambda *_: (ArmEstimate(None, None, 0),) * 2)
         base = self.two_sided(metric, treatment, Method.COCHRAN_Q, empty, by)._replace(reason=None)
         q = base._replace(
-            difference=found.pooled, statistic=found.q, df=len(known) - 1, p_value=found.q_p_value
+            difference=tests.pooled, statistic=tests.q, df=len(known) - 1, p_value=tests.q_p_value
         )
         conventions = self.stamp(metric, Method.GAIL_SIMON, by)
         m = base._replace(
             method=Method.GAIL_SIMON.value,
-            statistic=found.m,
-            p_value=found.m_p_value,
+            statistic=tests.m,
+            p_value=tests.m_p_value,
             conventions=conventions,
         )
         return [q, m]
@@ -336,8 +336,8 @@ class Analysis(TrustChecks):
         change = self.compared(metric, treatment, estimating, NOVELTY)
         rows = [self.two_sided(metric, treatment, Method.NOVELTY, change, NOVELTY)]
         for value in self.values(metric, DAY_SINCE):
-            found = self.compared(metric, treatment, estimating, DAY_SINCE, value)
-            rows.append(self.two_sided(metric, treatment, Method.RAW, found, DAY_SINCE, value))
+            compared = self.compared(metric, treatment, estimating, DAY_SINCE, value)
+            rows.append(self.two_sided(metric, treatment, Method.RAW, compared, DAY_SINCE, value))
         return rows
 
     def guardrail_row(self, metric: Metric, treatment: str) -> ExperimentRow:
@@ -372,14 +372,14 @@ class Analysis(TrustChecks):
         worse: bool = False,
     ) -> ExperimentRow:
         """Return the test that a treatment is not worse by a margin; with ``worse``, that it is."""
-        found = self.compared(metric, treatment, self.estimating(metric))
+        compared = self.compared(metric, treatment, self.estimating(metric))
         margin, times = Fraction(str(amount)), Fraction(1)
-        if is_relative and found.strata[0][1].value is not None:
+        if is_relative and compared.strata[0][1].value is not None:
             # The margin is a share of the size of the control's value.
-            size = -1 if found.strata[0][1].value < 0 else 1
+            size = -1 if compared.strata[0][1].value < 0 else 1
             times -= metric.sign * size * margin
             margin = Fraction(0)
-        contrast = Contrast.over_strata(found.strata, times)
+        contrast = Contrast.over_strata(compared.strata, times)
         if contrast.difference is not None:
             contrast = Contrast(
                 contrast.difference + metric.sign * margin, contrast.variance, contrast.freedom
@@ -387,7 +387,7 @@ class Analysis(TrustChecks):
         alternative = "greater" if metric.sign * (-1 if worse else 1) > 0 else "less"
         result = contrast.test(confidence, alternative)
         kind = "relative" if is_relative else "absolute"
-        shown = Compared(found.strata, found.control, found.treatment, contrast)
+        shown = Compared(compared.strata, compared.control, compared.treatment, contrast)
         row = self.two_sided(metric, treatment, method, shown)
         return row._replace(
             statistic=result.statistic,
@@ -405,14 +405,14 @@ class Analysis(TrustChecks):
     @cached_property
     def shown_checks(self) -> list[CheckRow]:
         """Rows of ``checks``: those of trust, then Gail and Simon's tests of ``rows``, which never fail."""
-        name, found = self.experiment.name, list(self.checks)
+        name, checks = self.experiment.name, list(self.checks)
         for row in self.rows:
             if row.method == Method.GAIL_SIMON:
                 subject = f"{row.metric} of {row.treatment} by {row.segment}"
-                found.append(
+                checks.append(
                     CheckRow(name, "interaction", subject, row.statistic, row.df, row.p_value, passed=None)
                 )
-        return found
+        return checks
 
     @cached_property
     def decisions(self) -> list[DecisionRow]:

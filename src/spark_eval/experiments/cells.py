@@ -64,11 +64,11 @@ class ExperimentCells:
     def moments(self, metric: Metric, arm: str, stratum: int, by: str = ALL, value: str = ALL) -> Moments:
         """Return the moments of a cell. Cells of slices are completed by the units without events."""
         cell = Cell(self.experiment.name, metric.name, arm, stratum, by, value)
-        found = self.sums.moments.get(cell, Moments())
+        moments = self.sums.moments.get(cell, Moments())
         is_sliced = by in self.slices or by == DAY_SINCE
         if not is_sliced or metric.kind is MetricKind.MEAN_OF_RATIOS:
-            return found
-        return with_others(found, self.all_units(cell), is_mean=metric.is_mean)
+            return moments
+        return with_others(moments, self.all_units(cell), is_mean=metric.is_mean)
 
     def all_units(self, cell: Cell) -> Moments:
         """Return the moments of 1 and y over all units that may have events in a cell of a slice."""
@@ -110,11 +110,11 @@ class ExperimentCells:
         return lambda control, other: (control.estimate(metric.scales), other.estimate(metric.scales))
 
 
-def with_others(found: Moments, units: Moments, *, is_mean: bool) -> Moments:
+def with_others(moments: Moments, units: Moments, *, is_mean: bool) -> Moments:
     """Return the moments of a slice over all units: those without events add 0 to x, and to y of ratios."""
-    of_y = units if is_mean else found
-    pairs = {(ONE, ONE): units.n, (ONE, X): found.product(ONE, X), (X, X): found.product(X, X)}
-    pairs |= {(ONE, Y): of_y.product(ONE, Y), (Y, Y): of_y.product(Y, Y), (X, Y): found.product(X, Y)}
+    of_y = units if is_mean else moments
+    pairs = {(ONE, ONE): units.n, (ONE, X): moments.product(ONE, X), (X, X): moments.product(X, X)}
+    pairs |= {(ONE, Y): of_y.product(ONE, Y), (Y, Y): of_y.product(Y, Y), (X, Y): moments.product(X, Y)}
     return Moments.of_products(pairs)
 
 

@@ -36,8 +36,8 @@ class TrustChecks(ExperimentCells):
         """Checks of trust: sample ratio, crossovers, pre-period, assignment."""
         name = self.experiment.name
         test = sequential_sample_ratio if self.plan.srm is SampleRatioTest.SEQUENTIAL else sample_ratio
-        found = test(self.counts(self.sums.units))
-        rows = [CheckRow(name, "srm", ALL, *found, passed(found.p_value))]
+        ratio = test(self.counts(self.sums.units))
+        rows = [CheckRow(name, "srm", ALL, *ratio, passed(ratio.p_value))]
         if self.plan.bots.ids or self.plan.bots.pre_events is not None:
             before = test(self.counts(self.sums.with_bots))
             rows.append(CheckRow(name, "srm", "with bots", *before, passed(before.p_value)))
@@ -126,12 +126,12 @@ class TrustChecks(ExperimentCells):
 
     def counts(self, units: Counter[tuple[str, str, int]]) -> list[tuple[list[int], list[float]]]:
         """Return the numbers of units and the planned weights of each stratum with units."""
-        arms, found = self.experiment.arms, []
+        arms, counts = self.experiment.arms, []
         for stratum, planned in enumerate(self.experiment.strata):
             numbers = [units[self.experiment.name, arm, stratum] for arm in arms]
             if sum(numbers) or len(self.experiment.strata) == 1:
-                found.append((numbers, [planned.weights[arm] for arm in arms]))
-        return found or [([0] * len(arms), [1.0] * len(arms))]
+                counts.append((numbers, [planned.weights[arm] for arm in arms]))
+        return counts or [([0] * len(arms), [1.0] * len(arms))]
 
 
 def passed(p_value: float | None) -> bool | None:

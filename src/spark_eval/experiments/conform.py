@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.experiments.inputs import Tables, has_ranks, own_columns, wanted_columns
+from spark_eval.experiments.inputs import Tables, has_ranks, names_with_unit, own_columns, wanted_columns
 from spark_eval.experiments.plan import INTERLEAVING, USER_DAYS, ExperimentPlan
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES
 from spark_eval.experiments.worker.judge import own_column
@@ -78,10 +78,11 @@ def conformed_tables(
 ) -> Tables:
     """Return conformed exposures and events, with the files of those that workers read themselves."""
     conform = {EXPOSURES: conform_exposures, EVENTS: conform_events}
+    names = {name: names_with_unit(name, names[name], frame.columns, plan) for name, frame in frames.items()}
     rows = {name: conform[name](frame, names[name], units[name], plan) for name, frame in frames.items()}
     files = {name: plain_table(name, frame, names[name], units[name], plan) for name, frame in frames.items()}
-    found = {name: one for name, one in files.items() if one is not None}
-    return Tables(rows, files=found, file_units=units)
+    plain = {name: one for name, one in files.items() if one is not None}
+    return Tables(rows, files=plain, file_units=units)
 
 
 def conform_impressions(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
@@ -122,7 +123,7 @@ def plain_table(
 def keys_of(table: Input, unit: str | None, plan: ExperimentPlan) -> dict[str, Column]:
     """Return the user, the time in microseconds since 1970, and the unit if it is another one."""
     columns = {USER: table.id(USER), TIMESTAMP: F.unix_micros(instant(table, unit, plan.timezone))}
-    return columns | ({UNIT: table.id(UNIT)} if plan.by_unit else {})
+    return columns | ({UNIT: table.id(UNIT)} if plan.by_unit and UNIT in table.names else {})
 
 
 def scalar(table: Input, name: str) -> Column:

@@ -23,6 +23,7 @@ from spark_eval.experiments.tables import (
     decision_lines,
     shown_lines,
 )
+from spark_eval.experiments.worker.attach import attach_units
 from spark_eval.experiments.worker.bucket import (
     EVENTS,
     EXPOSURES,
@@ -46,13 +47,9 @@ from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runners.quarantine import share_faults
-from spark_eval.runners.spread import collect_objects, collect_or_raise, concat, group_by_key
+from spark_eval.runners.spread import collect_objects, collect_or_raise, concat, group_by_key, map_objects
 from spark_eval.runtime import events as run_events
-from spark_eval.schema import (
-    Outcome,
-    Reason,
-    Table,
-)
+from spark_eval.schema import UNIT, Outcome, Reason, Table
 from spark_eval.tables.arrow_frames import Frame
 from spark_eval.tables.conformed import check_id_types
 from spark_eval.tables.local_tables import LocalTable
@@ -158,9 +155,14 @@ def measure_experiments(
     """
     check_id_types(tables.rows)
     n_rows = {name: tables.n_rows(name) for name in tables.rows}
-    reach = Reach.of(plan, exposed_units(tables, plan, n_rows))
     n_buckets = 1 + sum(n_rows.values()) // ROWS_PER_BUCKET
-    parts = rows_by_bucket(tables, plan, n_buckets, {EVENTS: reach})
+    # Events without the unit meet the exposures of their user first.
+    sending = replace(plan, by_unit=False) if tables.lacks_unit(plan) else plan
+    reach = Reach.of(plan, exposed_units(tables, sending, n_rows))
+    parts = rows_by_bucket(tables, sending, n_buckets, {EVENTS: reach})
+    if sending is not plan:
+        attach = partial(attach_units, plan=plan, n_buckets=n_buckets)
+        parts = map_objects(group_by_key(parts, n_buckets, lambda _, objects: list(attach(objects))), iter)
 
     if plan.winsorised:
         plan = replace(plan, caps=caps_of(parts, n_buckets, plan))
@@ -218,9 +220,9 @@ def rows_by_bucket(
 def of_buckets(parts: Any, n_buckets: int, measure: Callable[[list[Any]], Any]) -> Iterator[Any]:
     """Yield what is measured of each bucket of units; raise the errors of all buckets as one."""
 
-    def measured(_: int, found: list[Any]) -> Any:
+    def measured(_: int, objects: list[Any]) -> Any:
         try:
-            return measure(found)
+            return measure(objects)
         except DataError as error:
             return error
 
@@ -231,12 +233,12 @@ def caps_of(parts: Any, n_buckets: int, plan: ExperimentPlan) -> dict[TermKey, i
     """Return the quantile of each winsorised term over all units of an experiment, in a pass of its own."""
     caps: dict[TermKey, int] = {}
     for is_whole in (False, True):
-        found = list(of_buckets(parts, n_buckets, partial(measure_tails, plan=plan, is_whole=is_whole)))
+        of_all = list(of_buckets(parts, n_buckets, partial(measure_tails, plan=plan, is_whole=is_whole)))
         missing = False
         for experiment in plan.experiments:
             for term, scale in plan.winsorised:
                 key = (experiment.name, term, scale)
-                tails = [tails[key] for tails in found if key in tails]
+                tails = [tails[key] for tails in of_all if key in tails]
                 cap = quantile_of(tails, term.winsorise or 1)
                 if cap is not None:
                     caps[key] = cap
@@ -268,6 +270,10 @@ def sum_faults(plan: ExperimentPlan, sums: BucketSums) -> list[DataError]:
         for what, n_rows in sorted(sums.day_faults.items())
         if n_rows
     ]
+    if sums.of_several_units:
+        unit = plan.experiments[0].unit or UNIT
+        message = f"{EXPOSURES}: {sums.of_several_units} users have several units ({unit})"
+        faults.append(DataError("SEVERAL_UNITS", f"{message}; give {EVENTS} the column, too"))
     faults += variant_faults(plan, sums)
     rows, names = sums.rows, [one.name for one in plan.experiments]
     n_outside = [rows[name, EVENTS, Outcome.DROPPED, Reason.OUTSIDE_PERIOD] for name in names]

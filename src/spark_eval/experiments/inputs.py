@@ -13,7 +13,7 @@ import pyarrow as pa
 from spark_eval.accounting import Entry
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.row_faults import FaultRule
-from spark_eval.errors import ConfigError, collect_errors
+from spark_eval.errors import ConfigError, DataError, collect_errors
 from spark_eval.experiments.plan import INTERLEAVING, USER_DAYS, ExperimentPlan
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES
 from spark_eval.experiments.worker.judge import judge_events, judge_exposures, own_column
@@ -39,7 +39,7 @@ from spark_eval.schema import (
     VARIANT,
     Outcome,
 )
-from spark_eval.tables.columns import check_mapping, missing_column
+from spark_eval.tables.columns import NO_TIMESTAMP_UNIT, check_mapping, missing_column
 from spark_eval.tables.conformed import Rows
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.local_tables import (
@@ -89,17 +89,26 @@ def with_unit(
 ) -> tuple[ExperimentPlan, dict[str, Mapping[str, str]]]:
     """Return the plan and the names of columns with the unit: that of the experiments, or a mapped ``unit``.
 
-    Raises ConfigError INVALID_EXPERIMENT if only one of the tables maps it.
+    Events may lack it: see ``names_with_unit``. Raises ConfigError INVALID_EXPERIMENT if only they map it.
     """
     column = plan.experiments[0].unit
-    if column is not None:
-        names = {name: {UNIT: column, **columns} for name, columns in names.items()}
-    mapped = [name for name in names if UNIT in names[name]]
-    if len(mapped) == 1:
-        raise ConfigError(
-            "INVALID_EXPERIMENT", f"{mapped[0]}.columns has {UNIT}; the other table needs it too"
-        )
-    return replace(plan, by_unit=bool(mapped)), dict(names)
+    shown = names[EXPOSURES] if column is None else {UNIT: column, **names[EXPOSURES]}
+    if UNIT in names[EVENTS] and UNIT not in shown:
+        raise ConfigError("INVALID_EXPERIMENT", f"{EVENTS}.columns has {UNIT}; {EXPOSURES} need it too")
+    return replace(plan, by_unit=UNIT in shown), {**names, EXPOSURES: shown}
+
+
+def names_with_unit(
+    name: str, names: Mapping[str, str], theirs: Sequence[str], plan: ExperimentPlan
+) -> Mapping[str, str]:
+    """Return the names of columns of a table, of events with the unit if they have its column.
+
+    Without it, a user's events have the unit of the user's exposures.
+    """
+    column = plan.experiments[0].unit
+    if column is None or name != EVENTS or column not in theirs or UNIT in names:
+        return names
+    return {UNIT: column, **names}
 
 
 @dataclass(frozen=True)
@@ -124,6 +133,10 @@ class Tables:
         table = self.files.get(name, self.rows[name])
         n_rows: int = table.n_rows if isinstance(table, PlainFiles | LocalTable) else table.count()
         return n_rows
+
+    def lacks_unit(self, plan: ExperimentPlan) -> bool:
+        """Return True if only the exposures have the unit."""
+        return plan.by_unit and UNIT not in self.rows[EVENTS].columns
 
     def map(self, name: str, make: Callable[[Batches], Iterable[NumberedObject]]) -> Any:
         """Apply ``make`` to the batches of a table; return its objects."""
@@ -172,8 +185,8 @@ def as_on_spark(table: Rows, rule: FaultRule) -> Rows:
     names: list[str] = [name for name in ORDER if name in table.columns]
     names += [name for name in table.columns if name not in ORDER]
     rows, _ = rule(table.table())
-    found = rows.select(names)
-    return LocalTable(found.schema, found)
+    ordered = rows.select(names)
+    return LocalTable(ordered.schema, ordered)
 
 
 def spread(table: Rows) -> Any:
@@ -198,9 +211,10 @@ def local_tables(
         check_mapping(name, names[name])
 
     def conformed(name: str) -> LocalTable:
-        found = opened[name]()
-        columns = {**names[name], **{own_column(own): own for own in own_columns(name, plan)}}
-        return local_table(name, found, columns, wanted_columns(name, columns, found[2], units[name], plan))
+        table = opened[name]()
+        ours = names_with_unit(name, names[name], table[2].names, plan)
+        columns = {**ours, **{own_column(own): own for own in own_columns(name, plan)}}
+        return local_table(name, table, columns, wanted_columns(name, columns, table[2], units[name], plan))
 
     return collect_errors({name: partial(conformed, name) for name in opened})
 
@@ -219,7 +233,9 @@ def wanted_columns(
         if pa.types.is_timestamp(kind):
             # Spark knows which wall clocks a change of clock skips or repeats.
             return kind.tz is not None or plan.timezone == "UTC"
-        return is_whole(kind) and unit is not None
+        if is_number(kind) and unit is None:
+            raise DataError("TIMESTAMP_UNIT_MISSING", f"{name}: {NO_TIMESTAMP_UNIT}")
+        return is_whole(kind)
 
     theirs_of = {own_column(own): own for own in own_columns(name, plan)}
 
@@ -228,7 +244,7 @@ def wanted_columns(
 
     needed: dict[str, Any] = {USER: is_id, TIMESTAMP: is_time}
     needed |= dict.fromkeys((own_column(own) for own in own_columns(name, plan)), is_scalar)
-    if plan.by_unit:
+    if plan.by_unit and UNIT in names:
         needed[UNIT] = is_id
     if name == EVENTS:
         if USER_DAYS in schema.names:

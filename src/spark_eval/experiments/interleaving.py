@@ -192,10 +192,10 @@ def measure_interleaving(table: Rows, plan: InterleavingPlan, most_quarantined: 
     n_rows = table.n_rows if isinstance(table, LocalTable) else table.count()
     n_buckets = 1 + n_rows // ROWS_PER_BUCKET
     rows = map_batches(spread(table), partial(by_impression, teams=plan.teams, n_buckets=n_buckets))
-    impressions = group_by_key(rows, n_buckets, lambda _, found: reduce_impressions(found, n_buckets))
+    impressions = group_by_key(rows, n_buckets, lambda _, objects: reduce_impressions(objects, n_buckets))
     users = map_objects(impressions, iter)
     sums = DraftSums()
-    for one in collect_or_raise(group_by_key(users, n_buckets, lambda _, found: reduce_users(found))):
+    for one in collect_or_raise(group_by_key(users, n_buckets, lambda _, objects: reduce_users(objects))):
         sums.merge(one)
     entries = entries_of(sums)
     bad = quarantined_impressions(table, entries)
@@ -204,14 +204,14 @@ def measure_interleaving(table: Rows, plan: InterleavingPlan, most_quarantined: 
         [*share_faults(entries, bad, {INTERLEAVING: most_quarantined}), *sum_faults(plan, sums)],
     )
     has_ranks = ITEM_RANKS[0] in table.columns
-    found, checks, decisions = list[InterleavingRow](), list[CheckRow](), list[DecisionRow]()
+    teams, checks, decisions = list[InterleavingRow](), list[CheckRow](), list[DecisionRow]()
     for name in sorted({name for name, *_ in sums.numbers}):
         own = OfExperiment(name, plan, sums)
-        found.append(own.preference)
-        found += [own.paired] if has_ranks else []
+        teams.append(own.preference)
+        teams += [own.paired] if has_ranks else []
         checks += own.checks
         decisions.append(own.decision)
-    return Interleaving(found, checks, decisions, entries)
+    return Interleaving(teams, checks, decisions, entries)
 
 
 def entries_of(sums: DraftSums) -> list[Entry]:
@@ -302,13 +302,13 @@ class OfExperiment:
         coin = sample_ratio([([self.number(FIRST_PICK, team) for team in ("0", "1")], (0.5, 0.5))])
         estimate = self.per_user(POSITION)
         test = t_test(estimate, self.plan.confidence)
-        found = {
+        tests = {
             FIRST_PICK: (coin.statistic, float(coin.freedom), coin.p_value),
             POSITION: (test.statistic, float(estimate.freedom), test.p_value),
         }
         return [
             CheckRow(self.name, check, IMPRESSIONS, *numbers, passed(numbers[-1]))
-            for check, numbers in found.items()
+            for check, numbers in tests.items()
         ]
 
     @property

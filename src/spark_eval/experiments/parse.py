@@ -372,10 +372,10 @@ def micros_of(text: str, zone: ZoneInfo, key: str) -> int:
 
 def window_of(text: str, key: str) -> int:
     """Return the microseconds of a duration: 30m, 12h, 7d."""
-    found = WINDOW.fullmatch(text)
-    if found is None:
+    match = WINDOW.fullmatch(text)
+    if match is None:
         raise invalid(key, f"{text!r} is not a duration, such as 30m, 12h or 7d")
-    return int(found[1]) * MICROSECONDS[found[2]]
+    return int(match[1]) * MICROSECONDS[match[2]]
 
 
 def invalid(key: str, message: str) -> ConfigError:

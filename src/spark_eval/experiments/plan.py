@@ -293,7 +293,7 @@ class Experiment:
 
     ``strata`` are the weights over time, oldest first; there is one unless they change. ``by`` has the names
     that all metrics are sliced by: hour, day, columns of the exposures. ``unit`` is None for users, otherwise
-    a column of both tables.
+    a column of the exposures, and of the events if they have it.
     """
 
     name: str

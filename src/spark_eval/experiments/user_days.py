@@ -35,6 +35,7 @@ from spark_eval.runners.spread import (
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import KIND, TIMESTAMP, UNIT, USER, Outcome, Table
 from spark_eval.tables.arrow_frames import Frame, like_given
+from spark_eval.tables.columns import missing_column
 from spark_eval.tables.conformed import Rows, arrow_type, check_id_types, id_type
 
 NUMBERS: Final = pa.int64()
@@ -138,8 +139,8 @@ def sum_user_days(
     names = {EXPOSURES: exposure_columns or {}, EVENTS: event_columns or {}}
     given = {EXPOSURES: exposures, EVENTS: events}
     plan, tables = open_tables(given, names, timestamp_unit, plan, engine)
-    with ExitStack() as held:
-        rows, _, entries = measure_user_days(tables, plan, names[EVENTS], parse_day(day), held)
+    with ExitStack() as resources:
+        rows, _, entries = measure_user_days(tables, plan, names[EVENTS], parse_day(day), resources)
         frame = like_given(rows.table(), events) if isinstance(rows, LocalBatches) else rows
         return UserDays(frame, entries)
 
@@ -157,7 +158,7 @@ def measure_user_days(
     plan: ExperimentPlan,
     names: Mapping[str, str],
     day: int | None,
-    held: ExitStack,
+    resources: ExitStack,
     most_quarantined: Mapping[str, float] | None = None,
 ) -> tuple[Any, int, list[Entry]]:
     """Return the rows of ``user_days`` spread over tasks, their number, and the accounting.
@@ -167,6 +168,10 @@ def measure_user_days(
     check_id_types(tables.rows)
     if USER_DAYS in tables.rows[EVENTS].columns:
         raise DataError("INVALID_USER_DAYS", f"{EVENTS}: rows of user_days are summed already")
+    if tables.lacks_unit(plan):
+        purpose = "for days of users, whose exposures may follow"
+        unit = {UNIT: plan.experiments[0].unit or UNIT}
+        raise missing_column(EVENTS, UNIT, unit, tables.rows[EVENTS].columns, purpose)
     rules = {}
     if day is not None:
         rules[EVENTS] = partial(judge_day, judge=tables.rule(EVENTS, plan), plan=plan, day=day)
@@ -175,13 +180,13 @@ def measure_user_days(
     columns = columns_of(tables.rows[EVENTS], plan)
     schema = pa.schema([(names.get(ours, theirs), kind) for ours, (theirs, kind) in columns.items()])
 
-    def measure(_: int, found: list[Any]) -> Any:
+    def measure(_: int, objects: list[Any]) -> Any:
         try:
-            return summed_days(found, plan, list(columns), schema)
+            return summed_days(objects, plan, list(columns), schema)
         except DataError as error:
             return error
 
-    summed = persist(group_by_key(parts, n_buckets, measure), held)
+    summed = persist(group_by_key(parts, n_buckets, measure), resources)
     counts = map_objects(
         summed, lambda one: [(None, one if isinstance(one, DataError) else (one[0], len(one[1])))]
     )
@@ -217,7 +222,7 @@ def columns_of(events: Rows, plan: ExperimentPlan) -> dict[str, tuple[str, pa.Da
     ids = id_type(events, UNIT if plan.by_unit else USER)
     columns: dict[str, tuple[str, pa.DataType]] = {USER: (USER, ids)}
     if plan.by_unit:
-        columns[UNIT] = (UNIT, ids)
+        columns[UNIT] = (plan.experiments[0].unit or UNIT, ids)
     columns |= {DAY_COLUMN: (DAY_COLUMN, pa.string()), TIMESTAMP: (TIMESTAMP, pa.timestamp("us", "UTC"))}
     columns[KIND] = (KIND, pa.string())
     for name in plan.event_columns:

@@ -20,7 +20,7 @@ from spark_eval.schema import (
     TIMESTAMP,
     Fault,
 )
-from spark_eval.tables.columns import check_mapping, missing_column
+from spark_eval.tables.columns import NO_TIMESTAMP_UNIT, check_mapping, missing_column
 
 # Spark's collation of plain strings.
 BYTE_BY_BYTE: Final = "UTF8_BINARY"
@@ -184,9 +184,7 @@ def instant(table: Input, unit: str | None, timezone: str) -> Column:
         case T.NumericType() if unit is not None:
             return FROM_EPOCH[unit](column if unit == "s" else column.cast("long"))
         case T.NumericType():
-            table.fault(
-                "TIMESTAMP_UNIT_MISSING", "the timestamp is a number; set timestamp_unit to s, ms or us"
-            )
+            table.fault("TIMESTAMP_UNIT_MISSING", NO_TIMESTAMP_UNIT)
         case _:
             what = f"the timestamp column is {kind.simpleString()}"
             table.fault("TIMESTAMP_TYPE", f"{what}; map columns.timestamp to one that tells a time")

@@ -1,4 +1,4 @@
-"""gbstats and tea-tasting: differences and lifts of experiments.
+"""gbstats, tea-tasting and statsmodels: values, differences and lifts of experiments.
 
 Cases come as JSON on stdin: for each arm, control first, lists by user of clicks, views, watch, and of the
 pre-period. Numbers go as JSON to stdout, in the order of the cases.
@@ -9,7 +9,9 @@ import sys
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import statsmodels.api as sm
 import tea_tasting as tt
 from gbstats.frequentist.tests import (
     FrequentistConfig,
@@ -23,6 +25,7 @@ from gbstats.models.statistics import (
     SampleMeanStatistic,
     compute_theta,
 )
+from statsmodels.stats.weightstats import CompareMeans
 
 Arm = dict[str, list[int]]
 
@@ -52,6 +55,30 @@ def tea_tasting(arms: list[Arm]) -> dict[str, dict[str, float]]:
         }
         for name, found in experiment.analyze(users, control=0).items()
     }
+
+
+def statsmodels(arms: list[Arm]) -> dict[str, dict[str, float]]:
+    """Welch's test of means, of residuals from the pre-period, and robust errors of weighted regressions."""
+    watch, past = ([np.array(arm[name], float) for arm in arms] for name in ("watch", "pre_watch"))
+    fitted = sm.OLS(np.concatenate(watch), sm.add_constant(np.concatenate(past))).fit()
+    residuals = np.split(fitted.resid, [len(watch[0])])
+    found = {"watch raw": welch(watch), "watch cuped": {"theta": float(fitted.params[1]), **welch(residuals)}}
+    found["ctr raw"] = {}
+    for name, arm in zip(("control", "treatment"), arms, strict=True):
+        clicks, views = np.array(arm["click"], float), np.array(arm["view"], float)
+        rates = np.divide(clicks, views, out=np.zeros(len(clicks)), where=views > 0)
+        ratio = sm.WLS(rates, np.ones(len(rates)), views).fit(cov_type="HC1")
+        found["ctr raw"] |= {f"{name}_value": float(ratio.params[0]), f"{name}_se": float(ratio.bse[0])}
+    return found
+
+
+def welch(arms: list[Any]) -> dict[str, float]:
+    """Treatment - control with its test and interval."""
+    compared = CompareMeans.from_data(*arms[::-1])
+    statistic, p_value, freedom = compared.ttest_ind(usevar="unequal")
+    low, high = compared.tconfint_diff(usevar="unequal")
+    numbers = {"statistic": statistic, "p_value": p_value, "df": freedom, "ci_low": low, "ci_high": high}
+    return {name: float(number) for name, number in numbers.items()}
 
 
 def sums(values: list[int]) -> SampleMeanStatistic:
@@ -94,6 +121,7 @@ def gbstats(arms: list[Arm]) -> dict[str, dict[str, float]]:
 
 if __name__ == "__main__":
     cases: list[Any] = json.load(sys.stdin)
-    numbers = {"tea_tasting": list(map(tea_tasting, cases)), "gbstats": list(map(gbstats, cases))}
-    versions = {name: version(name) for name in ("gbstats", "tea-tasting")}
+    libraries = {"tea_tasting": tea_tasting, "gbstats": gbstats, "statsmodels": statsmodels}
+    numbers = {name: list(map(ask, cases)) for name, ask in libraries.items()}
+    versions = {name: version(name) for name in ("gbstats", "tea-tasting", "statsmodels")}
     json.dump({"versions": versions, "numbers": numbers}, sys.stdout)

@@ -29,7 +29,7 @@ from spark_eval.arrow.messages import from_bytes
 from spark_eval.experiments.moments import Moments
 from spark_eval.experiments.plan import DAY_SLICE, N_EVENTS, Experiment, ExperimentPlan
 from spark_eval.experiments.worker.assignment import hashed_arms
-from spark_eval.experiments.worker.clock import day_starts, local_days
+from spark_eval.experiments.worker.clock import day_start_before, day_starts
 from spark_eval.experiments.worker.halves import Halves
 from spark_eval.experiments.worker.judge import own_column
 from spark_eval.experiments.worker.timeline import KEY, Timeline
@@ -86,7 +86,8 @@ class BucketSums:
 
     ``units`` are counted by experiment, arm and stratum, ``with_bots`` before bots are left out.
     ``mismatched`` counts units whose logged variant differs from their hash, by experiment. ``day_faults``
-    counts rows of ``user_days`` that cannot be merged. ``units_by`` are units by experiment, name and value
+    counts rows of ``user_days`` that cannot be merged, ``of_several_units`` users with several units, if
+    events have the unit of their user. ``units_by`` are units by experiment, name and value
     of a segment or day of exposure, arm and stratum; ``halves`` the sums of A/A experiments, by metric.
     """
 
@@ -97,6 +98,7 @@ class BucketSums:
     mismatched: Counter[str] = field(default_factory=Counter)
     unknown: set[tuple[str, str]] = field(default_factory=set)
     day_faults: Counter[str] = field(default_factory=Counter)
+    of_several_units: int = 0
     units_by: Counter[tuple[str, str, str, str, int]] = field(default_factory=Counter)
     halves: dict[tuple[str, str], Halves] = field(default_factory=dict)
 
@@ -108,6 +110,7 @@ class BucketSums:
         self.mismatched.update(other.mismatched)
         self.unknown |= other.unknown
         self.day_faults.update(other.day_faults)
+        self.of_several_units += other.of_several_units
         self.units_by.update(other.units_by)
         for key, sums in other.halves.items():
             self.halves[key] = self.halves[key] + sums if key in self.halves else sums
@@ -165,19 +168,24 @@ def tables_of(
     parts: Iterable[SourceRows | BucketSums], plan: ExperimentPlan, result: BucketSums
 ) -> dict[str, pa.Table]:
     """Return the rows of a bucket by source, events without repeats; add the counts to ``result``."""
-    tables: dict[str, list[pa.Table]] = {}
-    for part in parts:
-        if isinstance(part, BucketSums):
-            result.merge(part)
-        else:
-            tables.setdefault(part.source, []).append(part.table())
-    whole = {source: concat_tables(found) for source, found in tables.items()}
+    whole = rows_by_source(parts, result)
     events = whole.get(EVENTS)
     if events is not None:
         if N_EVENTS in events.column_names:
             result.day_faults[REPEATED_DAY] += int(repeated_days(events, plan).sum())
         whole[EVENTS] = without_repeats(events, result)
     return whole
+
+
+def rows_by_source(parts: Iterable[SourceRows | BucketSums], result: BucketSums) -> dict[str, pa.Table]:
+    """Return the rows of a bucket by source; add the counts to ``result``."""
+    tables: dict[str, list[pa.Table]] = {}
+    for part in parts:
+        if isinstance(part, BucketSums):
+            result.merge(part)
+        else:
+            tables.setdefault(part.source, []).append(part.table())
+    return {source: concat_tables(several) for source, several in tables.items()}
 
 
 def unique_ids(tables: Iterable[pa.Table]) -> pa.Array:
@@ -220,8 +228,7 @@ def counts_before(when: Ints, weights: Ints | None) -> Callable[[int], int]:
 
 def earliest_of(experiment: Experiment, plan: ExperimentPlan) -> int:
     """Return the start of the earliest pre-period."""
-    starts, _ = day_starts(np.array([experiment.start]), plan.timezone, plan.pre_days)
-    return int(starts[0])
+    return day_start_before(experiment.start, plan.timezone, plan.pre_days)
 
 
 def repeated_days(events: pa.Table, plan: ExperimentPlan) -> Booleans:
@@ -243,9 +250,9 @@ def without_repeats(events: pa.Table, result: BucketSums) -> pa.Table:
         named = events.filter(is_candidate)
         ordered = named.take(pc.sort_indices(named, [(key, "ascending") for key in keys]))
         frame = ordered.select([KEY, EVENT_ID]).to_pandas()
-        kept = ordered.filter(pa.array(~frame.duplicated().to_numpy()))
-        result.rows[None, EVENTS, Outcome.DEDUPLICATED, None] += len(ordered) - len(kept)
-        events = pa.concat_tables([kept, events.filter(pc.invert(is_candidate))]).combine_chunks()
+        earliest = ordered.filter(pa.array(~frame.duplicated().to_numpy()))
+        result.rows[None, EVENTS, Outcome.DEDUPLICATED, None] += len(ordered) - len(earliest)
+        events = pa.concat_tables([earliest, events.filter(pc.invert(is_candidate))]).combine_chunks()
     result.rows[None, EVENTS, Outcome.USED, None] += n_events(events)
     return events
 
@@ -310,7 +317,7 @@ class Bucket:
         self.note(name, EXPOSURES, Outcome.IN, None, n_rows)
         if rows is None or not n_rows:
             none = np.empty(0, np.int64)
-            return Units.of(experiment, len(self.ids), none, none, none), none
+            return Units.of(experiment, self.plan.timezone, len(self.ids), none, none, none), none
         self.note(None, EXPOSURES, Outcome.USED, None, n_rows if self.is_counted(experiment) else 0)
         when, keys = to_numpy(rows[TIMESTAMP]), to_numpy(rows[KEY])
         codes = self.variants(experiment, rows, keys)
@@ -322,7 +329,7 @@ class Bucket:
         if outside or unassigned:
             rows = rows.filter(pa.array(is_assigned))
             when, keys, codes = when[is_assigned], keys[is_assigned], codes[is_assigned]
-        units = Units.of(experiment, len(self.ids), when, keys, codes)
+        units = Units.of(experiment, self.plan.timezone, len(self.ids), when, keys, codes)
         of_rows = np.searchsorted(units.index, keys)
         if self.plan.by_unit and USER in rows.column_names:
             units.count_users(of_rows, to_numpy(rows[USER]))
@@ -386,7 +393,7 @@ class Bucket:
         end = self.timeline.positions_at(experiment.end)[index]
         if experiment.window is not None:
             end = np.minimum(at(index, units.first + experiment.window), end)
-        pre = day_starts(units.first, self.plan.timezone, self.plan.pre_days)
+        pre = day_starts(units.days, self.plan.timezone, self.plan.pre_days)
         bounds = {PRE: (at(index, pre[0]), at(index, pre[1])), USED: (at(index, units.first), end)}
         phases = Phases(self.timeline, bounds)
         self.shared[key] = units, phases
@@ -399,10 +406,10 @@ class Bucket:
         phases, n_before = self.phases(units), self.timeline.n_before
         n_pre, n_used = phases.counts(PRE), phases.counts(USED)
         self.leave_out_bots(units, n_pre)
-        low, high = (n_before[self.timeline.positions_at(one)[index]] for one in (earliest, experiment.end))
-        shown, last = (n_before[position] for position in phases.bounds[USED])
+        low, high = (n_before(self.timeline.positions_at(one)[index]) for one in (earliest, experiment.end))
+        shown, last = map(n_before, phases.bounds[USED])
         n_own, is_member = high - low, units.arms >= 0
-        n_all = int(n_before[-1])
+        n_all = self.timeline.n_all
         n_outside = n_all - (self.n_before(experiment.end) - self.n_before(earliest))
         counts: list[tuple[Outcome, str | None, int]] = [
             (Outcome.IN, None, n_all),
@@ -448,7 +455,7 @@ class Bucket:
         self.note(name, UNITS, Outcome.IN, None, n_units)
         for (arm, stratum), n in units.counts().items():
             self.result.units[name, units.experiment.arms[arm], stratum] += n
-        of_days = day_codes(local_days(units.first, self.plan.timezone))
+        of_days = day_codes(units.days)
         for by, (labels, names) in (*units.labels.items(), (DAY_SLICE, of_days)):
             for arm, stratum, value, n in units.counts_by(labels, names):
                 self.result.units_by[name, by, value, units.experiment.arms[arm], stratum] += n

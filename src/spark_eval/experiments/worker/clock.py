@@ -8,21 +8,25 @@ import pandas as pd
 from spark_eval.statistics.exact import Ints
 
 
-def day_starts(times: Ints, timezone: str, days: int) -> tuple[Ints, Ints]:
-    """Return the start of the day ``days`` before that of each time, and of its own day; both shape (n,).
+def day_starts(own: Ints, timezone: str, days: int) -> tuple[Ints, Ints]:
+    """Return the start of the day ``days`` before each day, and of the day itself; both shape (n,).
 
-    Days follow the clock of the time zone.
+    Days are numbers since 1970, and follow the clock of the time zone.
 
-    >>> noon = 19844 * 86_400_000_000 + 43_200_000_000
-    >>> [starts.tolist() for starts in day_starts(np.array([noon]), "UTC", 1)]
+    >>> [starts.tolist() for starts in day_starts(np.array([19844]), "UTC", 1)]
     [[1714435200000000], [1714521600000000]]
     """
-    if not len(times):
-        return times, times
-    own = local_days(times, timezone)
+    if not len(own):
+        return own, own
     first = int(own.min()) - days
     midnights = starts_of_days(timezone, first, int(own.max()) + 1)
     return midnights[own - days - first], midnights[own - first]
+
+
+@lru_cache(maxsize=1024)
+def day_start_before(time: int, timezone: str, days: int) -> int:
+    """Return the start of the day ``days`` before that of a time."""
+    return int(day_starts(local_days(np.array([time]), timezone), timezone, days)[0][0])
 
 
 @lru_cache(maxsize=64)
@@ -33,7 +37,8 @@ def starts_of_days(timezone: str, first: int, end: int) -> Ints:
 
 def local_times(times: Ints, timezone: str) -> pd.DatetimeIndex:
     """Return the wall clock at each time, without a time zone."""
-    return pd.to_datetime(times, unit="us", utc=True).tz_convert(timezone).tz_localize(None)
+    instants = pd.DatetimeIndex(times.view("datetime64[us]"))
+    return instants.tz_localize("UTC").tz_convert(timezone).tz_localize(None)
 
 
 def instants(midnights: pd.DatetimeIndex, timezone: str) -> Ints:

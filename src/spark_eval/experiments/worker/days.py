@@ -61,18 +61,18 @@ def summed_days(
     ids = unique_ids(tables.values())
     coded = {source: with_index(table, ids) for source, table in tables.items()}
     bucket = Bucket(plan, ids, coded.get(EXPOSURES), coded[EVENTS], result)
-    found = grouped(bucket)
-    ids = bucket.ids.take(found[KEY].combine_chunks())
-    when = to_numpy(found[TIMESTAMP])
-    days, places = np.unique(local_days(when, plan.timezone), return_inverse=True)
+    rows = grouped(bucket)
+    ids = bucket.ids.take(rows[KEY].combine_chunks())
+    when = to_numpy(rows[TIMESTAMP])
+    days, codes = np.unique(local_days(when, plan.timezone), return_inverse=True)
     of_days = pa.array([day_name(day) for day in days.tolist()], pa.string())
-    columns = {name: found[name] for name in found.column_names} | {
+    columns = {name: rows[name] for name in rows.column_names} | {
         USER: ids,
         UNIT: ids,
-        KIND: pa.array(plan.kinds, pa.string()).take(found[KIND].combine_chunks()),
+        KIND: pa.array(plan.kinds, pa.string()).take(rows[KIND].combine_chunks()),
         TIMESTAMP: pa.array(when, pa.timestamp("us", "UTC")),
-        DAY_COLUMN: of_days.take(pa.array(places)),
-        USER_DAYS: pa.repeat(plan.digest, len(found)),
+        DAY_COLUMN: of_days.take(pa.array(codes)),
+        USER_DAYS: pa.repeat(plan.digest, len(rows)),
     }
     return result, pa.table([columns[name] for name in names], names=schema.names).cast(schema)
 
@@ -92,13 +92,13 @@ def grouped(bucket: Bucket) -> pa.Table:
         columns[f"size_{decimals}"] = pa.array(np.abs(amounts))
         sums += [(f"sum_{decimals}", "sum"), (f"size_{decimals}", "sum")]
     keys = [KEY, "group", KIND, *own]
-    found = pa.table(columns).group_by(keys).aggregate([(TIMESTAMP, "min"), ([], "count_all"), *sums])
+    groups = pa.table(columns).group_by(keys).aggregate([(TIMESTAMP, "min"), ([], "count_all"), *sums])
     for decimals in plan.summed_decimals:
-        if pc.max(found[f"size_{decimals}_sum"]).as_py() >= LARGEST_SUM:
+        if pc.max(groups[f"size_{decimals}_sum"]).as_py() >= LARGEST_SUM:
             raise DataError("METRIC_OVERFLOW", "the sum of a user's day exceeds 2^62")
     renamed = {f"{TIMESTAMP}_min": TIMESTAMP, "count_all": N_EVENTS}
     renamed |= {f"sum_{decimals}_sum": f"sum_{decimals}" for decimals in plan.summed_decimals}
-    return found.rename_columns([renamed.get(name, name) for name in found.column_names])
+    return groups.rename_columns([renamed.get(name, name) for name in groups.column_names])
 
 
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

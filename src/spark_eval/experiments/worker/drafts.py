@@ -151,7 +151,7 @@ def reduce_impressions(
             counted.merge(part)
         else:
             tables.append(part)
-    found: list[tuple[int, pa.Table | DraftSums]] = []
+    objects: list[tuple[int, pa.Table | DraftSums]] = []
     if tables:
         table = concat_tables(tables)
         rows, names, users = frame_of(table)
@@ -161,8 +161,8 @@ def reduce_impressions(
             teams = firsts.loc[firsts[EXPERIMENT] == code, FIRST_PICK]
             for team in (0, 1) if len(teams) else ():
                 counted.numbers[name, FIRST_PICK, str(team)] += int((teams == team).sum())
-        found += split(sums_by_user(rows, names, users), (EXPERIMENT, USER), n_buckets)
-    return [*found, (0, counted)]
+        objects += split(sums_by_user(rows, names, users), (EXPERIMENT, USER), n_buckets)
+    return [*objects, (0, counted)]
 
 
 def frame_of(table: pa.Table) -> tuple[pd.DataFrame, list[str], pa.Array]:
@@ -202,7 +202,7 @@ def contradictory(rows: pd.DataFrame) -> Any:
     whole = rows.drop_duplicates([IMPRESSION, USER, FIRST_PICK])
     items = rows.drop_duplicates([IMPRESSION, ITEM, TEAM, POSITION, *ranks])
     by = [(whole, [IMPRESSION]), (items, [IMPRESSION, ITEM]), (items, [IMPRESSION, POSITION])]
-    return np.concatenate([found.loc[found.duplicated(keys), IMPRESSION].to_numpy() for found, keys in by])
+    return np.concatenate([frame.loc[frame.duplicated(keys), IMPRESSION].to_numpy() for frame, keys in by])
 
 
 def sums_by_user(rows: pd.DataFrame, names: Sequence[str], users: pa.Array) -> pa.Table:
@@ -212,16 +212,16 @@ def sums_by_user(rows: pd.DataFrame, names: Sequence[str], users: pa.Array) -> p
         analyses[PAIRED] = paired_credits
     parts = []
     for analysis, totals_of in analyses.items():
-        found = totals_of(rows)
-        total = found["total"]
-        found = found.assign(n=1, wins=total > 0, ties=total == 0, losses=total < 0)
-        found = found.groupby([EXPERIMENT, USER])[list(SUMS)].sum().reset_index()
+        totals = totals_of(rows)
+        total = totals["total"]
+        totals = totals.assign(n=1, wins=total > 0, ties=total == 0, losses=total < 0)
+        totals = totals.groupby([EXPERIMENT, USER])[list(SUMS)].sum().reset_index()
         columns = {
-            EXPERIMENT: pa.array(names, pa.string()).take(pa.array(found[EXPERIMENT].to_numpy(np.int64))),
-            USER: users.take(pa.array(found[USER].to_numpy(np.int64))),
-            "analysis": pa.repeat(analysis, len(found)),
+            EXPERIMENT: pa.array(names, pa.string()).take(pa.array(totals[EXPERIMENT].to_numpy(np.int64))),
+            USER: users.take(pa.array(totals[USER].to_numpy(np.int64))),
+            "analysis": pa.repeat(analysis, len(totals)),
         }
-        columns |= {name: pa.array(found[name].to_numpy(np.int64)) for name in SUMS}
+        columns |= {name: pa.array(totals[name].to_numpy(np.int64)) for name in SUMS}
         parts.append(pa.table(columns))
     return pa.concat_tables(parts)
 
@@ -235,8 +235,8 @@ def by_impression_of(rows: pd.DataFrame, totals: Any) -> pd.DataFrame:
 def votes(rows: pd.DataFrame) -> pd.DataFrame:
     """Return 1, 0 or -1 for each impression with a click: the team with more clicked items wins."""
     clicked = rows[rows[CLICKED] == 1]
-    found = by_impression_of(clicked, 1 - 2 * clicked[TEAM])
-    return found.assign(total=np.sign(found["total"]))
+    credits = by_impression_of(clicked, 1 - 2 * clicked[TEAM])
+    return credits.assign(total=np.sign(credits["total"]))
 
 
 def paired_credits(rows: pd.DataFrame) -> pd.DataFrame:

@@ -30,10 +30,10 @@ def sums_of_halves(ids: pa.Array, variables: Sequence[Ints], n_salts: int) -> Ha
     >>> sums_of_halves(ids, [ones, x, ones], 4)[:, :2].tolist()
     [[1, 3], [3, 6], [2, 3], [2, 4]]
     """
-    found = np.zeros((n_salts, len(PAIRS)), dtype=object)
+    result = np.zeros((n_salts, len(PAIRS)), dtype=object)
     columns = list(products(variables))
     if not columns:
-        return found
+        return result
     values = np.stack([column for _, _, column in columns], axis=1).astype(np.float64)
     texts = ids.cast(pa.string())
     for first in range(0, n_salts, BITS):
@@ -47,8 +47,8 @@ def sums_of_halves(ids: pa.Array, variables: Sequence[Ints], n_salts: int) -> Ha
                 halves = np.unpackbits(octets, axis=1, bitorder="little").astype(np.float64)
                 sums += (halves.T @ values[rows]).astype(np.int64)
             for (pair, shift, _), column in zip(columns, sums.T, strict=True):
-                found[first : first + BITS, pair] += column[: n_salts - first].astype(object) << shift
-    return found
+                result[first : first + BITS, pair] += column[: n_salts - first].astype(object) << shift
+    return result
 
 
 def products(variables: Sequence[Ints]) -> Iterator[tuple[int, int, Ints]]:

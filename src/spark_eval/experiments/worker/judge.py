@@ -99,7 +99,7 @@ def own_column(name: str) -> str:
     >>> own_column("page"), own_column("page.kind")
     ('own_page', 'own_page_2e_kind')
     """
-    return OWN + re.sub(r"\W", lambda found: f"_{ord(found[0]):x}_", name, flags=re.ASCII)
+    return OWN + re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", name, flags=re.ASCII)
 
 
 def holds(rows: pa.Table, conditions: Sequence[Condition]) -> Booleans:
@@ -125,9 +125,9 @@ def tested(column: pa.ChunkedArray, condition: Condition) -> pa.ChunkedArray:
             message = f"where: column {condition.column!r} is {column.type}, {value!r} is not"
             raise ConfigError("INVALID_EXPERIMENT", message)
     if condition.op == "in":
-        found = (pc.equal(column, value) for value in given)
-        mask = next(found)
-        for one in found:
+        matches = (pc.equal(column, value) for value in given)
+        mask = next(matches)
+        for one in matches:
             mask = pc.or_(mask, one)
         return mask
     if condition.op == "between":

@@ -88,15 +88,29 @@ def exposed_bits(
     batches: Iterable[pa.RecordBatch], judge: FaultRule, plan: ExperimentPlan, n_bits: int
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the segments of the filter with a unit of these exposures, by number."""
-    is_set = np.zeros(n_bits, dtype=bool)
+    packed = np.zeros(n_bits // 8, dtype=np.uint8)
     for batch in batches:
         table, faults = judge(pa.table(batch))
         table = table if faults is None else table.filter(faults.is_null())
         if len(table):
-            is_set[bits_of(hashes_of(table[UNIT if plan.by_unit else USER].combine_chunks()), n_bits)] = True
-    for number, segment in enumerate(is_set.reshape(-1, SEGMENT_BITS)):
+            units = table[UNIT if plan.by_unit else USER].combine_chunks()
+            set_bits(packed, bits_of(hashes_of(units), n_bits))
+    for number, segment in enumerate(packed.reshape(-1, SEGMENT_BITS // 8)):
         if segment.any():
-            yield number, np.packbits(segment, bitorder="little").tobytes()
+            yield number, segment.tobytes()
+
+
+def set_bits(packed: NDArray[np.uint8], bits: Ints) -> None:
+    """Set bits (n,) of packed bytes, which may repeat: those of equal position within their byte at once.
+
+    >>> packed = np.zeros(2, dtype=np.uint8)
+    >>> set_bits(packed, np.array([0, 9, 1, 9]))
+    >>> packed.tolist()
+    [3, 2]
+    """
+    of_bytes, positions = bits >> 3, bits & 7
+    for position in range(8):
+        packed[of_bytes[positions == position]] |= np.uint8(1 << position)
 
 
 def merged_bits(number: int, segments: Iterable[bytes]) -> tuple[int, bytes]:
@@ -160,17 +174,19 @@ def by_bucket(
             counted.rows[None, EVENTS, Outcome.USED, None] += n_events(left_behind)
             note_unexposed(left_behind, plan, counted)
             table = table.filter(is_reached).combine_chunks()
-        buckets = bucket_of(to_numpy(table[HASH]), n_buckets)
-        order = stable_argsort(buckets, n_buckets)
-        ordered = pa.record_batch(
-            {name: take(table[name], order) for name in table.column_names if name != HASH}
-        )
-        ends = np.cumsum(count_by_code(buckets, n_buckets))
-        for number, (start, end) in enumerate(pairwise([0, *ends.tolist()])):
-            if start < end:
-                rows = to_bytes(ordered.slice(start, end - start))
-                yield number, SourceRows(source, rows.to_pybytes())
+        yield from messages(table, source, n_buckets)
     yield 0, counted
+
+
+def messages(table: pa.Table, source: str, n_buckets: int) -> Iterator[tuple[int, SourceRows]]:
+    """Yield rows by bucket of units."""
+    buckets = bucket_of(to_numpy(table[HASH]), n_buckets)
+    order = stable_argsort(buckets, n_buckets)
+    ordered = pa.record_batch({name: take(table[name], order) for name in table.column_names if name != HASH})
+    ends = np.cumsum(count_by_code(buckets, n_buckets))
+    for number, (start, end) in enumerate(pairwise([0, *ends.tolist()])):
+        if start < end:
+            yield number, SourceRows(source, to_bytes(ordered.slice(start, end - start)).to_pybytes())
 
 
 def take(column: pa.ChunkedArray, order: Ints) -> pa.Array:
@@ -249,12 +265,17 @@ def with_arms(table: pa.Table, plan: ExperimentPlan, counted: BucketSums) -> pa.
 
 
 def with_key(table: pa.Table, plan: ExperimentPlan) -> pa.Table:
-    """Return the rows with the id of the unit and its hash, and the user as a hash if it is not the unit."""
+    """Return the rows with the id of the unit and its hash; exposures with the user's hash, to count users.
+
+    Without ``by_unit`` the user is the unit.
+    """
     name = UNIT if plan.by_unit else USER
     given = table[name].combine_chunks()
     rest = table.drop_columns([name]).append_column(KEY, decode_ids(given))
     rest = rest.append_column(HASH, pa.array(hashes_of(given)))
-    if not plan.by_unit or USER not in rest.column_names:
+    if not plan.by_unit:
         return rest
+    if KIND in rest.column_names:
+        return rest.drop_columns([USER])
     users = pa.array(hashes_of(rest[USER].combine_chunks()).view(np.int64))
     return rest.set_column(rest.column_names.index(USER), USER, users)

@@ -68,8 +68,8 @@ def products_by_run(one: Ints, other: Ints, starts: Ints, most: int | None = Non
                 first = int(np.searchsorted(starts, start, "right")) - 1
                 last = int(np.searchsorted(starts, start + MOST_ROWS))
                 inside = np.maximum(starts[first:last] - start, 0)
-                found = np.add.reduceat(part[rows] * factor[rows], inside)
-                for number, total in enumerate(found.tolist(), start=first):
+                sums = np.add.reduceat(part[rows] * factor[rows], inside)
+                for number, total in enumerate(sums.tolist(), start=first):
                     totals[number] += total << (shift + more)
     return totals
 

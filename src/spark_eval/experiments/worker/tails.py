@@ -64,8 +64,8 @@ def quantile_of(tails: Sequence[Tail], probability: float) -> int | None:
     n_above = n_units - ceil(Fraction(str(probability)) * n_units)
     if len(ordered) <= n_above:
         return None
-    found = int(ordered[-1 - n_above])
+    quantile = int(ordered[-1 - n_above])
     is_cut = any(
-        len(tail.largest) < tail.n and (not len(tail.largest) or tail.largest[0] > found) for tail in tails
+        len(tail.largest) < tail.n and (not len(tail.largest) or tail.largest[0] > quantile) for tail in tails
     )
-    return None if is_cut else found
+    return None if is_cut else quantile

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import Booleans, index_of, to_numpy
 from spark_eval.errors import DataError
-from spark_eval.experiments.plan import N_EVENTS, ExperimentPlan, Term, TermValue
+from spark_eval.experiments.plan import N_EVENTS, Condition, ExperimentPlan, Term, TermValue
 from spark_eval.experiments.worker.judge import holds, own_column
 from spark_eval.schema import KIND, MISSING, TIMESTAMP, VALUE
 from spark_eval.statistics.exact import Ints
@@ -24,6 +24,9 @@ KEY: Final = "key"
 LARGEST_SUM: Final = 2.0**62
 # Codes of units and times must fit this number of bits.
 CODE_BITS: Final = 63
+
+# Kind, conditions, and the scale of sums of values; None for numbers of events.
+SummedTerm = tuple[str, tuple[Condition, ...], int | None]
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Timeline:
     plan: ExperimentPlan
     events: pa.Table
     n_units: int
-    totals: dict[Any, Ints] = field(default_factory=dict)
+    totals: dict[SummedTerm, Ints] = field(default_factory=dict)
     instants: dict[int, Ints] = field(default_factory=dict)
 
     @cached_property
@@ -124,9 +127,18 @@ class Timeline:
         return self.column(N_EVENTS) if N_EVENTS in self.events.column_names else None
 
     @cached_property
-    def n_before(self) -> Ints:
-        """Number of events before each position (n_events + 1,)."""
-        return np.arange(len(self.order) + 1) if self.weights is None else running_totals(self.weights)
+    def n_all(self) -> int:
+        """Number of events, of rows of ``user_days`` their sum."""
+        return len(self.order) if self.weights is None else int(self.weights.sum())
+
+    @cached_property
+    def weights_before(self) -> Ints | None:
+        """Number of events before each position (n_events + 1,); None if it is the position."""
+        return None if self.weights is None else running_totals(self.weights)
+
+    def n_before(self, positions: Ints) -> Ints:
+        """Return the number of events before each position (n,)."""
+        return positions if self.weights_before is None else self.weights_before[positions]
 
     @cached_property
     def kinds(self) -> NDArray[Any]:
@@ -148,11 +160,10 @@ class Timeline:
 
         Differences are exact: integers wrap around.
         """
-        is_sum = term.value is TermValue.SUM
-        key = (term.kind, term.where, scale if is_sum else None)
+        key = summed_term(term, scale)
         if key not in self.totals:
             is_term = self.is_term(term)
-            if is_sum:
+            if term.value is TermValue.SUM:
                 values = np.where(is_term, self.amounts(term, scale), 0)
             else:
                 values = is_term if self.weights is None else is_term * self.weights
@@ -187,6 +198,11 @@ class Timeline:
         values = self.events[own_column(name)].cast(pa.string()).fill_null(MISSING).combine_chunks()
         distinct = values.unique()
         return index_of(values, distinct)[self.order], distinct.to_pylist()
+
+
+def summed_term(term: Term, scale: int) -> SummedTerm:
+    """Return the sums of a term without its limit: terms that count the same events share them."""
+    return term.kind, term.where, scale if term.value is TermValue.SUM else None
 
 
 def running_totals(values: NDArray[Any]) -> Ints:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.codes import Booleans, run_starts, stable_argsort
+from spark_eval.arrow.codes import Booleans, run_starts, stable_argsort, unique_sorted
 from spark_eval.errors import DataError
 from spark_eval.experiments.moments import Moments
 from spark_eval.experiments.plan import (
@@ -25,7 +25,7 @@ from spark_eval.experiments.plan import (
 from spark_eval.experiments.worker.clock import day_name, day_starts, local_days, local_hours
 from spark_eval.experiments.worker.halves import Halves, sums_of_halves
 from spark_eval.experiments.worker.sums import moments_by_group
-from spark_eval.experiments.worker.timeline import LARGEST_SUM, Timeline
+from spark_eval.experiments.worker.timeline import LARGEST_SUM, SummedTerm, Timeline, limited, summed_term
 from spark_eval.schema import ALL
 from spark_eval.statistics.exact import Ints
 
@@ -50,11 +50,12 @@ CellMoments = tuple[int, int, str, str, Moments]
 class Units:
     """Exposed units of an experiment: index in the bucket, first exposure, arm and stratum; of shape (n,).
 
-    Indices ascend. ``n_users`` are the numbers of users of units, None if units are users. ``labels`` are the
-    codes of each unit's value of a segment, and the values.
+    Indices ascend. ``timezone`` is that of days. ``n_users`` are the numbers of users of units, None if units
+    are users. ``labels`` are the codes of each unit's value of a segment, and the values.
     """
 
     experiment: Experiment
+    timezone: str
     index: Ints
     first: Ints
     arms: Ints
@@ -63,7 +64,9 @@ class Units:
     labels: dict[str, tuple[Ints, Sequence[str]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, experiment: Experiment, n_units: int, when: Ints, keys: Ints, codes: Ints) -> "Units":
+    def of(
+        cls, experiment: Experiment, timezone: str, n_units: int, when: Ints, keys: Ints, codes: Ints
+    ) -> "Units":
         """Return the first exposure and the arm of each unit of a bucket, from exposures (n,)."""
         first = np.full(n_units, np.iinfo(np.int64).max)
         lowest, highest = np.full(n_units, len(experiment.arms)), np.full(n_units, UNEXPOSED)
@@ -74,7 +77,18 @@ class Units:
         first, lowest, highest = first[index], lowest[index], highest[index]
         starts = np.array([stratum.start for stratum in experiment.strata])
         strata = np.searchsorted(starts, first, "right") - 1
-        return cls(experiment, index, first, np.where(lowest == highest, highest, CROSSOVER), strata)
+        arms = np.where(lowest == highest, highest, CROSSOVER)
+        return cls(experiment, timezone, index, first, arms, strata)
+
+    @cached_property
+    def days(self) -> Ints:
+        """Day (n,) of the first exposure."""
+        return local_days(self.first, self.timezone)
+
+    @property
+    def arms_and_strata(self) -> Ints:
+        """Code (n,) of arm and stratum; negative without an arm."""
+        return self.arms * len(self.experiment.strata) + self.strata
 
     def count_users(self, units: Ints, users: Ints) -> None:
         """Count the distinct users of each unit, from exposures (n,) of a unit and a user."""
@@ -94,17 +108,16 @@ class Units:
     def counts_by(self, codes: Ints, names: Sequence[str]) -> Iterator[tuple[int, int, str, int]]:
         """Yield arm, stratum, name of the code (n,), and the number of units with an arm."""
         chosen, n_strata = np.flatnonzero(self.arms >= 0), len(self.experiment.strata)
-        pairs = self.arms[chosen] * n_strata + self.strata[chosen]
-        groups, numbers = np.unique(pairs * len(names) + codes[chosen], return_counts=True)
-        for group, n in zip(groups.tolist(), numbers.tolist(), strict=True):
+        numbers = np.bincount(self.arms_and_strata[chosen] * len(names) + codes[chosen])
+        for group in np.flatnonzero(numbers).tolist():
             pair, code = divmod(group, len(names))
-            yield *divmod(pair, n_strata), names[code], n
+            yield *divmod(pair, n_strata), names[code], int(numbers[group])
 
     def counts(self, members: Ints | None = None) -> dict[tuple[int, int], int]:
         """Return the number of units by arm and stratum; of these members, by default of all with an arm."""
         chosen = np.flatnonzero(self.arms >= 0) if members is None else members
         n_strata = len(self.experiment.strata)
-        numbers = np.bincount(self.arms[chosen] * n_strata + self.strata[chosen]).tolist()
+        numbers = np.bincount(self.arms_and_strata[chosen]).tolist()
         pairs = ((divmod(code, n_strata), n) for code, n in enumerate(numbers) if n)
         return {(arm, stratum): n for (arm, stratum), n in pairs}
 
@@ -123,22 +136,23 @@ class Phases:
 
     timeline: Timeline
     bounds: Mapping[str, tuple[Ints, Ints]]
-    known: dict[tuple[str, Term, int], Ints] = field(default_factory=dict)
+    known: dict[tuple[str, SummedTerm], Ints] = field(default_factory=dict)
     numbers: dict[str, Ints] = field(default_factory=dict)
 
     def counts(self, phase: str) -> Ints:
         """Return the number of events (n,)."""
         if phase not in self.numbers:
-            start, end = self.bounds[phase]
-            self.numbers[phase] = self.timeline.n_before[end] - self.timeline.n_before[start]
+            before_start, before_end = map(self.timeline.n_before, self.bounds[phase])
+            self.numbers[phase] = before_end - before_start
         return self.numbers[phase]
 
     def sums(self, term: Term, scale: int, phase: str) -> Ints:
         """Return the sums (n,) of a term."""
-        key = (phase, term, scale)
+        key = (phase, summed_term(term, scale))
         if key not in self.known:
-            self.known[key] = self.timeline.sums(term, scale, *self.bounds[phase])
-        return self.known[key]
+            totals, (start, end) = self.timeline.totals_before(term, scale), self.bounds[phase]
+            self.known[key] = totals[end] - totals[start]
+        return limited(self.known[key], term, scale)
 
 
 @dataclass(frozen=True)
@@ -157,10 +171,19 @@ class UnitSums:
     @cached_property
     def members(self) -> Ints:
         """Units with an arm, by arm and stratum."""
-        found = np.flatnonzero(self.units.arms >= 0)
-        n_strata = len(self.units.experiment.strata)
-        pairs = self.units.arms[found] * n_strata + self.units.strata[found]
-        return found[stable_argsort(pairs, len(self.units.experiment.arms) * n_strata)]
+        units = np.flatnonzero(self.units.arms >= 0)
+        n_pairs = len(self.units.experiment.arms) * len(self.units.experiment.strata)
+        return units[stable_argsort(self.units.arms_and_strata[units], n_pairs)]
+
+    @cached_property
+    def arms_and_strata(self) -> Ints:
+        """Code of the arm and stratum of each member, ascending."""
+        return self.units.arms_and_strata[self.members]
+
+    @cached_property
+    def zeros(self) -> Ints:
+        """0 for each member."""
+        return np.zeros(len(self.members), dtype=np.int64)
 
     @cached_property
     def ones(self) -> Ints:
@@ -189,7 +212,7 @@ class UnitSums:
         """Yield the moments of each cell with units; of slices only sums over units with events."""
         variables, is_defined = self.variables(metric)
         subset = None if is_defined is None else np.flatnonzero(is_defined)
-        yield from self.grouped(variables, ALL, np.zeros(len(self.members), dtype=np.int64), [ALL], subset)
+        yield from self.grouped(variables, ALL, self.zeros, [ALL], subset)
         if is_defined is not None:
             for (arm, stratum), n in self.units.counts(self.members[~is_defined]).items():
                 yield arm, stratum, ALL, ALL, Moments(n_undefined=n)
@@ -218,15 +241,15 @@ class UnitSums:
 
         ``variables`` and ``codes`` are by member; by row of sums if ``owners`` has the member of each row.
         """
-        units = self.members if owners is None else self.members[owners]
+        pairs = self.arms_and_strata if owners is None else self.arms_and_strata[owners]
         if subset is not None:
             chosen = {id(one): one[subset] for one in variables if one is not None}
             variables = [None if one is None else chosen[id(one)] for one in variables]
-            units, codes = units[subset], codes[subset]
+            pairs, codes = pairs[subset], codes[subset]
         n_strata, n_names = len(self.units.experiment.strata), len(names)
-        groups = (self.units.arms[units] * n_strata + self.units.strata[units]) * n_names + codes
-        present = np.flatnonzero(np.bincount(groups))
-        numbers = np.searchsorted(present, groups)
+        groups = pairs if n_names == 1 else pairs * n_names + codes
+        is_present = np.bincount(groups) > 0
+        present, numbers = np.flatnonzero(is_present), (np.cumsum(is_present) - 1)[groups]
         for group, moments in zip(
             present.tolist(), moments_by_group(variables, numbers, len(present)), strict=True
         ):
@@ -290,7 +313,7 @@ class UnitSums:
         self, variables: Sequence[Ints | None], subset: Ints | None
     ) -> Iterator[CellMoments]:
         """Yield the moments of 1 and y by the day of exposure; the driver needs them for days."""
-        codes, names = day_codes(local_days(self.units.first[self.members], self.plan.timezone))
+        codes, names = day_codes(self.units.days[self.members])
         only = [variables[0], None, variables[2], None, None, None]
         yield from self.grouped(only, EXPOSED_ON, codes, names, subset)
 
@@ -338,8 +361,8 @@ class UnitSums:
     def is_in_whole_days(self, rows: Ints, owners: Ints) -> Booleans:
         """Return True for events (n,) on days that are whole: after that of the exposure, before the last."""
         timezone = self.plan.timezone
-        exposed_on = local_days(self.units.first[self.members], timezone)
-        _, last_day = day_starts(self.units.last_moments()[self.members], timezone, 1)
+        exposed_on = self.units.days[self.members]
+        _, last_day = day_starts(local_days(self.units.last_moments()[self.members], timezone), timezone, 1)
         when = self.timeline.when[rows]
         return (local_days(when, timezone) > exposed_on[owners]) & (when < last_day[owners])
 
@@ -353,8 +376,7 @@ class UnitSums:
             self.between(term, scale, *bounds) for bounds in ((first, first + half), (end - half, end))
         )
         variables = [self.ones, late - early, self.n_users, None, None, None]
-        zeros = np.zeros(len(first), dtype=np.int64)
-        yield from self.grouped(variables, NOVELTY, zeros, [ALL], np.flatnonzero(has_all))
+        yield from self.grouped(variables, NOVELTY, self.zeros, [ALL], np.flatnonzero(has_all))
         rows, owners = self.used
         days = (self.timeline.when[rows] - first[owners]) // DAY
         is_chosen = has_all[owners] & (days < n_days)
@@ -364,7 +386,7 @@ class UnitSums:
 
 def day_codes(days: Ints) -> tuple[Ints, Sequence[str]]:
     """Return the code (n,) of each day since 1970 among those that occur, and their names."""
-    distinct, codes = np.unique(days, return_inverse=True)
+    distinct, codes = unique_sorted(days)
     return codes, [day_name(day) for day in distinct.tolist()]
 
 
