@@ -57,6 +57,15 @@ def engine_of_users() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", params=["auto", pytest.param("spark", marks=pytest.mark.slow)])
+def each_engine(request: pytest.FixtureRequest) -> Iterator[str]:
+    """As ``engine_of_users`` in the default run; the slow ring asks Spark for the same."""
+    engine: str = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_EVAL_ENGINE", engine)
+        yield engine
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_wait_for_the_disk() -> Iterator[None]:
     """Publication syncs what it writes: it takes long, and only a machine without power could tell."""

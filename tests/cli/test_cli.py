@@ -27,6 +27,8 @@ from spark_eval.sources.read import read_source
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 MRR = {"best": 1.0, "late": 0.5, "half": 0.5}
 
 
@@ -51,8 +53,8 @@ def test_without_a_run_id_the_split_of_the_same_config_is_found(
         return get_session(name, *given)
 
     monkeypatch.setattr(session, "get_session", noted)
-    desk.done("split")
-    desk.done("evaluate")
+    desk.done("split", "--engine", "spark")
+    desk.done("evaluate", "--engine", "spark")
     assert names == ["spark-eval split", "spark-eval evaluate"]
     assert desk.metric() == MRR
     [split_id] = [path.name for path in (desk.out / "splits").iterdir()]

@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Desk
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 N_USERS = 60
 OPTIONS: dict[str, Any] = {
     "columns": {"label": "clicked", "score": "p", "user": "who"},
@@ -30,9 +32,9 @@ def clicks(seed: int, noise: float) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def runs(new_desk: type[Desk], tmp_path_factory: pytest.TempPathFactory) -> Desk:
+def runs(each_engine: str, new_desk: type[Desk], tmp_path_factory: pytest.TempPathFactory) -> Desk:
     """Runs of one model: a and b of the same rows, b with a worse one; c of other rows; d without users."""
-    desk = new_desk(tmp_path_factory.mktemp("ctr"))
+    desk = new_desk(tmp_path_factory.mktemp(f"ctr-{each_engine}"))
     desk.tree = {
         "output": {"path": str(desk.out)},
         "predictions": {**OPTIONS, "path": str(desk.write("a", clicks(1, 0.1))), "model": "ctr"},

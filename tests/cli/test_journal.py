@@ -9,6 +9,8 @@ import pytest
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 SPLIT = ["start", "read", "cuts", "splits", "leakage", "publish"]
 EVALUATE = ["start", "read", "measure", "metrics", "publish"]
 
@@ -59,7 +61,7 @@ def test_a_run_in_text(desk: "Desk") -> None:
     bad = pd.read_parquet(desk.home / "log").astype({"user": "Int64"})
     bad.loc[0, "user"] = None
     desk.write("log", bad)
-    lines = desk.done("split", "--run-id", "a").out.splitlines()
+    lines = desk.done("split", "--run-id", "a", "--engine", "spark").out.splitlines()
     assert [line.strip() for line in lines[:2]] == ["split of run a", "engine: spark (as asked)"]
     told = [line.partition("s] ")[2] for line in lines[2:8]]
     assert told == [name + (", 40 rows" if name == "splits" else "") for name in SPLIT]

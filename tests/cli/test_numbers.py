@@ -10,6 +10,8 @@ from users import User, graded, hits, user
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 TUTORIAL = [
     user([11, 1, 17, 7, 21, 8, 0, 28, 9, 20], [11, 1, 7, 17, 21]),
     user([16, 1, 6, 18, 3, 4, 25, 19, 8, 14], [4, 16, 1]),
@@ -98,10 +100,10 @@ def measured(desk: "Desk", cases: Mapping[str, Sequence[User]], **evaluate: Any)
 
 
 @pytest.fixture(scope="module")
-def values(tmp_path_factory: pytest.TempPathFactory, new_desk: "type[Desk]") -> pd.Series:
+def values(each_engine: str, tmp_path_factory: pytest.TempPathFactory, new_desk: "type[Desk]") -> pd.Series:
     # Users of one case have no lists in the others; those without truth count with 0.
     return measured(
-        new_desk(tmp_path_factory.mktemp("numbers")),
+        new_desk(tmp_path_factory.mktemp(f"numbers-{each_engine}")),
         CASES,
         metrics=sorted({f"{metric}@{k}" for _, metric, k, _ in NUMBERS} | {f"ndcg@{k}" for k in (1, 5, 10)}),
         no_recommendations="drop",

@@ -11,6 +11,8 @@ import pytest
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Desk
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 NOON: Final = pd.Timestamp("2024-05-03T12:00:00Z")
 METRICS: Final[list[dict[str, Any]]] = [
     {"name": "ctr", "kind": "ratio", "numerator": {"kind": "click"}, "denominator": {"kind": "view"}},
@@ -70,7 +72,9 @@ def rows_of(desk: "Desk", table: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def told(new_desk: type["Desk"], tmp_path_factory: pytest.TempPathFactory) -> tuple["Desk", "Answer"]:
+def told(
+    each_engine: str, new_desk: type["Desk"], tmp_path_factory: pytest.TempPathFactory
+) -> tuple["Desk", "Answer"]:
     """A desk with one run, only to be read, and what the verb said."""
     bad = pd.DataFrame(
         [(1, "watch", -2.0), (2, "watch", float("inf")), (3, "scroll", 1.0), (99, "click", 1.0)],
@@ -78,7 +82,7 @@ def told(new_desk: type["Desk"], tmp_path_factory: pytest.TempPathFactory) -> tu
     ).assign(timestamp=NOON)
     early = events(1).assign(timestamp=pd.Timestamp("1969-12-31T23:00:00Z"))
     happened = pd.concat([events(), bad, early], ignore_index=True)
-    desk = with_experiment(new_desk(tmp_path_factory.mktemp("online")), happened=happened)
+    desk = with_experiment(new_desk(tmp_path_factory.mktemp(f"online-{each_engine}")), happened=happened)
     return desk, desk.done("online", "--run-id", "o")
 
 

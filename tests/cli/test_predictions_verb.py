@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Desk
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 # One positive above two of three negatives; of model b one sound row of each class, and four bad ones.
 SCORED = pd.DataFrame(
     [
@@ -52,9 +54,11 @@ def records(desk: "Desk", table: str, *keys: str) -> dict[tuple[Any, ...], dict[
 
 
 @pytest.fixture(scope="module")
-def told(new_desk: type["Desk"], tmp_path_factory: pytest.TempPathFactory) -> tuple["Desk", "Answer"]:
+def told(
+    each_engine: str, new_desk: type["Desk"], tmp_path_factory: pytest.TempPathFactory
+) -> tuple["Desk", "Answer"]:
     """A desk with one run, only to be read, and what the verb said."""
-    desk = with_predictions(new_desk(tmp_path_factory.mktemp("scored")))
+    desk = with_predictions(new_desk(tmp_path_factory.mktemp(f"scored-{each_engine}")))
     return desk, desk.done("predictions", "--run-id", "p")
 
 
@@ -183,13 +187,17 @@ def test_validate_checks_the_predictions(desk: "Desk") -> None:
         ({"columns": {"lable": "clicked"}}, 2, "UNKNOWN_CONFIG_KEY"),
         ({"columns": {**OPTIONS["columns"], "weight": "country"}}, 3, "WEIGHT_NOT_NUMERIC"),
         ({"columns": {**OPTIONS["columns"], "model": "country"}}, 3, "NULL_MODEL"),
-        ({"columns": {**OPTIONS["columns"], "model": "modle"}}, 3, "MISSING_COLUMN"),
         ({"positive": 2, "negative": 9}, 3, "EMPTY_PREDICTIONS"),
         ({"where": [{"column": "p", "op": ">", "value": 7}]}, 3, "EMPTY_PREDICTIONS"),
     ],
 )
 def test_refusals_publish_nothing(desk: "Desk", options: dict[str, Any], code: int, error: str) -> None:
     assert with_predictions(desk, **options).refused("predictions")[:2] == (code, error)
+
+
+def test_a_column_of_models_that_is_not_there_is_named(desk: "Desk") -> None:
+    with_predictions(desk, columns={**OPTIONS["columns"], "model": "modle"})
+    assert desk.refused("predictions", "--engine", "spark")[1] == "MISSING_COLUMN"
 
 
 def test_a_model_has_to_be_named(desk: "Desk") -> None:

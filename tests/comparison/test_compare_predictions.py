@@ -12,6 +12,9 @@ from spark_eval import compare, evaluate_predictions
 from spark_eval.comparison.compare import Comparison
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.predictions.evaluate import Predictions
+from spark_eval.results.driver_tables import to_arrow
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 # User, label, score of model A and of model B.
 WORKED: Final = [
@@ -157,11 +160,11 @@ def test_what_is_refused(spark: SparkSession) -> None:
 
 def test_sums_of_users_add_up_whatever_the_partitioning(spark: SparkSession) -> None:
     rows = crowd(5)
-    first = scored(rows).per_user.toPandas().set_index(["model", "user"]).sort_index()
+    first = to_arrow(scored(rows).per_user).to_pandas().set_index(["model", "user"]).sort_index()
     frame = spark.createDataFrame(rows.sample(frac=1, random_state=2)).repartition(5)
-    other = scored(frame).per_user.toPandas().set_index(["model", "user"]).sort_index()
+    other = to_arrow(scored(frame).per_user).to_pandas().set_index(["model", "user"]).sort_index()
     pd.testing.assert_frame_equal(first, other, check_exact=True)
     assert first["rows"].sum() == len(rows)
-    halves = [scored(part).per_user.toPandas() for part in (rows[::2], rows[1::2])]
+    halves = [to_arrow(scored(part).per_user).to_pandas() for part in (rows[::2], rows[1::2])]
     added = pd.concat(halves).groupby(["model", "user"])[["rows", "loss", "labels_1"]].sum()
     pd.testing.assert_frame_equal(added, first[["rows", "loss", "labels_1"]], rtol=1e-14)

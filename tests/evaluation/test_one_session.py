@@ -220,7 +220,12 @@ def test_a_notebook_retrains(spark: SparkSession, tmp_path: Path, how: str, writ
 
 
 @pytest.mark.parametrize(
-    "n_examples", [6, pytest.param(150, marks=[pytest.mark.exhaustive, pytest.mark.timeout(1800)])]
+    "n_examples",
+    [
+        2,
+        pytest.param(6, marks=pytest.mark.slow),
+        pytest.param(150, marks=[pytest.mark.exhaustive, pytest.mark.timeout(1800)]),
+    ],
 )
 def test_any_sequence_of_verbs_in_one_session(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, n_examples: int

@@ -88,8 +88,14 @@ def found(frames: Mapping[str, Any], engine: str, **options: Any) -> dict[str, l
     return tables
 
 
+# Both orders, both kinds of ids and arrays; the others are slow.
+QUICK: Final = ("ranks, text ids", "scores", "arrays")
+
+
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in LAYOUTS]
+)
 def test_requests_have_the_same_bits_in_every_layout(tmp_path: Path, name: str) -> None:
     frames, layout = frames_of(name)
     of_spark = found(frames, "spark", layout=layout)

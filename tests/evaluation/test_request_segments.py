@@ -11,6 +11,8 @@ from spark_eval import compare, evaluate
 from spark_eval.errors import DataError
 from spark_eval.evaluation.result import Evaluation
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 OPTIONS: dict[str, Any] = {"metrics": ["ndcg", "fcp"], "k": [5, 10], "engine": "local"}
 NUMBERS = ["model", "metric", "k", "value", "std_error", "ci_low", "n_users", "n_requests", "n_undefined"]
 DEVICES = ("phone", "desk")

@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_eval import Interleaving, evaluate_interleaving
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.experiments.interleaving import InterleavingRow
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 Row = dict[str, Any]
 SCHEMA = pa.schema(
@@ -102,7 +104,6 @@ def slow_paired(rows: Sequence[Row]) -> dict[int, list[int]]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
 @given(drafts(), st.randoms(use_true_random=False))
 def test_both_analyses_are_those_of_a_slow_loop_in_any_order(rows: list[Row], shuffle: Any) -> None:
     mixed = list(rows)

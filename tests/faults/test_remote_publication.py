@@ -26,6 +26,11 @@ from spark_eval.schema import Table
 from spark_eval.sources.listing import fingerprint
 
 BOTH: Final = pytest.mark.parametrize("manifest", [False, True], ids=["renames", "manifest"])
+# One of both by default, where the other does the same steps.
+ONE: Final = pytest.mark.parametrize(
+    "manifest",
+    [pytest.param(False, marks=pytest.mark.slow, id="renames"), pytest.param(True, id="manifest")],
+)
 
 
 @pytest.fixture
@@ -39,7 +44,7 @@ def store(spark: SparkSession, tmp_path: Path) -> HadoopFiles:
     return HadoopFiles(spark, f"viewfs://{name}/out")
 
 
-@BOTH
+@ONE
 def test_runs_are_read_whole_with_their_names(store: HadoopFiles, manifest: bool) -> None:
     for run_id in ("2024-01-01", "7"):
         publish(store, manifest, run_id)
@@ -126,7 +131,7 @@ def test_a_run_that_is_published_in_both_ways_is_read_once(spark: SparkSession, 
         assert again.is_published("g", [Table.METRICS], replace=False)
 
 
-@BOTH
+@ONE
 def test_what_is_out_of_use_is_cleared_away_in_the_end(
     store: HadoopFiles, manifest: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +154,7 @@ def test_a_table_of_unknown_origin_is_not_published_over(store: HadoopFiles) -> 
         attempt.is_published("f", TABLES, replace=False)
 
 
-@BOTH
+@ONE
 def test_what_is_not_what_was_counted_is_not_published(store: HadoopFiles, manifest: bool) -> None:
     attempt = begun(store, manifest)
     for n_rows in (2, 4):

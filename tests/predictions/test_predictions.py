@@ -219,7 +219,9 @@ def test_a_single_pass_over_the_rows(spark: SparkSession, persisted: list[Any]) 
     assert not any(rows.is_cached for rows in persisted)
 
 
-@pytest.mark.parametrize(("partitions", "adaptive"), [(1, "true"), (5, "false")])
+@pytest.mark.parametrize(
+    ("partitions", "adaptive"), [pytest.param(1, "true", marks=pytest.mark.slow), (5, "false")]
+)
 def test_the_numbers_are_those_without_spark_to_the_last_bit(
     spark: SparkSession, partitions: int, adaptive: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,8 @@ from spark_eval.results.exported import Exported
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 NOON: Final = pd.Timestamp("2024-05-01T12:00:00Z")
 LISTS: Final = pd.DataFrame(
     {"user": [1, 1, 2, 1, 2], "item": [7, 8, 9, 8, 9], "rank": [1, 2, 1, 1, 1], "model": list("aaabb")}
@@ -63,9 +65,9 @@ LARGE: Final = {"per_user", "rows"}
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exported]:
+def results(each_engine: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exported]:
     """One result of each kind, of this process."""
-    daily = tmp_path_factory.mktemp("daily")
+    daily = tmp_path_factory.mktemp(f"daily-{each_engine}")
     for run_id, rows in (("2024-03-01", FIRST), ("2024-03-02", SECOND)):
         publish_day(daily, run_id, {"als": rows})
     pairs = pd.DataFrame({"a": [1, 2], "b": [2, 3]})

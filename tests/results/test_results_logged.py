@@ -16,6 +16,8 @@ from spark_eval.results.mlflow_runs import log_run, logged_metrics, logged_param
 from spark_eval.results.report.data import RunFacts
 from spark_eval.schema import VERSION, Table
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 LISTS = pd.DataFrame(
     [("als", user, item, item + 1) for user in range(40) for item in range(4)]
     + [("a/b?", user, (item + user) % 9, item + 1) for user in range(40) for item in range(4)],
@@ -26,8 +28,9 @@ USERS = pd.DataFrame({"user": range(40), "country": ["DE", "FR"] * 20})
 
 
 @pytest.fixture(scope="module")
-def measured(spark: SparkSession) -> Evaluation:
+def measured(spark: SparkSession, each_engine: str) -> Evaluation:
     assert spark
+    assert each_engine
     options: dict[str, Any] = {"users": USERS, "segments": "country", "k": [1, 4]}
     return evaluate(LISTS, TRUTH, metrics=["mrr", "ndcg(gain=exp2)"], **options)
 

@@ -172,8 +172,10 @@ NAMES = ["0", "5", "9", "only"]
 @pytest.mark.parametrize(
     ("write", "place"),
     [
-        # Each writer and each place once by default.
-        pytest.param(write, place, marks=[] if row == column else [pytest.mark.exhaustive])
+        # Each writer and each place once in the slow ring, and one of them by default.
+        pytest.param(
+            write, place, marks=pytest.mark.exhaustive if row != column else pytest.mark.slow if row else []
+        )
         for row, write in enumerate(WRITERS)
         for column, place in enumerate(NAMES)
     ],

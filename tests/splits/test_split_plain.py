@@ -83,10 +83,11 @@ KINDS = [(False, INSTANT), (True, pa.timestamp("ms", "Europe/Berlin")), (False, 
 
 
 def by_kind() -> Iterator[Any]:
-    """Each kind of log by a rule of another form: cuts, shares, windows; the other pairs repeat them."""
+    """Each kind of log by a rule of another form, one of them by default; the other pairs repeat them."""
     for place, options in enumerate(RULES):
         for number, (text, when) in enumerate(KINDS):
-            marks = [] if (place, number) in [(1, 1), (2, 2), (3, 0)] else [pytest.mark.exhaustive]
+            slow = [pytest.mark.slow] if (place, number) in [(1, 1), (3, 0)] else [pytest.mark.exhaustive]
+            marks = [] if (place, number) == (2, 2) else slow
             yield pytest.param(options, text, when, id=f"rule {place}, kind {number}", marks=marks)
 
 

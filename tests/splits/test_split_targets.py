@@ -63,14 +63,18 @@ METHODS: dict[str, dict[str, Any]] = {
     "expanding": {"n_folds": 3, "test_days": 8},
     "global_local_ranker": {"local_cut": 0.3, "global_cut": 0.5},
 }
-# Each method with one choice; the other pairs repeat them.
-QUICK = {("time", "random"), ("expanding", "last"), ("global_local_ranker", "first")}
+# Each method with one choice in the slow ring, and one of them by default; the other pairs repeat them.
+MARKS = {
+    ("time", "random"): [],
+    ("expanding", "last"): [pytest.mark.slow],
+    ("global_local_ranker", "first"): [pytest.mark.slow],
+}
 
 
 @pytest.mark.parametrize(
     ("method", "targets"),
     [
-        pytest.param(method, targets, marks=[] if (method, targets) in QUICK else pytest.mark.exhaustive)
+        pytest.param(method, targets, marks=MARKS.get((method, targets), pytest.mark.exhaustive))
         for method in METHODS
         for targets in ("first", "last", "random")
     ],
