@@ -23,7 +23,7 @@ def made_up(generator: np.random.Generator, n: int, *, folds: int = 0, gaps: boo
         users["fold"] = np.tile(np.arange(folds), n).astype(np.int32)
         users = users[generator.random(len(users)) < 0.8]
     size = len(users)
-    users["ap_at_5"] = generator.choice([0.0, 0.2, 0.4, 0.6, 1.0, 1 / 3, 1e-9], size)
+    users["ap_at_5"] = generator.choice([0.0, 0.2, 0.4, 0.6, 1.0, 1 / 3, -1e-20], size)
     users["dcg_at_5"] = generator.random(size) * generator.choice([1.0, 1e-12, 700.0], size)
     if gaps:
         users.loc[generator.random(size) < 0.2, "ap_at_5"] = np.nan
@@ -70,6 +70,7 @@ def test_sums_of_pairs_are_those_of_rational_arithmetic(
     matches: str, folds: int, gaps: bool, same_users: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(products, "AT_ONCE", 256)
+    monkeypatch.setattr(products, "MOST_USERS", 37)
     generator = np.random.default_rng(len(matches) + folds)
     n_models, pairs = MATCHES[matches]
     models = [made_up(generator, 60, folds=folds, gaps=gaps) for _ in range(n_models)]

@@ -1,7 +1,12 @@
 """Exact sums of squares of each model's metric values, and of products of the two models of each pair.
 
-Values are split into digits as in ``statistics.exact``. A matrix has one row per digit, and a row 0 that is
-1 if the value is defined. Products of these matrices are integers, and no sum of them is rounded.
+Values of a column are split into digits of 21 bits, integers d_i from -2^20 to 2^20 below one unit,
+
+    value = sum of d_i * 2^(unit - 21 i).
+
+A matrix has one row per digit, and a row 0 that is 1 if the value is defined. Products of these matrices are
+integers up to 2^40, and no sum of 2^13 of them is rounded. Three digits hold all values that are at least a
+thousandth of the largest one: metrics mostly do.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,16 +19,23 @@ import numpy as np
 from spark_eval.arrow.codes import Booleans
 from spark_eval.errors import DataError
 from spark_eval.statistics.differences import QUANTUM_BITS
-from spark_eval.statistics.exact import BLOCK, DIGIT_BITS, LOWEST_POSITION, POINT_BITS, Floats, Ints
+from spark_eval.statistics.exact import BLOCK, Floats, Ints
 
 # Slices of the models, baseline and candidate: one model with each of several, or n pairs in order.
 Match = tuple[slice, slice]
 # Number of values that are split into digits at once, so that values and digits fit into the CPU cache.
-AT_ONCE: Final = 1 << 15
+AT_ONCE: Final = 1 << 16
+# Maximum number of users whose products are summed as 64-bit integers.
+MOST_USERS: Final = 1 << 20
 # Differences up to half a quantum count as 0.
 LEAST: Final = 2.0 ** -(QUANTUM_BITS + 1)
-# Number of digits that most values need.
-USUAL_DIGITS: Final = 3
+DIGIT_BITS: Final = 21
+# The first digit is at most 2^20, and has no bit below the unit.
+FIRST_BITS: Final = 20
+MANTISSA_BITS: Final = 53
+# The largest scale factor is 2^998: smaller values have zeros as their first digits.
+LOWEST_UNIT: Final = -998
+HIGHEST: Final = 2**64 - 1
 
 
 @dataclass
@@ -31,12 +43,11 @@ class Products:
     """Sums of products in c cells: ``baseline`` and ``candidate`` with themselves, ``cross`` between the two.
 
     Each has shape (c, pairs, columns, 1 + digits, 1 + digits). Row and column 0 stand for 1 if the value is
-    defined; row i stands for the digit with exponent ``first`` + 1 - i, as in ``statistics.exact``.
-    ``first`` has shape (columns,). ``greater`` and ``less`` (c, pairs, columns) count differences above and
-    below 0.
+    defined; row 1 + i stands for digit i, a multiple of 2^(``unit`` - 21 i). ``unit`` has shape (columns,).
+    ``greater`` and ``less`` (c, pairs, columns) count differences above and below 0.
     """
 
-    first: Ints
+    unit: Ints
     baseline: Ints
     candidate: Ints
     cross: Ints
@@ -46,7 +57,7 @@ class Products:
     def of_cells(self, add_up: Callable[[Ints], Ints]) -> "Products":
         """Return the sums of other cells; ``add_up`` aggregates arrays (c, ...) to them."""
         by_cell = (self.baseline, self.candidate, self.cross, self.greater, self.less)
-        return Products(self.first, *map(add_up, by_cell))
+        return Products(self.unit, *map(add_up, by_cell))
 
     def replace(self, pair: int, columns: Booleans, recomputed: "Products") -> None:
         """Overwrite the given columns of one pair with recomputed products."""
@@ -61,8 +72,8 @@ class ProductAccumulator:
     """Accumulator of the products of values (models, columns, rows), NaN if undefined, sorted by cell.
 
     Each user has one row; with ``starts`` (users,), the offset of each user's rows, the values of a user are
-    summed first. ``ends`` (c + 1,) are the offsets of the cells among the users. ``first`` (columns,) is the
-    exponent of the highest digit; None: it follows from the values.
+    summed first. ``ends`` (c + 1,) are the offsets of the cells among the users. ``unit`` (columns,) is the
+    exponent of the unit of the first digit; None: it follows from the values.
     """
 
     def __init__(
@@ -71,23 +82,24 @@ class ProductAccumulator:
         matches: Sequence[Match],
         ends: Ints,
         starts: Ints | None = None,
-        first: Ints | None = None,
+        unit: Ints | None = None,
     ) -> None:
         self.values, self.matches, self.ends, self.starts = values, matches, ends, starts
-        is_defined = np.isfinite(values)
-        self.defined = None if is_defined.all() else is_defined
-        self.known = values if self.defined is None else np.where(is_defined, values, 0.0)
-        self.first = first_positions(self.known) if first is None else first
-        self.scale = 2.0 ** (POINT_BITS - DIGIT_BITS * self.first.astype(np.float64))[:, None]
+        self.defined = None if are_finite(values) else np.isfinite(values)
+        self.known = values if self.defined is None else np.where(self.defined, values, 0.0)
+        least, most = (reduce(self.known, axis=(0, 2), initial=0.0) for reduce in (np.min, np.max))
+        self.rest = self.magnitudes = np.empty((*values.shape[:2], 0))
+        self.unit = first_units(np.maximum(most, -least)) if unit is None else unit
+        self.scale = 2.0 ** -self.unit.astype(np.float64)[:, None]
         check_scaled(self.known, self.scale)
 
     def products(self) -> Products:
         """Return the sums of all cells."""
         n_models, n_columns, _ = self.values.shape
         baselines, candidates = model_indices(self.matches)
-        n_cells, rows = len(self.ends) - 1, 1 + USUAL_DIGITS
-        own = np.zeros((n_cells, n_models, n_columns, rows, rows), dtype=np.int64)
-        cross = np.zeros((n_cells, len(baselines), n_columns, rows, rows), dtype=np.int64)
+        n_cells = len(self.ends) - 1
+        own = np.zeros((n_cells, n_models, n_columns, 1, 1), dtype=np.int64)
+        cross = np.zeros((n_cells, len(baselines), n_columns, 1, 1), dtype=np.int64)
         signs = np.zeros((2, n_cells, len(baselines), n_columns), dtype=np.int64)
         for users, stacked in self.blocks():
             rows = stacked.shape[2]
@@ -103,8 +115,8 @@ class ProductAccumulator:
                     cross[cell, pairs, :, :rows, :rows] += both.astype(np.int64)
             if self.starts is None:
                 self.count_signs(users, runs, signs)
-        first = self.first if self.starts is None else self.first + 1
-        return Products(first, own[:, baselines], own[:, candidates], cross, *signs)
+        unit = self.unit if self.starts is None else self.unit + DIGIT_BITS
+        return Products(unit, own[:, baselines], own[:, candidates], cross, *signs)
 
     def pair_slices(self) -> Iterator[tuple[slice, Match]]:
         """Yield the slice of the pairs of each match, and the match."""
@@ -129,20 +141,30 @@ class ProductAccumulator:
                 yield users, carry_digits(np.add.reduceat(digits, begins[:-1] - begins[0], axis=-1))
 
     def digits(self, rows: slice) -> Floats:
-        """Return mask and digits of some rows; shape (models, columns, 1 + digits, rows)."""
-        rest = self.known[:, :, rows] * self.scale
-        stacked = np.empty((*rest.shape[:2], 2 + USUAL_DIGITS, rest.shape[2]))
+        """Return mask and digits of some rows; shape (models, columns, 1 + digits, rows).
+
+        They last until the next call: fresh memory would cost more than the digits.
+        """
+        part = self.known[:, :, rows]
+        if part.shape[2] > self.rest.shape[2]:
+            self.rest, self.magnitudes = np.empty_like(part), np.empty_like(part)
+            self.stacked = np.empty((*part.shape[:2], 0, part.shape[2]))
+        rest, magnitudes = (memory[:, :, : part.shape[2]] for memory in (self.rest, self.magnitudes))
+        np.multiply(part, self.scale, out=rest)
+        np.abs(rest, out=magnitudes)
+        n_digits = digits_of(magnitudes)
+        if n_digits >= self.stacked.shape[2]:
+            self.stacked = np.empty((*part.shape[:2], 1 + n_digits, self.stacked.shape[3]))
+        stacked = self.stacked[:, :, : 1 + n_digits, : part.shape[2]]
         stacked[:, :, 0] = 1.0 if self.defined is None else self.defined[:, :, rows]
-        n_digits = 0
-        while n_digits < USUAL_DIGITS or rest.any():
-            n_digits += 1
-            if n_digits == stacked.shape[2]:
-                stacked = np.concatenate([stacked, np.empty_like(stacked)], axis=2)
-            digit = stacked[:, :, n_digits]
+        for number in range(1, n_digits):
+            digit = stacked[:, :, number]
             np.rint(rest, out=digit)
             np.subtract(rest, digit, out=rest)
-            np.multiply(rest, 2.0**DIGIT_BITS, out=rest)
-        return stacked[:, :, : n_digits + 1]
+            np.multiply(rest, 2.0**DIGIT_BITS, out=rest if number + 1 < n_digits else stacked[:, :, -1])
+        if n_digits == 1:
+            stacked[:, :, 1] = rest
+        return stacked
 
     def runs(self, users: slice) -> Iterator[tuple[int, int, int]]:
         """Yield each cell that has users in a block, with its first and last + 1 index in the block."""
@@ -160,7 +182,8 @@ class ProductAccumulator:
             difference = values[candidate] - values[baseline]
             for sign, is_so in enumerate((difference > LEAST, difference < -LEAST)):
                 if len(runs) == 1:
-                    signs[sign, cells[0], pairs] += np.count_nonzero(is_so, axis=-1)
+                    counted = [[np.count_nonzero(column) for column in of_pair] for of_pair in is_so]
+                    signs[sign, cells[0], pairs] += np.array(counted)
                 else:
                     of_runs = np.add.reduceat(is_so, starts, axis=-1, dtype=np.int64)
                     signs[sign, cells, pairs] += np.moveaxis(of_runs, -1, 0)
@@ -173,26 +196,45 @@ def pair_products(
 
     If a value is defined for only one model of a pair, the pair's column is recomputed without that row.
     """
-    is_defined = np.isfinite(values)
-    if is_defined.all():
+    if are_finite(values):
         return ProductAccumulator(values, matches, ends, starts).products()
+    is_defined = np.isfinite(values)
     baselines, candidates = model_indices(matches)
     if len(baselines) == 1:
         both = is_defined[baselines[0]] & is_defined[candidates[0]]
         return ProductAccumulator(np.where(both, values, np.nan), matches, ends, starts).products()
     products = ProductAccumulator(values, matches, ends, starts).products()
-    first = products.first if starts is None else products.first - 1
+    unit = products.unit if starts is None else products.unit - DIGIT_BITS
     for pair, models in enumerate(zip(baselines, candidates, strict=True)):
         of_baseline, of_candidate = is_defined[list(models)]
         differs = (of_baseline != of_candidate).any(axis=-1)
         if differs.any():
             both = (of_baseline & of_candidate)[differs]
             common = np.where(both, values[list(models)][:, differs], np.nan)
-            recomputed = ProductAccumulator(
-                common, [(slice(0, 1), slice(1, 2))], ends, starts, first[differs]
-            )
+            recomputed = ProductAccumulator(common, [(slice(0, 1), slice(1, 2))], ends, starts, unit[differs])
             products.replace(pair, differs, recomputed.products())
     return products
+
+
+def parts_of_users(
+    values: Floats, ends: Ints, starts: Ints | None = None
+) -> Iterator[tuple[Floats, Ints, Ints | None]]:
+    """Yield values, ``ends`` and ``starts`` of up to MOST_USERS users each; see ``ProductAccumulator``."""
+    n_users = int(ends[-1])
+    for first in range(0, max(n_users, 1), MOST_USERS):
+        last = min(first + MOST_USERS, n_users)
+        own_ends = np.clip(ends, first, last) - first
+        if starts is None:
+            yield values[:, :, first:last], own_ends, None
+        else:
+            begin, end = np.append(starts, values.shape[2])[[first, last]].tolist()
+            yield values[:, :, begin:end], own_ends, starts[first:last] - begin
+
+
+def are_finite(values: Floats) -> bool:
+    """Return True if no value is NaN or infinite; their sum tells it in most cases, in half the time."""
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
 
 
 def model_indices(matches: Sequence[Match]) -> tuple[Ints, Ints]:
@@ -220,12 +262,24 @@ def pad_digits(products: Ints, rows: int) -> Ints:
     return np.pad(products, [(0, 0)] * 3 + [(0, more)] * 2) if more else products
 
 
-def first_positions(values: Floats) -> Ints:
-    """Return the exponent of the highest digit of each column of values (models, columns, users)."""
-    largest = np.maximum(values.max(axis=(0, 2), initial=0.0), -values.min(axis=(0, 2), initial=0.0))
-    _, exponents = np.frexp(largest)
-    first = -((DIGIT_BITS - 1 - POINT_BITS - exponents.astype(np.int64)) // DIGIT_BITS)
-    return np.where(largest > 0, np.maximum(first, LOWEST_POSITION), 0)
+def first_units(largest: Floats) -> Ints:
+    """Return the exponent of the unit of the first digit of each column, whose largest magnitude is given."""
+    mantissa, exponents = np.frexp(largest)
+    # The largest may be 2^20 units, and is so for columns up to 1.
+    units = exponents.astype(np.int64) - (mantissa == 0.5) - FIRST_BITS
+    return np.where(largest > 0, np.maximum(units, LOWEST_UNIT), 0)
+
+
+def digits_of(magnitudes: Floats) -> int:
+    """Return the number of digits that hold these magnitudes, in units of the first digit; overwrite them."""
+    # As integers, the bits of positive doubles have their order; 0 becomes the largest.
+    bits = magnitudes.view(np.uint64)
+    np.subtract(bits, np.uint64(1), out=bits)
+    least = int(bits.min(initial=HIGHEST)) + 1
+    if least > HIGHEST:
+        return 1
+    _, exponent = np.frexp(np.uint64(least).view(np.float64))
+    return 1 + -(-max(0, MANTISSA_BITS - int(exponent)) // DIGIT_BITS)
 
 
 def check_scaled(values: Floats, scale: Floats) -> None:

@@ -12,13 +12,14 @@ import numpy as np
 from spark_eval.arrow.codes import Booleans
 from spark_eval.per_user.cells import PairTotals, SegmentCombinations, cells_of, combine_segments
 from spark_eval.per_user.population import AlignedUsers, ComparisonTask, PairCounts
-from spark_eval.per_user.products import ProductAccumulator, Products, pair_products
+from spark_eval.per_user.products import DIGIT_BITS as PRODUCT_BITS
+from spark_eval.per_user.products import ProductAccumulator, Products, pair_products, parts_of_users
 from spark_eval.per_user.resampling import Amount, values_of
 from spark_eval.statistics.differences import PairSums, RatioSums
-from spark_eval.statistics.exact import POINT_BITS, DigitSums, Floats, Ints, add
+from spark_eval.statistics.exact import DIGIT_BITS, POINT_BITS, DigitSums, Floats, Ints, add
 
 # Limits of memory: values of a bucket, and sums of products of digits.
-VALUES_AT_ONCE: Final = 1 << 22
+VALUES_AT_ONCE: Final = 1 << 21
 MOST_PRODUCTS: Final = 1 << 23
 # Weighted value and weight of the baseline, then of the candidate; each is multiplied with later ones.
 N_AMOUNTS: Final = 4
@@ -75,15 +76,25 @@ def sums_by_position(products: Products) -> dict[str, DigitSums]:
     parts = (products.baseline, products.candidate, products.cross)
     sums: dict[str, DigitSums] = {name: {} for name in (*PAIR_TOTALS, *PAIR_PRODUCTS)}
     n_digits = products.cross.shape[-1] - 1
-    for first in np.unique(products.first).tolist():
-        own = products.first == first
+    for unit in np.unique(products.unit).tolist():
+        own = products.unit == unit
         for high in range(n_digits):
             for name, of_model in zip(PAIR_TOTALS, parts[:2], strict=True):
-                add(sums[name], first - high, of_model[..., high + 1, 0] * own)
+                add_multiple(
+                    sums[name], unit - PRODUCT_BITS * high + POINT_BITS, of_model[..., high + 1, 0] * own
+                )
             for low in range(n_digits):
+                exponent = 2 * (unit + POINT_BITS) - PRODUCT_BITS * (high + low)
                 for name, part in zip(PAIR_PRODUCTS, parts, strict=True):
-                    add(sums[name], 2 * first - high - low, part[..., high + 1, low + 1] * own)
+                    add_multiple(sums[name], exponent, part[..., high + 1, low + 1] * own)
     return sums
+
+
+def add_multiple(totals: DigitSums, exponent: int, amounts: Ints) -> None:
+    """Add amounts times 2^exponent, where position 0 counts ones."""
+    position, bits = divmod(exponent, DIGIT_BITS)
+    add(totals, position, (amounts & ((1 << DIGIT_BITS) - 1)) << bits)
+    add(totals, position + 1, amounts >> DIGIT_BITS << bits)
 
 
 @dataclass
@@ -133,11 +144,12 @@ def sum_bucket(population: AlignedUsers) -> BucketTotals:
             largest[:, columns] = largest_differences(values, task)
         for grouping in grouped:
             ordered = values if grouping.n_crossings == 1 else values[:, :, grouping.order]
-            add_products(totals, pair_products(ordered, task.matches, grouping.ends), grouping, columns)
+            for part in parts_of_users(ordered, grouping.ends):
+                add_products(totals, pair_products(part[0], task.matches, *part[1:]), grouping, columns)
         for grouping in single:
             order, starts, ends = grouping.by_person(population.person, population.folds)
-            products = pair_products(values[:, :, order], task.matches, ends, starts)
-            add_products(clusters, products, grouping, columns)
+            for part in parts_of_users(values[:, :, order], ends, starts):
+                add_products(clusters, pair_products(part[0], task.matches, *part[1:]), grouping, columns)
     for (pair, both), grouping in product(enumerate(population.common()), grouped):
         n_common = grouping.of_cells(grouping.counted(both))
         totals.put_count(N_COMMON, (grouping.cell_slice, pair), n_common[:, np.newaxis])
@@ -188,8 +200,9 @@ def sum_ratios(population: AlignedUsers, grouped: Sequence[SegmentCombinations])
             largest[pair, mean] = abs(amounts).max(axis=1, initial=0.0)
             for grouping in grouped:
                 of_users, ends = sum_over_folds(population, grouping, amounts, is_defined)
-                products = ProductAccumulator(of_users[:, np.newaxis], AMOUNT_MATCHES, ends).products()
-                add_products(totals, products, grouping, pair, slice(mean, mean + 1))
+                for part in parts_of_users(of_users[:, np.newaxis], ends):
+                    products = ProductAccumulator(part[0], AMOUNT_MATCHES, *part[1:]).products()
+                    add_products(totals, products, grouping, pair, slice(mean, mean + 1))
     return totals, largest
 
 
