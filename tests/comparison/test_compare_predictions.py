@@ -49,6 +49,14 @@ def test_worked_difference_of_auc(spark: SparkSession) -> None:
     assert row.wins + row.ties + row.losses == 4
 
 
+def test_worked_difference_of_rows_is_that_of_delong(spark: SparkSession) -> None:
+    assert spark
+    rows = worked().assign(user=[*range(len(WORKED))] * 2)
+    row = row_of(compare(scored(rows), correction="none"), "auc")
+    assert (row.difference, row.std_error) == pytest.approx((0.2166666667, 0.1361167799), abs=5e-11)
+    assert (row.statistic, row.p_value) == pytest.approx((1.59177044, 0.1114362944), rel=1e-8)
+
+
 def test_results_are_shown_and_drawn(spark: SparkSession, tmp_path: Path) -> None:
     assert spark
     found = compare(scored(worked()), metrics=["auc"])

@@ -54,6 +54,14 @@ def test_worked_means_and_clustered_errors(weight: str, expected: Any, truth_of:
     assert list(result.per_user.columns[:3]) == ["model", "user", "request"]
 
 
+def test_worked_error_of_lists_as_if_they_were_independent() -> None:
+    lists, truth = (as_users(frame.astype({"request": str})) for frame in worked())
+    found = means(
+        evaluate(lists, truth, metrics=["precision"], k=10, engine="local"), "value", "std_error", "n_users"
+    )
+    assert found["a", "precision", 10] == pytest.approx((0.38, 0.1030641656, 10), abs=1e-10)
+
+
 @pytest.mark.parametrize("by_fold", [False, True])
 @pytest.mark.parametrize("rules", [{}, {"no_truth": "zero", "no_recommendations": "drop"}])
 def test_a_request_has_the_values_of_a_user_of_its_own(rules: dict[str, str], by_fold: bool) -> None:

@@ -7,9 +7,10 @@ cluster. Sums of replicates are integers, so that they do not depend on the part
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import Hashes, decode_ids, run_starts, to_numpy
 from spark_eval.arrow.xxhash64 import id_hashes, word_hashes
@@ -28,6 +29,8 @@ OCTAVES: Final = 32
 N_BLOCKS: Final = SHARES + STEPS_PER_OCTAVE * (OCTAVES + 1) + 1
 # Users whose weights are kept at once.
 USERS_DRAWN: Final = 8 * USERS_AT_ONCE
+# Weights up to 8 whose sum fits a byte.
+MOST_IN_BYTE: Final = 31
 # Rows that are added at once: sums of 2^19 * 8 * 2^30 are exact as doubles.
 ROWS_ADDED: Final = 1 << 19
 
@@ -191,18 +194,32 @@ def resampled_groups(
         part, mine = slice(start, end), weights[user[start:end] - number * USERS_DRAWN]
         for index, column in enumerate(columns):
             sums[group[start], 0, index] += int(column[part].sum())
-            of_draws = mine.sum(axis=0, dtype=np.int64) if is_ones(column[part]) else column[part] @ mine
-            sums[group[start], 1:, index] += of_draws.astype(np.int64)
+            of_draws = sum_of_weights(mine) if is_ones(column[part]) else column[part] @ mine
+            sums[group[start], 1:, index] += of_draws[:n_replicates].astype(np.int64)
     return sums
 
 
-def weights_of(hashes: Hashes, number: int, n_replicates: int) -> Any:
-    """Return the weights (users, n_replicates) of a part of the users."""
+def sum_of_weights(weights: NDArray[np.int8]) -> Ints:
+    """Return the sums over n users of Poisson weights (n, replicates); replicates are a multiple of 8.
+
+    Eight weights are added at a time, as the bytes of one integer.
+
+    >>> sum_of_weights(np.full((40, 8), 8, dtype=np.int8)).tolist()
+    [320, 320, 320, 320, 320, 320, 320, 320]
+    """
+    words, sums = weights.view(np.uint64), np.zeros(weights.shape[1], dtype=np.int64)
+    for start in range(0, len(words), MOST_IN_BYTE):
+        sums += np.add.reduce(words[start : start + MOST_IN_BYTE], axis=0).view(np.uint8)
+    return sums
+
+
+def weights_of(hashes: Hashes, number: int, n_replicates: int) -> NDArray[np.int8]:
+    """Return the weights (users, replicates) of a part of the users, of a multiple of 8 replicates."""
     first = number * USERS_DRAWN
     part = hashes[first : first + USERS_DRAWN]
     return np.concatenate(
         [
-            poisson_weights(part[start : start + USERS_AT_ONCE], n_replicates)
+            poisson_weights(part[start : start + USERS_AT_ONCE], -(-n_replicates // 8) * 8)
             for start in range(0, len(part), USERS_AT_ONCE)
         ]
     )
