@@ -105,7 +105,7 @@ def given(
     mlflow.set_tracking_uri("")
 
 
-@pytest.mark.usefixtures("engine_of_users")
+@pytest.mark.usefixtures("each_engine")
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_hold(name: str, request: pytest.FixtureRequest) -> None:
     more = request.getfixturevalue("given") if name in WITH_RESULTS else {}

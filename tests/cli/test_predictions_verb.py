@@ -197,7 +197,7 @@ def test_refusals_publish_nothing(desk: "Desk", options: dict[str, Any], code: i
 
 def test_a_column_of_models_that_is_not_there_is_named(desk: "Desk") -> None:
     with_predictions(desk, columns={**OPTIONS["columns"], "model": "modle"})
-    assert desk.refused("predictions", "--engine", "spark")[1] == "MISSING_COLUMN"
+    assert desk.refused("predictions")[1] == "MISSING_COLUMN"
 
 
 def test_a_model_has_to_be_named(desk: "Desk") -> None:

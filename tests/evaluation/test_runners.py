@@ -426,6 +426,13 @@ def test_missing_columns_are_the_same_error(column: str) -> None:
     assert error == found(frames, "spark", metrics=["map", "alpha_ndcg"], segments=["country"])
 
 
+@pytest.mark.usefixtures("spark")
+def test_a_mapped_column_of_models_that_is_missing_is_the_same_error() -> None:
+    lists = {"model": "modle"}
+    assert "no column 'modle'" in str(found(inputs(), "local", metrics=["map"], columns=lists))
+    assert_alike(inputs(), metrics=["map"], columns=lists)
+
+
 def faulty(name: str) -> dict[str, Any]:
     """Tables with one fault that only their rows show."""
     frames = inputs()

@@ -102,7 +102,7 @@ def missing_error(
     name: str, names: Mapping[str, str], plan: Plan, ours: str, theirs: Sequence[str]
 ) -> DataError:
     """Return the error for a table without a column for ours; ``theirs`` are its columns."""
-    if ours == MODEL:
+    if ours == MODEL and MODEL not in names:
         return DataError("MISSING_MODEL", f"{name}: {NO_MODEL}")
     if ours == SCORE and SCORE not in names:
         return missing_order(theirs)

@@ -42,7 +42,7 @@ def local_predictions(
     mapped = dict(names) | {ours: names.get(name, name) for ours, name in theirs.items()}
 
     def missing(ours: str, _: Sequence[str]) -> DataError:
-        if ours == MODEL:
+        if ours == MODEL and MODEL not in names:
             return DataError("MISSING_MODEL", f"{PREDICTIONS}: {NO_MODEL}")
         return missing_column(PREDICTIONS, theirs.get(ours, ours), names, there)
 

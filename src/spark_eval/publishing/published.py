@@ -189,11 +189,11 @@ def data_files(path: Path) -> list[Path]:
     """Return the files of a table: all files of a folder that readers do not skip, or the one file."""
     if path.is_file():
         return [path]
-    found: list[Path] = []
+    files: list[Path] = []
     for folder, below, names in os.walk(path):
         below[:] = [name for name in below if not is_hidden(name)]
-        found += [Path(folder, name) for name in names if not is_hidden(name)]
-    return sorted(found)
+        files += [Path(folder, name) for name in names if not is_hidden(name)]
+    return sorted(files)
 
 
 def incomplete(run_id: str, what: str) -> DataError:
