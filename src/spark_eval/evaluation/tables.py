@@ -39,6 +39,8 @@ from spark_eval.schema import (
     ITEM,
     MODEL,
     MOST_FOLDS,
+    N_RECOMMENDED,
+    N_RELEVANT,
     RANK,
     RELEVANCE,
     REQUEST,
@@ -49,7 +51,7 @@ from spark_eval.schema import (
     Reason,
 )
 from spark_eval.statistics.exact import Ints
-from spark_eval.tables.conformed import Rows, align_ids, check_id_types, some_values
+from spark_eval.tables.conformed import Rows, align_ids, arrow_type, check_id_types, id_type, rows_equal
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.local_tables import LocalTable
 
@@ -112,6 +114,23 @@ class Tables:
         check_id_types(self.given())
         recommendations, truth = align_ids(self.recommendations, self.truth)
         return replace(self, recommendations=recommendations, truth=truth)
+
+    @property
+    def id_types(self) -> dict[str, pa.DataType]:
+        """Arrow types of the engine's ids: text, or integers of 64 bits. Without requests, none for these."""
+        ids = {name: id_type(self.truth, name) for name in (USER, ITEM)}
+        return ids | ({REQUEST: id_type(self.recommendations, REQUEST)} if self.plan.by_request else {})
+
+    @property
+    def per_user_schema(self) -> pa.Schema:
+        """Schema of ``per_user``; its ids keep their types."""
+        plan = self.plan
+        columns = {MODEL: pa.string(), USER: arrow_type(self.truth, USER)}
+        columns |= {REQUEST: arrow_type(self.recommendations, REQUEST)} if plan.by_request else {}
+        columns |= {N_RELEVANT: pa.int64(), N_RECOMMENDED: pa.int64()}
+        columns |= {FOLD: pa.int32()} if plan.by_fold else {}
+        columns |= {name: pa.string() for name in plan.segments if name != FOLD}
+        return pa.schema(columns | dict.fromkeys(plan.columns, pa.float64()))
 
     @property
     def rules(self) -> dict[str, FaultRule]:
@@ -261,6 +280,16 @@ def some_ids(rows: Rows, name: str, model: str | None = None) -> str:
     of_model = {} if model is None or MODEL not in rows.columns else {MODEL: model}
     ids = [one for one in some_values(rows, name, MOST_EXAMPLES + 1, of_model) if one is not None]
     return ", ".join(sorted(map(repr, ids[:MOST_EXAMPLES]))) or "null"
+
+
+def some_values(table: Rows, name: str, most: int, equal: Mapping[str, str] | None = None) -> list[Any]:
+    """Return a few distinct values of a column, of the rows with ``equal`` values."""
+    for column, value in (equal or {}).items():
+        table = rows_equal(table, column, [value])
+    if isinstance(table, LocalTable):
+        values: list[Any] = table.table(name)[name].unique()[:most].to_pylist()
+        return values
+    return [row[0] for row in table.select(name).distinct().take(most)]
 
 
 def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> str:

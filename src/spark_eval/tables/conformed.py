@@ -88,16 +88,6 @@ def widened(table: Rows, name: str) -> Rows:
     return table.withColumn(name, table[name].cast("long"))
 
 
-def some_values(table: Rows, name: str, most: int, equal: Mapping[str, str] | None = None) -> list[Any]:
-    """Return a few distinct values of a column, of the rows with ``equal`` values."""
-    for column, value in (equal or {}).items():
-        table = rows_equal(table, column, [value])
-    if isinstance(table, LocalTable):
-        values: list[Any] = table.table(name)[name].unique()[:most].to_pylist()
-        return values
-    return [row[0] for row in table.select(name).distinct().take(most)]
-
-
 def rows_equal(table: Rows, name: str, values: Sequence[str]) -> Rows:
     """Return the rows whose text in a column is one of these values."""
     if not isinstance(table, LocalTable):
