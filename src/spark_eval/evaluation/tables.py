@@ -366,8 +366,8 @@ def train_fold_faults(summaries: Summaries, folds: Sequence[int]) -> list[DataEr
 def missing_folds(what: str, folds: Sequence[int]) -> list[DataError]:
     """Return an error FOLDS_DIFFER for folds of the truth that another table lacks; empty if none."""
     shown = ", ".join(map(str, folds[:MOST_FOLDS_NAMED]))
-    mend = "add them, or leave these folds out of the truth"
-    return [DataError("FOLDS_DIFFER", f"{what} of the truth, such as {shown}; {mend}")] if folds else []
+    fix = "add them, or leave these folds out of the truth"
+    return [DataError("FOLDS_DIFFER", f"{what} of the truth, such as {shown}; {fix}")] if folds else []
 
 
 def some_folds(table: Rows) -> list[str]:
