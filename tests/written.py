@@ -53,7 +53,8 @@ COLUMNS: Final[Mapping[str, str]] = {
 WITH_OTHERS: Final[Mapping[str, str]] = {
     Table.SPLITS: "user, item, timestamp, relevance, fold, the log's other columns",
     Table.PER_USER: "user, n_relevant, n_recommended, segments, one double per metric and k (`ap_at_10`); "
-    "of predictions user and [exact sums](predictions.md#compare-and-gate-models)",
+    "of predictions user, segment and segment_value if there are segments, and "
+    "[exact sums](predictions.md#compare-and-gate-models)",
     Table.USER_DAYS: "user, day, timestamp, kind, columns of conditions and slices, n_events, "
     "a sum per decimals, user_days",
     Table.QUARANTINE: "source, code, the row as JSON",

@@ -156,7 +156,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     allowed = sorted(map(str, known))  # also those of an enumeration
     by_case = {one.casefold(): one for one in allowed}
     close = difflib.get_close_matches(name.casefold(), by_case, n=1)
-    return f"did you mean {by_case[close[0]]!r}?" if close else f"allowed: {', '.join(allowed)}"
+    return f"did you mean {by_case[close[0]]!r}?" if close else f"allowed: {', '.join(allowed) or 'none'}"
 
 
 def parse_choice(choices: type[Member], value: str, where: str) -> Member:

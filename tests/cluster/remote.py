@@ -11,7 +11,7 @@ from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval import evaluate, evaluate_predictions, functions, get_session, split
+from spark_eval import compare, evaluate, evaluate_predictions, functions, get_session, split
 from spark_eval.errors import SparkEvalError
 from spark_eval.runtime.versions import check_workers
 
@@ -67,9 +67,15 @@ def answers(spark: SparkSession) -> dict[str, Any]:
         tables = {table: result.to_spark(table) for table in ("metrics", "per_user", "accounting")}
         found |= {f"{table} by {name}": values(frame) for table, frame in tables.items()}
         result.unpersist()
-    kept = of_folder(ranked, test) | of_predictions(lists) | of_items(ranked, test, train)
+
+    def of_persisted() -> dict[str, Any]:
+        parts = of_folder(ranked, test), of_predictions(lists), of_items(ranked, test, train)
+        compared = of_requests(ranked, test), of_compared_predictions(lists)
+        return {name: rows for part in (*parts, *compared) for name, rows in part.items()}
+
+    kept = of_persisted()
     with patch.object(type(ranked), "persist", side_effect=UnsupportedOperationException(SERVERLESS)):
-        anew = of_folder(ranked, test) | of_predictions(lists) | of_items(ranked, test, train)
+        anew = of_persisted()
     found |= kept | of_functions(ranked, test) | {"the same if nothing is persisted": anew == kept}
     return found | {"refused": refused(spark)}
 
@@ -124,6 +130,48 @@ def of_predictions(lists: DataFrame) -> dict[str, Any]:
     result = evaluate_predictions(scored, "binary", model="m", metrics=metrics, choose=choose, curves=True)
     tables = ("metrics", "thresholds", "curves", "accounting")
     return {f"{table} of predictions": values(result.to_spark(table)) for table in tables}
+
+
+def of_requests(ranked: DataFrame, truth: DataFrame) -> dict[str, Any]:
+    """Tables of two models' lists by request, which are stages, and of their comparison by user."""
+    requests = ranked.withColumn("request", F.explode(F.array(F.lit("am"), F.lit("pm"))))
+    place = F.when(F.col("request") == "am", 9 - F.col("rank")).otherwise(F.col("rank"))
+    lists = requests.withColumn("model", F.lit("a")).unionByName(
+        requests.withColumn("rank", place).withColumn("model", F.lit("b"))
+    )
+    stages = [{"name": "first", "model": "a", "k": 5}, {"name": "last", "model": "b", "k": 2}]
+    result = evaluate(lists, truth, metrics=["ndcg", "recall"], k=3, stages=stages)
+    compared = compare(result, baseline_model="a", tests=["t", "bootstrap"], resamples=50)
+    tables = {table: result.to_spark(table) for table in ("metrics", "per_user", "stages", "funnel")}
+    tables["comparisons"] = compared.to_spark("comparisons")
+    found = {f"{table} by request": values(frame) for table, frame in tables.items()}
+    result.unpersist()
+    return found
+
+
+def of_compared_predictions(lists: DataFrame) -> dict[str, Any]:
+    """Two results of predictions by user, country and fold, and their comparison."""
+    scored = lists.selectExpr(
+        *("user", "item % 2 AS label", "1 / (1 + item) AS a", "1 / (2 + user % 5 + item) AS b"),
+        *("concat('c', user % 3 + item % 2) AS country", "item % 3 AS fold"),
+    )
+    options: dict[str, Any] = {
+        "metrics": ["log_loss", "auc", "auprc", "ece"],
+        "segments": ["country"],
+        "intervals": "user",
+        "resamples": 50,
+    }
+    both = [
+        evaluate_predictions(scored, "binary", model="m", columns={"score": name}, **options) for name in "ab"
+    ]
+    gate = {"metric": "auc", "segment": "country", "max_drop": 0.5, "min_users": 1}
+    compared = compare(*both, segments=["country", "fold"], test_train_ratio=0.5, gates=[gate])
+    found = {
+        f"intervals of {name}": values(of.to_spark("metrics")) for name, of in zip("ab", both, strict=True)
+    }
+    found["sums of users"] = values(both[0].per_user)
+    tables = ("comparisons", "gates", "accounting")
+    return found | {f"{table} of predictions compared": values(compared.to_spark(table)) for table in tables}
 
 
 if __name__ == "__main__":

@@ -101,6 +101,7 @@ def test_folds_are_pooled_by_user_and_compared_as_folds(caplog: pytest.LogCaptur
     spread = np.sqrt((1 / 2 + 1) * np.var(of_folds, ddof=1))
     assert over["std_error"] == pytest.approx(spread, rel=1e-9)
     assert over["difference"] == pytest.approx(np.mean(of_folds), rel=1e-9)
+    assert [over[name] for name in ("n_users", "wins", "ties", "losses")] == [10, 7, 2, 1]
     entries = [entry for entry in found.entries if entry.outcome == "used"]
     assert {(entry.rows, entry.users) for entry in entries} == {(10, 6)}
 

@@ -14,6 +14,7 @@ from local import measure
 
 from spark_eval.comparison.predictions import covariances
 from spark_eval.comparison.worker.influences import InfluenceAdder, InfluenceTotals
+from spark_eval.per_user.cells import EVERYBODY
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.predictions.values import SlopedValue
 from spark_eval.predictions.worker.clusters import column_of
@@ -36,9 +37,9 @@ def p_values(seed: int, n_users: int, by: str) -> list[float]:
         key = user if by == "user" else np.arange(len(user))
         answer = measure({"label": label, "score": score, "user": key}, metrics=METRICS, intervals="user")
         [values] = answer.measured.values.values()
-        models.append([SlopedValue(value.value or 0.0, value.slopes) for _, value in values])
+        models.append({name: SlopedValue(value.value or 0.0, value.slopes) for name, value in values})
         tables.append(pa.concat_tables([users.rows() for users in answer.users]))
-    keys = {key for value in models[0] for part in value.slopes for key in part}
+    keys = {key for value in models[0].values() for part in value.slopes for key in part}
     task = ComparisonTask(
         models=[(BASELINE, "a"), (CANDIDATE, "b")],
         matches=[(slice(0, 1), slice(1, 2))],
@@ -47,11 +48,12 @@ def p_values(seed: int, n_users: int, by: str) -> list[float]:
     population = AlignedUsers(
         task, lambda model, columns: task.rows([tables[model].select(columns)], columns)
     )
-    totals: InfluenceTotals = InfluenceAdder(models).sums(population)
+    totals: InfluenceTotals = InfluenceAdder({EVERYBODY: models}).sums(population)
     found = []
-    for index, (old, new) in enumerate(zip(*models, strict=True)):
+    for name in METRICS:
+        old, new = (of_model[name] for of_model in models)
         has_labels = len(old.slopes) > 1
-        both = covariances(totals, (0, index), len(population), has_labels)
+        both = covariances(totals, (EVERYBODY, 0, name), len(population), has_labels)
         of_both = (Fraction(old.value), Fraction(new.value))
         pair = PairEstimate(len(population), of_both, both, is_normal=has_labels)
         found.append(t_test(pair.estimate, 0.95).p_value or 0.0)

@@ -362,8 +362,8 @@ def compare_pairs(
     check_closed(entries)
     run = None if baseline is candidate else baseline.run
     rows = comparison_rows(found.of_rows, plan, run, candidate.conventions)
-    if candidate.users.by_fold and PairTest.T in plan.tests and not any(row.segment == FOLDS for row in rows):
-        n_folds = len({cell.segment_value for cell in cells.values() if cell.segment == FOLD})
+    n_folds = len({cell.segment_value for cell in cells.values() if cell.segment == FOLD})
+    if n_folds and PairTest.T in plan.tests and not any(row.segment == FOLDS for row in rows):
         events.say("row_left_out", NO_RATIO.format(1 / (n_folds - 1)), logging.WARNING)
     return Comparison(
         rows=rows,

@@ -1,6 +1,6 @@
 """Match models and metrics for comparison, validate them, and account for users."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -267,15 +267,33 @@ def check_digests(baseline: str | None, candidate: str | None) -> None:
 
 
 def check_rows(
-    pairs: Sequence[ModelPair], baseline: Mapping[str, ModelValues], candidate: Mapping[str, ModelValues]
+    pairs: Sequence[ModelPair],
+    baseline: Mapping[str, ModelValues],
+    candidate: Mapping[str, ModelValues],
+    segments: Collection[str],
 ) -> None:
-    """Raise DataError ROWS_DIFFER for pairs of models of predictions that scored other rows."""
-    differing = [
-        pair_text(pair) for pair in pairs if baseline[pair[0]].rows_digest != candidate[pair[1]].rows_digest
-    ]
+    """Raise DataError ROWS_DIFFER for pairs of models of predictions that scored other rows.
+
+    The rows of each value of ``segments`` must be the same, too.
+    """
+    differing = []
+    for pair in pairs:
+        of_baseline = baseline[pair[0]].digests(segments)
+        of_candidate = candidate[pair[1]].digests(segments)
+        known = of_baseline | of_candidate
+        other = [cell for cell in known if of_baseline.get(cell) != of_candidate.get(cell)]
+        if other:
+            segment, value = other[0]
+            differing.append(pair_text(pair) + ("" if segment == ALL else f" ({segment} {value!r})"))
     if differing:
         message = f"{', '.join(differing[:MOST_PAIRS_NAMED])} have other rows: users, labels or weights"
         raise DataError("ROWS_DIFFER", f"{message}; let both models score the same rows")
+
+
+def check_folds(*has_folds: bool) -> None:
+    """Raise DataError FOLDS_DIFFER if only one side has folds."""
+    if len(set(has_folds)) > 1:
+        raise DataError("FOLDS_DIFFER", "one side has folds, the other has none; measure both alike")
 
 
 def pair_entries(pairs: Sequence[ModelPair], counts: PairCounts, segments: Sequence[str]) -> Iterator[Entry]:

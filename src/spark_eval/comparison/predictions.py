@@ -3,25 +3,26 @@
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
-from itertools import product
+from itertools import chain, product
 from operator import iadd
 from typing import Final
 
-from spark_eval.comparison.decisions import ModelPair, PairCell
-from spark_eval.comparison.matching import Requested, check_counts, check_known, check_rows
+from spark_eval.comparison.decisions import NO_SUMS, ModelPair, PairCell
+from spark_eval.comparison.matching import Requested, check_counts, check_folds, check_known, check_rows
 from spark_eval.comparison.plan import COMPARE
-from spark_eval.comparison.results import ComparedCell, ComparedCells, cells_of_rows
+from spark_eval.comparison.results import ComparedCell, ComparedCells, cell_order, cells_of_rows
 from spark_eval.comparison.sides import Side, user_tables
 from spark_eval.comparison.values import ComparedValue
 from spark_eval.comparison.worker.influences import InfluenceAdder, InfluenceTotals
 from spark_eval.errors import ConfigError, DataError
+from spark_eval.per_user.cells import EVERYBODY, SegmentValue
 from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
 from spark_eval.predictions.values import ModelValues, SlopedValue
 from spark_eval.predictions.worker.clusters import column_of
 from spark_eval.runners.spread import collect_or_raise
 from spark_eval.runners.user_buckets import buckets_of_users
-from spark_eval.schema import ALL
-from spark_eval.statistics.differences import PairEstimate, PairSums
+from spark_eval.schema import FOLD
+from spark_eval.statistics.differences import ComparedSums, PairEstimate, PairSums
 from spark_eval.tables.conformed import check_id_types, has_text_ids
 
 NOTHING: Final = Fraction()
@@ -33,37 +34,56 @@ def compare_predictions(
     """Return the cells of predictions, from one pass over the sums of users of both models.
 
     Raises:
-        ConfigError: UNKNOWN_SEGMENT: sums of users are of all their rows; NOT_OF_PREDICTIONS for a side that
-            is of lists.
-        DataError: ROWS_DIFFER if models scored other rows.
+        ConfigError: UNKNOWN_SEGMENT; NOT_OF_PREDICTIONS for a side that is of lists.
+        DataError: ROWS_DIFFER if models scored other rows; FOLDS_DIFFER if only one side has folds.
     """
-    of_baseline, of_candidate = values_of_models(baseline), values_of_models(candidate)
-    pairs = requested.pairs
-    for name in requested.segments:
-        check_known("segment", name, [ALL], f"{COMPARE}.segments")
-    check_rows(pairs, of_baseline, of_candidate)
+    by_role = {BASELINE: values_of_models(baseline), CANDIDATE: values_of_models(candidate)}
+    pairs, segments = requested.pairs, compared_segments(by_role, requested)
+    check_rows(pairs, by_role[BASELINE], by_role[CANDIDATE], segments)
     tables = user_tables(baseline, candidate)
     check_id_types({f"per_user of the {role}": users.frame for role, users in tables.items()})
-    by_role = {BASELINE: of_baseline, CANDIDATE: of_candidate}
-    names = list(map(str, requested.metrics))
-    models = [[by_role[role][model].values[name] for name in names] for role, model in requested.models]
-    keys = {key for values in models for value in values for part in value.slopes for key in part}
+    of_models = [by_role[role][model] for role, model in requested.models]
+    models = {
+        cell: [values_in_cell(model, cell, requested.metrics) for model in of_models]
+        for cell in sorted({cell for model in of_models for cell in model.digests(segments)}, key=cell_order)
+    }
+    of_cells = chain.from_iterable(values.values() for cell in models.values() for values in cell)
+    keys = {key for value in of_cells for part in value.slopes for key in part}
     task = ComparisonTask(
         models=requested.models,
         matches=requested.matches,
         columns=[*map(column_of, sorted(keys))],
         has_text_ids=has_text_ids(candidate.users.frame),
+        row_segments=segments,
     )
     parts = collect_or_raise(buckets_of_users(tables, task).added(InfluenceAdder(models).sums))
     if not parts:
         raise DataError("NO_COMMON_USERS", "no side has any user")
     totals: InfluenceTotals = reduce(iadd, parts)
-    check_counts(pairs, totals.users)
+    check_counts(pairs, totals.users[EVERYBODY])
     cells: dict[PairCell, ComparedCell] = {}
-    for (pair, of_pair), (index, value) in product(enumerate(pairs), enumerate(requested.metrics)):
-        both = [models[model][index] for model in task.pairs[pair]]
-        cells[of_pair, str(value), ALL, ALL] = cell_of(totals, (pair, index), of_pair, value, both)
-    return ComparedCells(cells, cells_of_rows(cells, shown), totals.users)
+    for (number, of_pair), value, cell in product(enumerate(pairs), requested.metrics, models):
+        ends = task.pairs[number]
+        if all(cell in of_models[model].cells for model in ends):
+            both = [models[cell][model].get(value.name) for model in ends]
+            compared = cell_of(totals, cell, number, of_pair, value, both)
+            cells[compared.key] = compared
+    return ComparedCells(cells, cells_of_rows(cells, shown), totals.users[EVERYBODY])
+
+
+def compared_segments(by_role: Mapping[str, Mapping[str, ModelValues]], requested: Requested) -> list[str]:
+    """Return the requested segments, and the folds, if there are any.
+
+    Raises ConfigError UNKNOWN_SEGMENT, or DataError FOLDS_DIFFER if only one side has folds.
+    """
+    known = {
+        role: list(dict.fromkeys(name for model in models.values() for name in model.segments))
+        for role, models in by_role.items()
+    }
+    for name, role in product(requested.segments, (CANDIDATE, BASELINE)):
+        check_known("segment", name, known[role], f"{COMPARE}.segments, {role}")
+    check_folds(*(FOLD in names for names in known.values()))
+    return list(dict.fromkeys([*requested.segments, *([FOLD] if FOLD in known[CANDIDATE] else [])]))
 
 
 def values_of_models(side: Side) -> Mapping[str, ModelValues]:
@@ -73,41 +93,60 @@ def values_of_models(side: Side) -> Mapping[str, ModelValues]:
     return side.values_by_model
 
 
+def values_in_cell(
+    model: ModelValues, cell: SegmentValue, metrics: Sequence[ComparedValue]
+) -> Mapping[str, SlopedValue]:
+    """Return the values of these metrics over the rows of a segment value, by name; empty without rows."""
+    values = model.cells[cell].values if cell in model.cells else {}
+    return {value.name: values[value.name] for value in metrics if value.name in values}
+
+
 def cell_of(
     totals: InfluenceTotals,
-    index: tuple[int, int],
+    cell: SegmentValue,
+    pair: int,
     models: ModelPair,
     value: ComparedValue,
-    both: Sequence[SlopedValue],
+    both: Sequence[SlopedValue | None],
 ) -> ComparedCell:
-    """Return the cell of a (pair, value): values, covariance, and users with a better contribution."""
-    n_users = int(totals.users.rows[index[0], 2])
-    greater, less = (totals.counts[*index, name] for name in ("greater", "less"))
-    values = (Fraction(both[0].value), Fraction(both[1].value))
-    has_labels = len(both[0].slopes) > 1
+    """Return the cell of a (pair, value): values, covariance, and users with a better contribution.
+
+    Where a value is undefined, or has no standard error, all users are.
+    """
+    n_common, key = int(totals.users[cell].rows[pair, 2]), (cell, pair, value.name)
+    of_users: ComparedSums = NO_SUMS
+    greater = less = 0
+    baseline, candidate = both
+    if baseline is not None and candidate is not None:
+        greater, less = (totals.counts[*key, name] for name in ("greater", "less"))
+        has_labels = len(baseline.slopes) > 1
+        of_users = PairEstimate(
+            n_common,
+            (Fraction(baseline.value), Fraction(candidate.value)),
+            covariances(totals, key, n_common, has_labels),
+            is_normal=has_labels,
+        )
     return ComparedCell(
         models=models,
         value=value,
-        segment=ALL,
-        segment_value=ALL,
-        sums=PairSums(n_users, greater, less, *[NOTHING] * 5),
-        n_common=n_users,
-        index=(0, *index),
-        of_users=PairEstimate(
-            n_users, values, covariances(totals, index, n_users, has_labels), is_normal=has_labels
-        ),
+        segment=cell[0],
+        segment_value=cell[1],
+        sums=PairSums(of_users.n, greater, less, *[NOTHING] * 5),
+        n_common=n_common,
+        index=(0, pair, 0),
+        of_users=of_users,
     )
 
 
 def covariances(
-    totals: InfluenceTotals, index: tuple[int, int], n_users: int, has_labels: bool
+    totals: InfluenceTotals, key: tuple[SegmentValue, int, str], n_users: int, has_labels: bool
 ) -> tuple[Fraction, Fraction, Fraction] | None:
     """Return the variances of both values and their covariance; None with too few users.
 
     Influences by label, of AUC, vary over the users with rows of that label; see ``predictions.tables``.
     """
     labels = (0, 1) if has_labels else (0,)
-    counts = [totals.counts[*index, f"of_label_{label}"] if has_labels else n_users for label in labels]
+    counts = [totals.counts[*key, f"of_label_{label}"] if has_labels else n_users for label in labels]
     if min(counts) < 2 or n_users < 2:
         return None
 
@@ -115,10 +154,10 @@ def covariances(
         total = Fraction()
         for label, other_label in product(labels, repeat=2):
             names = sorted((f"{one}{label}", f"{other}{other_label}"))
-            product_sum = totals.number(*index, "".join(names))
+            product_sum = totals.number(*key, "".join(names))
             n = counts[label] if label == other_label else n_users
             if not has_labels:
-                product_sum -= totals.number(*index, names[0]) * totals.number(*index, names[1]) / n
+                product_sum -= totals.number(*key, names[0]) * totals.number(*key, names[1]) / n
             total += product_sum * n / (n - 1)
         return total
 

@@ -42,6 +42,11 @@ from spark_eval.statistics.significance import (
 )
 
 TOST: Final = "tost"
+# Counts of users and requests, which are added up over folds.
+COUNTS: Final = (
+    *("n_users", "n_undefined", "wins", "ties", "losses"),
+    *("n_requests", "user_wins", "user_ties", "user_losses"),
+)
 
 
 @dataclass(frozen=True)
@@ -254,19 +259,19 @@ def row_over_folds(folds: Sequence[ComparedCell], plan: ComparePlan) -> Comparis
 
     None if the overlap of the folds' training sets is unknown.
     """
-    row = folds[0].untested(plan)
+    rows = [cell.untested(plan) for cell in folds]
     measured = [cell for cell in folds if cell.estimate.value is not None]
     if plan.test_train_ratio is None and len(measured) > 1:
         return None
     estimate = over_folds([float(cell.estimate.value or 0) for cell in measured], plan.test_train_ratio)
     result = t_test(estimate, plan.confidence, plan.alternative)
     means = [cell.means for cell in measured if cell.means is not None]
-    return row._replace(
+    counts = {name: [getattr(row, name) for row in rows] for name in COUNTS}
+    return rows[0]._replace(
         segment=FOLDS,
         segment_value="mean",
         test=str(PairTest.T),
-        n_users=sum(cell.sums.n for cell in folds),
-        n_undefined=sum(cell.n_common - cell.sums.n for cell in folds),
+        **{name: sum(of_folds) for name, of_folds in counts.items() if None not in of_folds},
         baseline_value=mean(baseline for baseline, _ in means) if means else None,
         candidate_value=mean(candidate for _, candidate in means) if means else None,
         difference=None if estimate.value is None else float(estimate.value),

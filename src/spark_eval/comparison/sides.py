@@ -8,7 +8,13 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from spark_eval.comparison.decisions import MeanCell
-from spark_eval.comparison.matching import Requested, check_conventions, check_digests, check_known
+from spark_eval.comparison.matching import (
+    Requested,
+    check_conventions,
+    check_digests,
+    check_folds,
+    check_known,
+)
 from spark_eval.comparison.plan import COMPARE
 from spark_eval.comparison.values import ComparedValue
 from spark_eval.errors import ConfigError, DataError, nearest
@@ -251,8 +257,7 @@ def comparison_task(baseline: Side, candidate: Side, requested: Requested) -> Co
     by_fold, request = candidate.users.by_fold, candidate.users.request
     if (baseline.users.request is None) != (request is None):
         raise DataError("REQUESTS_DIFFER", "one side has requests, the other has none; measure both alike")
-    if baseline.users.by_fold != by_fold:
-        raise DataError("FOLDS_DIFFER", "one side has folds, the other has none; measure both alike")
+    check_folds(baseline.users.by_fold, by_fold)
     if FOLD in segments and not by_fold:
         raise ConfigError("UNKNOWN_SEGMENT", f"{COMPARE}.segments names the folds, and there are none")
     has_digests = None not in (baseline.truth_digest, candidate.truth_digest)

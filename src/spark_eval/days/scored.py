@@ -39,7 +39,7 @@ from spark_eval.predictions.worker.clusters import (
 from spark_eval.predictions.worker.totals import Cell, Totals
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
-from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, USER, Table
+from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, USER, Table
 from spark_eval.statistics.exact import digits_of_sums, sums_by_group
 from spark_eval.statistics.slopes import SumKey
 
@@ -172,10 +172,13 @@ def needed_sums(measured: MeasuredPredictions, cell: Cell) -> list[SumKey]:
 
 
 def read_users(day: ScoredDay, model: str, columns: Sequence[str]) -> pa.Table:
-    """Return columns of the users of a model on a day."""
+    """Return columns of the sums of users of a model on a day, over all their rows."""
     table = day.open(Table.PER_USER)
     with named_read_errors(table.path):
-        rows = table.dataset().to_table(columns=list(columns), filter=ds.field(MODEL) == model)
+        published, is_wanted = table.dataset(), ds.field(MODEL) == model
+        if SEGMENT in published.schema.names:
+            is_wanted &= ds.field(SEGMENT) == ALL
+        rows = published.to_table(columns=list(columns), filter=is_wanted)
     check_no_nan(rows, table.path)
     return rows
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from typing import Any, Final
 
@@ -10,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import Booleans, run_starts, to_numpy
-from spark_eval.schema import ALL
+from spark_eval.arrow.codes import Booleans, Codes, lexsort, run_starts, to_numpy
+from spark_eval.schema import ALL, SEGMENT, SEGMENT_VALUE
 from spark_eval.statistics.exact import Ints
 from spark_eval.statistics.totals import CellTotals
 
@@ -112,3 +113,25 @@ def cells_of(grouped: Sequence[SegmentCombinations]) -> Iterator[SegmentValue]:
     """Yield the cells of several ``SegmentCombinations``."""
     for grouping in grouped:
         yield from grouping.cells
+
+
+def rows_by_cell(table: pa.Table) -> Iterator[tuple[SegmentValue, pa.Table]]:
+    """Yield the rows of each segment value of a table; those of all rows if it has no segments.
+
+    >>> table = pa.table({"segment": ["age", "all"], "segment_value": ["old", "all"], "rows": [1.0, 3.0]})
+    >>> [(*cell, rows["rows"].to_pylist()) for cell, rows in rows_by_cell(table)]
+    [('age', 'old', [1.0]), ('all', 'all', [3.0])]
+    """
+    if SEGMENT not in table.column_names:
+        yield EVERYBODY, table
+        return
+    coded = [Codes.of([table[name]]) for name in (SEGMENT, SEGMENT_VALUE)]
+    columns = [of_column.columns[0] for of_column in coded]
+    order = lexsort(*columns)
+    rows, in_order = table.take(pa.array(order)), [column[order] for column in columns]
+    starts = np.flatnonzero(run_starts(in_order[0]) | run_starts(in_order[1]))
+    texts = [
+        of_column.ids(codes[starts]).to_pylist() for of_column, codes in zip(coded, in_order, strict=True)
+    ]
+    for *cell, (start, end) in zip(*texts, pairwise([*starts.tolist(), len(order)]), strict=True):
+        yield (cell[0], cell[1]), rows.slice(start, end - start)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import Booleans, Codes, count_unique, run_starts, to_numpy
 from spark_eval.errors import DataError
+from spark_eval.per_user.cells import EVERYBODY, SegmentValue
 from spark_eval.per_user.products import Match, model_indices
 from spark_eval.schema import FOLD, MISSING, N_RELEVANT, REQUEST, USER
 from spark_eval.statistics.exact import Floats, Ints, sums_by_group
@@ -46,6 +47,7 @@ class ComparisonTask:
     request: pa.DataType | None = None
     of_means: bool = False
     apart: str | None = None
+    row_segments: Sequence[str] | None = None
 
     @cached_property
     def ends(self) -> tuple[Ints, Ints]:
@@ -127,11 +129,11 @@ class AlignedUsers:
 
     ``rows`` has for each model the indices (n,) of these rows in its table, -1 if missing; None if the table
     has exactly these rows, in this order. ``n_rows`` (models,) and ``n_users`` (models,) count all rows and
-    users of each model.
+    users of each model. ``cell`` is the segment value that the rows are of, if they are sums of rows.
     """
 
-    def __init__(self, task: ComparisonTask, read: ReadRows) -> None:
-        self.task, self.read = task, read
+    def __init__(self, task: ComparisonTask, read: ReadRows, cell: SegmentValue = EVERYBODY) -> None:
+        self.task, self.read, self.cell = task, read, cell
         tables = [read(model, task.keys) for model in range(len(task.models))]
         for table, (role, model) in zip(tables, task.models, strict=True):
             check_rows_of_users(table, role, model)

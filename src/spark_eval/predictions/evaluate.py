@@ -14,6 +14,7 @@ from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import model_faults, models_shown
 from spark_eval.options import documented
+from spark_eval.per_user.cells import SegmentValue
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.measure import (
     PREDICTIONS,
@@ -40,7 +41,7 @@ from spark_eval.predictions.tables import (
     metrics_by_model,
 )
 from spark_eval.predictions.task import Clusters, PredictionPlan
-from spark_eval.predictions.values import ModelValues, SlopedValue
+from spark_eval.predictions.values import CellValues, ModelValues, SlopedValue
 from spark_eval.predictions.wanted import local_predictions
 from spark_eval.predictions.worker.batches import TaskCounts
 from spark_eval.predictions.worker.clusters import N_USERS, InfluenceSums
@@ -62,7 +63,7 @@ from spark_eval.runners.spread import Spread, collect_objects, persist
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import release_with
-from spark_eval.schema import ALL, Outcome, Table
+from spark_eval.schema import Outcome, Table
 from spark_eval.tables.arrow_frames import Frame, like_given
 from spark_eval.tables.local_tables import LocalTable, NotPlain, columns_of
 
@@ -196,7 +197,7 @@ def with_errors(result: "Predictions", sums: Spread) -> "Predictions":
             result,
             replicates=dict(collect_objects(replicate_values(sums, list(result.values)))) if is_drawn else {},
             influences=influences.totals,
-            digests={str(model): str(one % 2**64) for model, one in influences.digests.items()},
+            digests=influences.digests_of(result.values),
             user_sums=sums if result.plan.intervals is Clusters.USER else None,
             resources=resources.pop_all(),
         )
@@ -265,7 +266,7 @@ class Predictions(MeasuredPredictions, Writable):
     spark: Any  # SparkSession | None
     entries: Sequence[Entry]
     user_type: pa.DataType | None = None
-    digests: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[Cell, str] = field(default_factory=dict)
     user_sums: Any = None
     convert: Callable[[Any], Any] = lambda table: table
     resources: ExitStack = field(default_factory=ExitStack)
@@ -306,6 +307,9 @@ class Predictions(MeasuredPredictions, Writable):
     def per_user(self) -> Any:
         """The table ``per_user``: exact sums of the rows of each user, and nothing else of them.
 
+        With segments or folds a user has such a row for each value, too; see ``segment`` and
+        ``segment_value``, both ``all`` in the sums of all rows.
+
         It is a Spark frame; of predictions of this process a frame of the kind that was given.
 
         Raises:
@@ -333,22 +337,21 @@ class Predictions(MeasuredPredictions, Writable):
     @property
     def n_per_user(self) -> int:
         """Number of rows of ``per_user``."""
-        whole = [cell for cell in self.influences.sums if cell[1] == ALL]
-        return sum(int(self.influences.of(cell)[N_USERS][0]) for cell in whole)
+        return sum(int(self.influences.of(cell)[N_USERS][0]) for cell in self.influences.sums)
 
     @property
     def values_by_model(self) -> dict[str, ModelValues]:
         """Values that can be compared, by model; empty without sums of users."""
-        values = {
-            str(cell[0]): {
+        by_model: dict[str, dict[SegmentValue, CellValues]] = defaultdict(dict)
+        for cell, digest in self.digests.items():
+            values = {
                 value.name(name): SlopedValue(value.value, value.slopes)
-                for name, value in of_cell
+                for name, value in self.values[cell]
                 if value.value is not None and value.slopes and PREDICTION_METRICS[name].is_of_users
             }
-            for cell, of_cell in self.values.items()
-            if cell[1] == ALL
-        }
-        return {model: ModelValues(values[model], digest) for model, digest in self.digests.items()}
+            model, segment, segment_value = cell
+            by_model[str(model)][segment, segment_value] = CellValues(values, digest)
+        return {model: ModelValues(cells) for model, cells in by_model.items()}
 
     metrics = SmallFrame(Table.METRICS, "a value per model, segment and metric.")
     sums = SmallFrame(Table.SUMS, "the exact sums that days are merged from.")

@@ -46,7 +46,7 @@ from spark_eval.runners.spread import (
     unpickle_objects,
     where_not_null,
 )
-from spark_eval.schema import ALL, FAULT, MODEL, USER
+from spark_eval.schema import ALL, FAULT, MODEL, SEGMENT, SEGMENT_VALUE, USER
 from spark_eval.tables.conformed import Rows, arrow_type, session_of
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.local_tables import LocalTable
@@ -249,17 +249,21 @@ def replicate_values(sums: Spread, cells: Sequence[Cell]) -> Spread:
 
 
 def per_user_rows(sums: Spread, user_type: pa.DataType, plan: PredictionPlan) -> Spread:
-    """Return the rows of ``per_user`` from the sums of users; sums of segments are left out."""
+    """Return the rows of ``per_user`` from the sums of users; without segments it has no columns of them."""
     columns = empty_sums(user_type, plan).rows().column_names[1:]
-    schema = pa.schema({MODEL: pa.string(), USER: user_type} | dict.fromkeys(columns, pa.float64()))
+    keys = [MODEL, *([SEGMENT, SEGMENT_VALUE] if plan.segments else [])]
+    schema = pa.schema(
+        dict.fromkeys(keys, pa.string()) | {USER: user_type} | dict.fromkeys(columns, pa.float64())
+    )
 
     def rows(batches: Batches) -> Iterator[pa.RecordBatch]:
         for _, parts in unpickle_objects(batches):
-            for users in parts:
-                model, segment, _ = users.cell
-                if segment == ALL and isinstance(users, UserSums):
-                    table = users.rows().select([USER, *columns])
-                    named = table.add_column(0, MODEL, pa.repeat(model, len(table)))
-                    yield from named.cast(schema).combine_chunks().to_batches()
+            for users in (one for one in parts if isinstance(one, UserSums)):
+                table = users.rows().select([USER, *columns])
+                named = {
+                    name: pa.repeat(text, len(table)) for name, text in zip(keys, users.cell, strict=False)
+                }
+                whole = pa.table(named | dict(zip(table.column_names, table.columns, strict=True)))
+                yield from whole.cast(schema).combine_chunks().to_batches()
 
     return map_parts(sums, rows, schema)

@@ -1,11 +1,13 @@
 """Values of predictions that are compared: metric and name, and the slopes by the sums of each user."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spark_eval.per_user.cells import EVERYBODY, SegmentValue
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.registry import PredictionMetric
+from spark_eval.schema import ALL
 from spark_eval.statistics.slopes import Slopes
 
 # Key of the commit record of predictions: values with slopes, and the digest of rows, by model.
@@ -58,26 +60,63 @@ class SlopedValue:
 
 
 @dataclass(frozen=True)
-class ModelValues:
-    """Model of predictions on one side of a comparison: its values by name, and the digest of its rows."""
+class CellValues:
+    """Values of a model over all rows, or over those of a segment value, by name; and the rows' digest.
+
+    Values that are undefined, or have no standard error, are left out.
+    """
 
     values: Mapping[str, SlopedValue]
     rows_digest: str
 
     def to_record(self) -> dict[str, Any]:
-        """Return the model as it is in the commit record."""
+        """Return the values as they are in the commit record."""
         values = {name: value.to_record() for name, value in self.values.items()}
         return {"rows_digest": self.rows_digest, "values": values}
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> "ModelValues":
-        """Return the model of a commit record."""
+    def of_record(cls, record: Mapping[str, Any]) -> "CellValues":
+        """Return the values of a commit record."""
         values = {name: SlopedValue.of_record(one) for name, one in record["values"].items()}
         return cls(values, record["rows_digest"])
 
 
+@dataclass(frozen=True)
+class ModelValues:
+    """Model of predictions on one side of a comparison: its values over all rows, and by segment value."""
+
+    cells: Mapping[SegmentValue, CellValues]
+
+    @property
+    def whole(self) -> CellValues:
+        """Values over all rows."""
+        return self.cells[EVERYBODY]
+
+    @property
+    def segments(self) -> list[str]:
+        """Names of the segments."""
+        return list(dict.fromkeys(segment for segment, _ in self.cells if segment != ALL))
+
+    def digests(self, segments: Collection[str]) -> dict[SegmentValue, str]:
+        """Return the digests of all rows, and of the rows of each value of some segments."""
+        chosen = {ALL, *segments}
+        return {cell: values.rows_digest for cell, values in self.cells.items() if cell[0] in chosen}
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the model as it is in the commit record; ``segments`` are left out if there are none."""
+        segments = [[*cell, values.to_record()] for cell, values in self.cells.items() if cell != EVERYBODY]
+        return self.whole.to_record() | ({"segments": segments} if segments else {})
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> "ModelValues":
+        """Return the model of a commit record."""
+        segments = record.get("segments", ())
+        by_value = {(segment, value): CellValues.of_record(one) for segment, value, one in segments}
+        return cls({EVERYBODY: CellValues.of_record(record)} | by_value)
+
+
 def compared_values(models: Iterable[ModelValues]) -> list[PredictionValue]:
     """Return the values that all models have, in the order of the first one."""
-    first, *others = models
-    names = [name for name in first.values if all(name in other.values for other in others)]
+    first, *others = [model.whole.values for model in models]
+    names = [name for name in first if all(name in other for other in others)]
     return [value for name in names if (value := PredictionValue.of(name)) is not None]

@@ -5,9 +5,11 @@ rows are shuffled by user. The workers see the same populations in both cases.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import chain
 from operator import iadd
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +21,7 @@ from spark_eval.arrow.messages import Content, group_by_bucket, partition_bucket
 from spark_eval.arrow.send import Sender
 from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
 from spark_eval.errors import DataError
+from spark_eval.per_user.cells import EVERYBODY, SegmentValue, rows_by_cell
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.runners.spread import (
     BUCKETS_PER_TASK,
@@ -30,7 +33,7 @@ from spark_eval.runners.spread import (
     task_numbers,
 )
 from spark_eval.runtime.any_session import is_remote
-from spark_eval.schema import FOLD, MODEL, N_RELEVANT, REQUEST
+from spark_eval.schema import ALL, FOLD, MODEL, N_RELEVANT, REQUEST, SEGMENT, SEGMENT_VALUE
 from spark_eval.tables.conformed import Rows, id_type, rows_equal
 from spark_eval.tables.file_parts import takes_files
 
@@ -116,9 +119,9 @@ def buckets_of_frames(
             n_values = sum(table.num_rows * table.num_columns for table in tables.values())
             n_parts = 1 + n_values // MOST_SENT
             parts = iter([tables]) if n_parts == 1 else partition_bucket(tables, n_buckets, n_parts)
-            for part in parts:
-                of_models = tables_of_models(task, part)
-                yield AlignedUsers(task, partial(rows_of_tables, task, of_models))
+            for cell, of_cell in chain.from_iterable(tables_by_cell(task, part) for part in parts):
+                of_models = tables_of_models(task, of_cell)
+                yield AlignedUsers(task, partial(rows_of_tables, task, of_models), cell)
 
     sent = [
         send(chosen_rows(frame, role, task), None, Sender(n_buckets, CONTENT[role]), n_tasks)
@@ -132,7 +135,24 @@ def chosen_rows(table: Rows, role: str, task: ComparisonTask) -> Rows:
     segments = task.segments if role == CANDIDATE else task.moved
     truth = [N_RELEVANT] if task.has_truth else []
     names = [MODEL, *task.keys, *(name for name in segments if name != FOLD), *truth, *task.values]
+    if task.row_segments is not None and SEGMENT in table.columns:
+        names += [SEGMENT, SEGMENT_VALUE]
+        table = rows_equal(table, SEGMENT, [ALL, *task.row_segments])
     return rows_equal(table.select(*names), MODEL, list(task.models_of(role)))
+
+
+def tables_by_cell(
+    task: ComparisonTask, tables: Mapping[Content, pa.Table]
+) -> Iterator[tuple[SegmentValue, Mapping[Content, pa.Table]]]:
+    """Yield the rows of both tables by segment value if they are sums of rows; all at once otherwise."""
+    if task.row_segments is None:
+        yield EVERYBODY, tables
+        return
+    by_cell: dict[SegmentValue, dict[Content, pa.Table]] = defaultdict(dict)
+    for content, table in tables.items():
+        for cell, rows in rows_by_cell(table):
+            by_cell[cell][content] = rows
+    yield from by_cell.items()
 
 
 def tables_of_models(task: ComparisonTask, tables: Mapping[Content, pa.Table]) -> dict[int, pa.Table]:

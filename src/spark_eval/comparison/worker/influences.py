@@ -8,6 +8,7 @@ from typing import Final, Self
 
 import numpy as np
 
+from spark_eval.per_user.cells import SegmentValue
 from spark_eval.per_user.population import AlignedUsers, PairCounts
 from spark_eval.predictions.values import SlopedValue
 from spark_eval.predictions.worker.clusters import column_of
@@ -18,21 +19,22 @@ from spark_eval.statistics.slopes import Slopes, SumKey
 EQUAL: Final = 2.0**-40
 # Counts of users: with a better, with a lower contribution of the candidate, and with rows of either label.
 COUNTS: Final = ("greater", "less", "of_label_0", "of_label_1")
-# Names of sums: (pair, value, name).
-InfluenceKey = tuple[int, int, str]
+# Names of sums: segment and its value, pair, value, name.
+InfluenceKey = tuple[SegmentValue, int, str, str]
 
 
 @dataclass
 class InfluenceTotals:
-    """Sums over some buckets: ``counts`` and exact ``sums`` by pair, value and name; users of each pair."""
+    """Sums over some buckets: ``counts`` and exact ``sums`` by name; users of each pair, by segment value."""
 
-    users: PairCounts
+    users: dict[SegmentValue, PairCounts]
     counts: dict[InfluenceKey, int] = field(default_factory=dict)
     sums: dict[InfluenceKey, DigitSums] = field(default_factory=dict)
 
     def __iadd__(self, other: Self) -> Self:
         """Add the sums of other buckets."""
-        self.users = self.users + other.users
+        for cell, users in other.users.items():
+            self.users[cell] = self.users[cell] + users if cell in self.users else users
         for key, count in other.counts.items():
             self.counts[key] = self.counts.get(key, 0) + count
         for key, sums in other.sums.items():
@@ -41,46 +43,50 @@ class InfluenceTotals:
                 add(total, exponent, amounts)
         return self
 
-    def number(self, pair: int, value: int, name: str) -> Fraction:
+    def number(self, cell: SegmentValue, pair: int, value: str, name: str) -> Fraction:
         """Return an exact sum."""
-        return integers_of_sums(self.sums[pair, value, name])[0]
+        return integers_of_sums(self.sums[cell, pair, value, name])[0]
 
 
 @dataclass(frozen=True)
 class InfluenceAdder:
-    """Adder of the influences of users; ``models`` are the values of each model of the task, in one order."""
+    """Adder of the influences of users; ``models`` are the values of each model of the task by name.
 
-    models: Sequence[Sequence[SlopedValue]]
+    They are given by segment value.
+    """
+
+    models: Mapping[SegmentValue, Sequence[Mapping[str, SlopedValue]]]
 
     def sums(self, population: AlignedUsers) -> InfluenceTotals:
         """Return the sums of all pairs and values over a bucket."""
-        task = population.task
+        task, cell = population.task, population.cell
         columns = dict(zip(task.columns, range(len(task.columns)), strict=True))
-        totals = InfluenceTotals(population.counts())
+        totals = InfluenceTotals({cell: population.counts()})
         numbers = population.values(task.columns)
         for pair, ((baseline, candidate), common) in enumerate(
             zip(task.pairs, population.common(), strict=True)
         ):
             sides = [numbers[model][:, common] for model in (baseline, candidate)]
-            of_models = [self.models[model] for model in (baseline, candidate)]
-            for index, values in enumerate(zip(*of_models, strict=True)):
+            of_baseline, of_candidate = (self.models[cell][model] for model in (baseline, candidate))
+            for name in (name for name in of_baseline if name in of_candidate):
+                values = (of_baseline[name], of_candidate[name])
                 parts = [
                     [influence(part, side, columns) for part in value.slopes]
                     for value, side in zip(values, sides, strict=True)
                 ]
                 slopes = mean_slopes(*values)
                 contributions = [influence(slopes, side, columns) for side in sides]
-                add_pair(totals, (pair, index), parts, contributions)
+                add_pair(totals, (cell, pair, name), parts, contributions)
                 for label in (0, 1):
                     if (column := column_of(("labels", label))) in columns:
                         n_with_label = int((sides[0][columns[column]] > 0).sum())
-                        totals.counts[pair, index, f"of_label_{label}"] = n_with_label
+                        totals.counts[cell, pair, name, f"of_label_{label}"] = n_with_label
         return totals
 
 
 def add_pair(
     totals: InfluenceTotals,
-    key: tuple[int, int],
+    key: tuple[SegmentValue, int, str],
     parts: Sequence[Sequence[Floats]],
     contributions: Sequence[Floats],
 ) -> None:

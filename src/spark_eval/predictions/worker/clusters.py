@@ -166,7 +166,7 @@ class UserSums:
         return len(next(iter(self.sums.values())))
 
     def rows(self) -> pa.Table:
-        """Return the rows of ``per_user``, without the model."""
+        """Return the rows of ``per_user``, without model and segment."""
         return pa.table({USER: self.users} | {column_of(key): values for key, values in self.sums.items()})
 
     def digest(self) -> int:
@@ -250,24 +250,27 @@ def addends_and_placements(table: pa.Table, rows: Rows, plan: PredictionPlan) ->
 
 @dataclass
 class InfluenceSums:
-    """Sums of the influences of users, and digests of their rows by model."""
+    """Sums of the influences of users, and digests of their rows by cell."""
 
     totals: Totals = field(default_factory=Totals)
-    digests: Counter[str | None] = field(default_factory=Counter)
+    digests: Counter[Cell] = field(default_factory=Counter)
 
     def merge(self, other: "InfluenceSums") -> None:
         """Add the sums of other users."""
         self.totals.merge(other.totals)
         self.digests.update(other.digests)
 
+    def digests_of(self, cells: Iterable[Cell]) -> dict[Cell, str]:
+        """Return the digests of the rows of cells in this order; none without users."""
+        return {cell: str(self.digests[cell] % 2**64) for cell in cells if cell in self.digests}
+
 
 def influence_sums(users: UserSums, slopes: CellSlopes) -> InfluenceSums:
-    """Return the sums of the influences of users on each value of their cell, and the digest of all rows."""
+    """Return the sums of the influences of users on each value of their cell, and the digest of its rows."""
     sums = InfluenceSums()
     users.add_influences(sums.totals, slopes[users.cell])
-    model, segment, _ = users.cell
-    if segment == ALL and users.users is not None:
-        sums.digests[model] += users.digest()
+    if users.users is not None:
+        sums.digests[users.cell] += users.digest()
     return sums
 
 
