@@ -147,14 +147,17 @@ def clusters_of(rows: pa.Table, segments: Sequence[str]) -> list[Clusters]:
     codes, n_users = to_numpy(users.indices).astype(np.int64), len(users.dictionary)
     found = [Clusters([(ALL, ALL)], codes, np.array([0, n_users]))]
     for segment in segments:
-        texts = rows[segment].combine_chunks().cast(pa.string()).fill_null(MISSING).dictionary_encode()
-        values = texts.dictionary.to_pylist()
-        keys, groups = np.unique(
-            to_numpy(texts.indices).astype(np.int64) * n_users + codes, return_inverse=True
-        )
+        of_rows, values = segment_codes(rows[segment])
+        keys, groups = np.unique(of_rows * n_users + codes, return_inverse=True)
         ends = np.append(0, np.cumsum(np.bincount(keys // max(n_users, 1), minlength=len(values))))
         found.append(Clusters([(segment, value) for value in values], groups, ends))
     return found
+
+
+def segment_codes(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
+    """Return the code of each row's value of a segment, and the names of the values."""
+    texts = column.combine_chunks().cast(pa.string()).fill_null(MISSING).dictionary_encode()
+    return to_numpy(texts.indices).astype(np.int64), texts.dictionary.to_pylist()
 
 
 def user_sums(
