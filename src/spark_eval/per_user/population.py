@@ -1,6 +1,6 @@
 """Align the users of all compared models within a bucket, with their segments."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -96,6 +96,23 @@ class ComparisonTask:
         schema = self.schema(columns)
         typed = [table.cast(schema) for table in tables]
         return pa.concat_tables(typed) if typed else schema.empty_table()
+
+    def rows_of_model(
+        self,
+        tables: Mapping[int, pa.Table],
+        model: int,
+        columns: Sequence[str],
+        rows: slice | Ints | None = None,
+    ) -> pa.Table:
+        """Return columns of a model's rows, from the tables of all models: all rows, or these."""
+        if model not in tables:
+            return self.rows([], columns)
+        table = tables[model].select(list(columns))
+        if isinstance(rows, slice):
+            table = table.slice(rows.start, rows.stop - rows.start)
+        elif rows is not None:
+            table = table.take(pa.array(rows))
+        return self.rows([table], columns)
 
     def models_of(self, role: str) -> dict[str, int]:
         """Return the indices of the models of a role, baseline or candidate, by name."""

@@ -37,7 +37,6 @@ from spark_eval.runners.spread import (
 )
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.schema import ALL, FOLD, MODEL, N_RELEVANT, REQUEST, SEGMENT, SEGMENT_VALUE
-from spark_eval.statistics.exact import Ints
 from spark_eval.tables.conformed import Rows, id_type, rows_equal, rows_here
 from spark_eval.tables.file_parts import takes_files
 
@@ -114,10 +113,10 @@ def buckets_of_rows(
 
     ``like`` is a table on the same runner.
     """
-    whole = AlignedUsers(task, partial(rows_of_tables, task, tables))
+    whole = AlignedUsers(task, partial(task.rows_of_model, tables))
     if any(rows is not None for rows in whole.rows):  # rows are quickly taken of whole columns
         tables = {model: table.combine_chunks() for model, table in tables.items()}
-    read = partial(rows_of_tables, task, tables)
+    read = partial(task.rows_of_model, tables)
     starts = range(0, max(len(whole), 1), USERS_AT_ONCE) if whole.n_rows.any() else range(0)
 
     def populations(batches: Batches) -> Iterator[AlignedUsers]:
@@ -155,7 +154,7 @@ def buckets_of_frames(
                 given = {role: part[content] for role, content in CONTENT.items() if content in part}
                 for cell, of_cell in tables_by_cell(task, given):
                     of_models = tables_of_models(task, of_cell)
-                    yield AlignedUsers(task, partial(rows_of_tables, task, of_models), cell)
+                    yield AlignedUsers(task, partial(task.rows_of_model, of_models), cell)
 
     sent = [send(frame, None, Sender(n_buckets, CONTENT[role]), n_tasks) for role, frame in frames.items()]
     return Buckets(exchange(sent, n_tasks), populations, is_sent=True)
@@ -203,24 +202,6 @@ def rows_where(table: pa.Table, is_chosen: Booleans) -> pa.Table:
     if is_chosen[first : first + n_chosen].all():
         return table.slice(first, n_chosen)
     return table.filter(pa.array(is_chosen))
-
-
-def rows_of_tables(
-    task: ComparisonTask,
-    tables: Mapping[int, pa.Table],
-    model: int,
-    columns: Sequence[str],
-    rows: slice | Ints | None = None,
-) -> pa.Table:
-    """Return columns of a model's rows, from the tables of all models; all rows, or these."""
-    if model not in tables:
-        return task.rows([], columns)
-    table = tables[model].select(list(columns))
-    if isinstance(rows, slice):
-        table = table.slice(rows.start, rows.stop - rows.start)
-    elif rows is not None:
-        table = table.take(pa.array(rows))
-    return task.rows([table], columns)
 
 
 class UserTable(NamedTuple):
