@@ -164,7 +164,7 @@ def of_compared_predictions(lists: DataFrame) -> dict[str, Any]:
     both = [
         evaluate_predictions(scored, "binary", model="m", columns={"score": name}, **options) for name in "ab"
     ]
-    gate = {"metric": "auc", "segment": "country", "max_drop": 0.5, "min_users": 1}
+    gate = {"metric": "log_loss", "segment": "country", "max_drop": 0.5, "min_users": 1}
     compared = compare(*both, segments=["country", "fold"], test_train_ratio=0.5, gates=[gate])
     found = {
         f"intervals of {name}": values(of.to_spark("metrics")) for name, of in zip("ab", both, strict=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.dataset import dataset, partitioning
@@ -324,9 +325,9 @@ def pickle_objects(objects: Iterable[NumberedObject]) -> Iterator[pa.RecordBatch
     """Yield one batch per object, because objects may be large."""
     for number, one in objects:
         data = pickle.dumps(one, protocol=5)
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([number], pa.int32()), pa.array([data], pa.binary())], schema=OBJECTS
-        )
+        ends = pa.py_buffer(np.array([0, len(data)], dtype=np.int32))
+        object_of = pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(data)])  # without a copy
+        yield pa.RecordBatch.from_arrays([pa.array([number], pa.int32()), object_of], schema=OBJECTS)
 
 
 def unpickle_objects(batches: Batches) -> Iterator[tuple[int, Any]]:

@@ -92,14 +92,16 @@ class RowRange:
     @property
     def distinct(self) -> Range:
         """Distinct scores of the rows, with their amounts."""
-        scores, label = self.rows.score, self.rows.label
-        weight = self.rows.weight
-        amounts = np.ones((len(scores), 1), dtype=np.int64) if weight is None else amounts_of(weight)
-        of_label = amounts[:, np.newaxis] * (label[:, np.newaxis] == [0, 1])[..., np.newaxis]
+        scores, label, weight = self.rows.score, self.rows.label, self.rows.weight
         starts = np.flatnonzero(run_starts(scores))
-        return Range(
-            self.rows.cell, self.number, scores[starts][::-1], np.add.reduceat(of_label, starts, axis=0)[::-1]
-        )
+        if weight is None:
+            n_rows = np.diff(np.append(starts, len(scores)))
+            positives = np.add.reduceat(label, starts)
+            amounts = np.stack([n_rows - positives, positives], axis=1)[..., np.newaxis]
+        else:
+            of_label = amounts_of(weight)[:, np.newaxis] * (label[:, np.newaxis] == [0, 1])[..., np.newaxis]
+            amounts = np.add.reduceat(of_label, starts, axis=0)
+        return Range(self.rows.cell, self.number, scores[starts][::-1], amounts[::-1])
 
 
 def merge_range(number: int, parts: Sequence[ScoreRun | CellRows]) -> Range | RowRange:

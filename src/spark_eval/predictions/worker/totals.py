@@ -124,6 +124,8 @@ def amounts_of(weights: Floats) -> Ints:
 
 def to_doubles(amounts: Ints) -> Floats:
     """Convert amounts (..., limbs) to doubles (...); equal amounts give equal doubles."""
+    if amounts.shape[-1] == 1:
+        return amounts[..., 0].astype(np.float64)
     carried = amounts.copy()
     for limb in range(carried.shape[-1] - 1, 0, -1):
         carried[..., limb - 1] += carried[..., limb] >> AMOUNT_BITS
