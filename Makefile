@@ -62,8 +62,8 @@ test-airflow: .venv/.classes.jsa .venv-airflow/.installed
 
 test-stores: .venv/.classes.jsa .venv-stores/.installed
 	@$(in_venv) tests.stores.jars
-	@$(in_venv) pytest -m "stores and not exhaustive" tests/stores --ignore-glob '*/test_lakehouse.py' --ignore-glob '*/test_catalog.py' $(ARGS)
-	@.venv/bin/python tests/versions/matrix.py --tests "tests/stores/test_lakehouse.py tests/stores/test_catalog.py" spark4.1 pandas2.2.2
+	@$(in_venv) pytest -m "stores and not exhaustive" tests/stores --ignore-glob '*/test_lakehouse.py' --ignore-glob '*/test_catalog.py' --ignore-glob '*/test_connect_cli.py' $(ARGS)
+	@.venv/bin/python tests/versions/matrix.py --tests "tests/stores/test_lakehouse.py tests/stores/test_catalog.py tests/stores/test_connect_cli.py" spark4.1 pandas2.2.2
 
 # Tests are skipped, each with its reason, where there is no mvn, or where a registry is away.
 test-stores-brief: .venv/.classes.jsa

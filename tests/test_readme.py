@@ -27,7 +27,7 @@ from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
 from spark_eval.metrics.stages import Fate, StageOptions
 from spark_eval.options import declared
 from spark_eval.runs.sections import Config, read_config
-from spark_eval.runtime.spark_errors import MENDS, REFUSALS
+from spark_eval.runtime.spark_errors import FIXES, REFUSALS
 from spark_eval.schema import Fault, Table
 
 REPOSITORY = Path(__file__).parents[1]
@@ -211,7 +211,7 @@ def codes_in(tree: ast.AST) -> Iterator[str]:
 
 
 def test_every_named_error_is_in_the_tables_of_errors() -> None:
-    raised = set(MENDS) | {code for _, code in REFUSALS.values()} | set(Fault)
+    raised = set(FIXES) | {code for _, code in REFUSALS.values()} | set(Fault)
     for file in (REPOSITORY / "src" / "spark_eval").rglob("*.py"):
         raised |= set(codes_in(ast.parse(file.read_text(encoding="utf-8"))))
     raised -= {"NAMED_CODE"}

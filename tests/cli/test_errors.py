@@ -401,8 +401,8 @@ def test_of_what_spark_says_facts_are_left(text: str, code: str, says: str) -> N
 
 
 def test_what_we_say_ourselves_is_told_without_what_spark_puts_around_it() -> None:
-    text = "SparkException: job\n\tat a\nerror[CORRUPT_FILE] x is bad; mend it SQLSTATE: 38000\n\tat b"
-    assert str(named_spark_error(Py4JError(text), "truth")) == "error[CORRUPT_FILE] x is bad; mend it"
+    text = "SparkException: job\n\tat a\nerror[CORRUPT_FILE] x is bad; fix it SQLSTATE: 38000\n\tat b"
+    assert str(named_spark_error(Py4JError(text), "truth")) == "error[CORRUPT_FILE] x is bad; fix it"
     assert str(named_spark_error(ValueError("first\nsecond"))) == "error[UNEXPECTED] ValueError: first"
 
 

@@ -64,12 +64,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def daemon(log: Path, *arguments: str) -> Iterator[None]:
-    """One of Spark's daemons in the foreground, stopped in the end by its own id."""
+def daemon(log: Path, *arguments: str, **more: str) -> Iterator[None]:
+    """One of Spark's daemons in the foreground, stopped in the end by its own id; ``more`` is environment."""
     with log.open("w") as file:
         process = subprocess.Popen(
             [spark_home() / "bin" / "spark-class", *arguments],
-            env=environment(),
+            env=environment(**more),
             stdout=file,
             stderr=subprocess.STDOUT,
             cwd=log.parent,

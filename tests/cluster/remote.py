@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from spark_eval import compare, evaluate, evaluate_predictions, functions, get_session, split
 from spark_eval.errors import SparkEvalError
-from spark_eval.runtime.versions import check_workers
+from spark_eval.runtime.hadoop_files import HadoopFiles
 
 DAY = 86_400
 # What serverless compute of Databricks says to whoever persists a frame.
@@ -30,9 +30,9 @@ def values(frame: DataFrame) -> list[list[str]]:
 
 
 def refused(spark: SparkSession) -> str:
-    """The code with which a verb of the command line ends in this session, or nothing."""
+    """The code with which the files of a store are refused in this session, or nothing."""
     try:
-        check_workers(spark)
+        HadoopFiles(spark, "file:///")
     except SparkEvalError as error:
         return error.code
     return ""

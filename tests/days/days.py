@@ -1,6 +1,7 @@
 """Days published without Spark, from the users' values; and what one job over all of them would publish."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,9 +11,10 @@ import pyarrow.parquet as pq
 
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.arrow.user_files import file_name
-from spark_eval.evaluation.plan import make_plan
-from spark_eval.evaluation.summary import METRICS, SUMS, SumRow, metric_rows, sum_rows
+from spark_eval.evaluation.plan import Plan, RequestTruth, make_plan
+from spark_eval.evaluation.summary import METRICS, SUMS, SumRow, metric_rows, request_sum_rows, sum_rows
 from spark_eval.evaluation.worker.lists import merge_sums, sums
+from spark_eval.evaluation.worker.requests import means_of, sums_of_users
 from spark_eval.names import folder_name
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
@@ -25,13 +27,14 @@ N_BUCKETS = 2
 
 
 class UserDay(NamedTuple):
-    """A row of ``per_user``: the user, a country, the values and the weight of the micro average."""
+    """A row of ``per_user``: user, country, values, the weight of the micro average, and a request if any."""
 
     user: str | int
     country: str | None
     ap: float | None
     fcp: float | None
     pairs: float
+    request: str | None = None
 
 
 # The worked example: users a and b on the first day, a and c on the second.
@@ -41,23 +44,42 @@ SECOND = [UserDay("a", "DE", 0.0, None, 0.0), UserDay("c", None, 0.25, None, 0.0
 OfDay = Mapping[str, Sequence[UserDay]]
 
 
-def sums_of(models: OfDay) -> list[SumRow]:
-    """The rows of ``sums`` that one job publishes over these rows."""
-    parts = []
-    for model, rows in models.items():
+def plan_of(weight: str | None) -> Plan:
+    """The plan of users with one list, or with a list per request of this weight."""
+    if weight is None:
+        return PLAN
+    plan = make_plan(metrics=["map", "fcp"], k=[2], segments=["country"], weight=weight)
+    return replace(plan, request_truth=RequestTruth.REQUESTS)
+
+
+def sums_of(models: OfDay, weight: str | None = None) -> list[SumRow]:
+    """The rows of ``sums`` that one job publishes over these rows; with a weight, of lists by request."""
+    parts, of_users, plan = [], [], plan_of(weight)
+    for model, given in models.items():
+        by_request = sorted(given, key=lambda row: (str(row.user), row.request or ""))
+        rows = given if weight is None else by_request
         columns = {
             name: np.array([np.nan if row[at] is None else row[at] for row in rows], dtype=np.float64)
-            for at, name in enumerate(PLAN.columns, start=2)
+            for at, name in enumerate(plan.columns, start=2)
         }
         texts = [MISSING if row.country is None else row.country for row in rows]
         values = sorted(set(texts))
-        country = (np.array([values.index(text) for text in texts], dtype=np.int64), values)
+        country = {"country": (np.array([values.index(text) for text in texts], dtype=np.int64), values)}
         code = np.zeros(len(rows), dtype=np.int64)
-        parts.append(sums(columns, PLAN.summed, (code, [model]), {"country": country}))
-    return sum_rows(merge_sums(parts, list(PLAN.summed)), sorted(models), PLAN.metrics, PLAN.stamp)
+        parts.append(sums(columns, plan.summed, (code, [model]), country))
+        users = sorted({row.user for row in rows}, key=str)
+        user = np.array([users.index(row.user) for row in rows], dtype=np.int64)
+        if weight is not None:
+            of_users.append(
+                sums_of_users(means_of(plan), plan.weight, columns, user, (code, [model]), country)
+            )
+    totals = merge_sums(parts, list(plan.summed))
+    if weight is None:
+        return sum_rows(totals, sorted(models), plan.metrics, plan.stamp)
+    return request_sum_rows(totals, merge_sums(of_users, list(means_of(plan))), sorted(models), plan)
 
 
-def write_users(rows: Sequence[UserDay], folder: Path) -> None:
+def write_users(rows: Sequence[UserDay], folder: Path, *, by_request: bool) -> None:
     """Write ``per_user`` of a model, a file for each bucket of users."""
     folder.mkdir(parents=True)
     kind = pa.string() if all(isinstance(row.user, str) for row in rows) else pa.int64()
@@ -66,6 +88,7 @@ def write_users(rows: Sequence[UserDay], folder: Path) -> None:
         table = pa.table(
             {
                 "user": pa.array([row.user for row in own], kind),
+                **({"request": pa.array([row.request for row in own], pa.string())} if by_request else {}),
                 "country": pa.array([row.country for row in own], pa.string()),
                 **{
                     name: pa.array([row[at] for row in own], pa.float64())
@@ -83,10 +106,14 @@ def publish_day(
     *,
     fingerprint: str = "",
     entries: Sequence[Entry] = (),
+    weight: str | None = None,
     **facts: Any,
 ) -> None:
-    """Publish what ``evaluate`` does of a day; ``entries`` are more lines of its accounting."""
-    of_sums = sums_of(models)
+    """Publish what ``evaluate`` does of a day; ``entries`` are more lines of its accounting.
+
+    With ``weight`` users have a list per request.
+    """
+    of_sums = sums_of(models, weight)
     lines = [
         Entry(*line, len(rows), len(rows))
         for model, rows in models.items()
@@ -106,13 +133,14 @@ def publish_day(
             folder = Path(attempt.staged(table))
             write_small(rows, schema, folder, by_model=table != Table.ACCOUNTING)
         for model, users in models.items():
-            write_users(users, Path(attempt.staged(Table.PER_USER), f"model={folder_name(model)}"))
+            folder = Path(attempt.staged(Table.PER_USER), f"model={folder_name(model)}")
+            write_users(users, folder, by_request=weight is not None)
         n_rows = {table: len(rows) for table, (rows, _) in small.items()}
         record = {
-            "config": {"evaluate": METRICS_AT},
+            "config": {"evaluate": METRICS_AT | ({} if weight is None else {"weight": weight})},
             "fingerprint": fingerprint or f"{run_id}{len(of_sums)}",
             "versions": {"spark_eval": VERSION},
-            "conventions": PLAN.stamp,
+            "conventions": plan_of(weight).stamp,
             "models": sorted(models),
             "truth_digest": "0",
             "summary": {},

@@ -1,5 +1,6 @@
 """Histories: values and their changes by day, breaks, gaps and marks; the page; no Spark, and quick."""
 
+import math
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -8,8 +9,12 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.days.days import FIRST, SECOND, UserDay, publish_day
 
 from spark_eval import History, history
@@ -50,6 +55,42 @@ def test_differences_are_those_since_the_run_before_and_a_week_before() -> None:
     # Independent errors: 1.96 times the root of two squares.
     assert last.difference_high == pytest.approx(0.01 + 1.959964 * 0.003 * 2**0.5)
     assert found.rows[1].week_difference is None
+
+
+@given(
+    days=st.dictionaries(st.integers(0, 16), st.tuples(st.booleans(), st.integers(1, 15)), min_size=1),
+    order=st.randoms(),
+)
+def test_changes_are_those_of_a_search_row_by_row(days: dict[int, tuple[bool, int]], order: Any) -> None:
+    lines = [("als", 5), ("als", None), ("pop", 5), ("pop", None)]
+    runs, plain = [], dict[Any, tuple[int, float]]()
+    number, rules = 1, next(days[day][0] for day in sorted(days))
+    for day in sorted(days):
+        is_other, shown = days[day]
+        number, rules = number + (is_other is not rules), is_other
+        run_id = (date(2024, 3, 1) + timedelta(days=day)).isoformat()
+        own = [line for bit, line in enumerate(lines) if shown >> bit & 1]
+        values = {line: day + lines.index(line) / 8 for line in own}
+        plain |= {(line, run_id): (number, value) for line, value in values.items()}
+        table = arrow_table(
+            [
+                MetricRow(line[0], "ndcg", line[1], "all", "all", value, None, None, None, 9, 0, "")
+                for line, value in values.items()
+            ],
+            METRICS,
+        )
+        runs.append(PastRun(run_id, table, {"conventions": is_other}))
+    order.shuffle(runs)
+    rows = series(*runs).rows
+    assert len(rows) == len(plain)
+    for row in rows:
+        line, (number, value) = (row.model, row.k), plain[(row.model, row.k), row.run_id]
+        alike = {run_id: one for (key, run_id), (n, one) in plain.items() if (key, n) == (line, number)}
+        before = max((run_id for run_id in alike if run_id < row.run_id), default=None)
+        week = alike.get((date.fromisoformat(row.run_id) - timedelta(days=7)).isoformat())
+        assert (row.value, row.series, row.before) == (value, number, before)
+        assert row.difference == (None if before is None else value - alike[before])
+        assert row.week_difference == (None if week is None else value - week)
 
 
 def test_values_across_a_break_are_not_compared_or_joined() -> None:
@@ -169,6 +210,15 @@ def test_a_damaged_day_is_a_gap_and_named(root: Path) -> None:
     with pytest.raises(DataError, match="no run of a day") as refused:
         history(str(root), first=DAYS[2])
     assert refused.value.code == "UNKNOWN_RUN"
+
+
+def test_a_file_with_nan_is_named(root: Path) -> None:
+    [file] = (root / "metrics" / f"run_id={DAYS[1]}" / "model=als").glob("*.parquet")
+    table = pq.read_table(file)
+    at = table.schema.get_field_index("value")
+    nan = pa.array([math.nan] * len(table), pa.float64())
+    pq.write_table(table.set_column(at, table.schema.field(at), nan), file)
+    assert f"{file}': column 'value' holds NaN" in history(str(root)).damaged[DAYS[1]]
 
 
 def test_the_command_prints_the_newest_values_and_writes_the_page(root: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What stages may be: every wrong choice has a name, and says how to mend it."""
+"""What stages may be: every wrong choice has a name, and says how to fix it."""
 
 from typing import Any
 

@@ -199,6 +199,7 @@ def looks(n_experiments: int, n_users: int) -> tuple[float, float]:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(1200)
 def test_fourteen_looks_reject_too_often_unless_the_test_is_sequential() -> None:
     fixed, sequential = looks(1000, 2800)
     assert fixed > 0.15

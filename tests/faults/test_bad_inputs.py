@@ -696,13 +696,13 @@ def test_it_is_refused_by_name(inputs: Inputs, verb: str, spoil: Spoiler, says: 
 
 
 def refused(inputs: Inputs, verb: str) -> tuple[str, str]:
-    """The code and the line of a verb that must fail in one line, with a mend, and publish nothing."""
+    """The code and the line of a verb that must fail in one line, with a fix, and publish nothing."""
     answer = call(verb, "--config", inputs.config(), *([] if verb == "validate" else ["--run-id", "a"]))
     found = re.fullmatch(r"error\[([A-Z_]+)\] ([^\n]+)\n", answer.err)
     assert found, answer.err
     assert not re.search(r"Traceback|Py4J|java\.|org\.apache", answer.err), answer.err
     assert answer.code in (2, 3)
-    assert answer.code == 2 or re.search(r"; |\. (Fix|Map) ", found[2]), f"no mend: {answer.err}"
+    assert answer.code == 2 or re.search(r"; |\. (Fix|Map) ", found[2]), f"no fix: {answer.err}"
     assert not inputs.out.exists()
     OUTCOMES[f"exit {answer.code}"] += 1
     return found[1], answer.err
@@ -845,7 +845,7 @@ def fails(error: Exception | None) -> Callable[[Iterator[pa.RecordBatch]], Itera
             fails(OSError(28, "No space left on device")),
             "error[DISK_FULL] No space left on device; free disk space",
         ),
-        (fails(DataError("CORRUPT_FILE", "x is bad; mend it")), "error[CORRUPT_FILE] x is bad; mend it"),
+        (fails(DataError("CORRUPT_FILE", "x is bad; fix it")), "error[CORRUPT_FILE] x is bad; fix it"),
         (fails(None), "error[WORKER_CRASHED] Python worker exited unexpectedly"),
     ],
 )

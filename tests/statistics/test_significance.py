@@ -218,10 +218,10 @@ def test_folds_share_their_train_sets() -> None:
     plain = over_folds(differences.tolist(), 0)
     assert t_test(plain, 0.95)[:2] == pytest.approx(tuple(stats.ttest_1samp(differences, 0)), rel=CLOSE)
     for ratio in (0.25, None):
-        mended = over_folds(differences.tolist(), ratio)
+        fixed = over_folds(differences.tolist(), ratio)
         share = 1 / 9 if ratio is None else ratio
-        assert mended.std_error == pytest.approx(np.std(differences, ddof=1) * math.sqrt(0.1 + share))
-        assert (mended.value, mended.freedom) == (plain.value, 9)
+        assert fixed.std_error == pytest.approx(np.std(differences, ddof=1) * math.sqrt(0.1 + share))
+        assert (fixed.value, fixed.freedom) == (plain.value, 9)
     assert over_folds([]) == UNMEASURED
     assert over_folds([0.5]) == Estimate(Fraction(1, 2), None, 0)
     assert t_test(over_folds([0.1, 0.1]), 0.95) == (None, None, 0.1, 0.1)

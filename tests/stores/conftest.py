@@ -232,13 +232,13 @@ class Yarn(Daemons):
         """Return the number of attempts at an application."""
         return len(self.ask(f"apps/{self.application(said)['id']}/appattempts")["appAttempts"]["appAttempt"])
 
-    def masters(self) -> list[int]:
-        """Return the ids of the processes of application masters below this node manager."""
+    def pids(self, name: str) -> list[int]:
+        """Return the ids of the processes of a class below this node manager."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 line = (folder / "cmdline").read_bytes().decode(errors="replace")
-                if line.startswith("/") and "ApplicationMaster" in line and str(self.home) in line:
+                if line.startswith("/") and name in line and str(self.home) in line:
                     found.append((len(line), int(folder.name)))
         return [pid for _, pid in found if (Path("/proc") / str(pid) / "exe").resolve().name == "java"]
 

@@ -110,7 +110,7 @@ def test_errors_have_names_and_say_whether_to_retry(
 def test_a_dropped_connection_is_no_damaged_file(
     s3: S3, on_s3: str, spark: "SparkSession", tmp_path: Path
 ) -> None:
-    """A retry mends it, so it is STORE_DOWN, exit 1; a file that is damaged stays CORRUPT_FILE, exit 3."""
+    """A retry fixes it, so it is STORE_DOWN, exit 1; a file that is damaged stays CORRUPT_FILE, exit 3."""
     write_inputs(tmp_path / "in")
     put(spark, tmp_path / "in", f"{on_s3}/in")
     config = write_config(tmp_path / "there.yaml", tree_of(f"{on_s3}/in", f"{on_s3}/out", manifest=True))

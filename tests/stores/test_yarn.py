@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.cli.conftest import call
 from tests.cluster.conftest import REPOSITORY, build_package, environment, spark_home, until
-from tests.stores.chain import RUN, failing, tree_of, write_config, write_inputs
+from tests.stores.chain import RUN, failing, rows_of, tree_of, write_config, write_inputs
 from tests.stores.conftest import Hdfs, Yarn, need_jars, put
 
 from spark_eval import read_published
@@ -93,6 +94,30 @@ def test_cluster_mode_says_what_yarn_says(
     assert read_published(spark, f"{on_hdfs}/out", "gates", [RUN]).count() == 1
 
 
+def test_client_mode_passes_our_exit_codes_and_outlives_an_executor(
+    yarn: Yarn, on_hdfs: str, spark: "SparkSession", tmp_path: Path
+) -> None:
+    """The only executor is killed during a split, which has the rows of a local one."""
+    config = ready(on_hdfs, spark, tmp_path)
+    there = HadoopFiles(spark, f"{on_hdfs}/out")
+    job = Submitted(yarn, "client", "split", config, tmp_path)
+    until(lambda: there.names(f"{on_hdfs}/out/_staging"), 500, "attempt", 0.05)
+    [executor] = yarn.pids("CoarseGrainedExecutorBackend")
+    os.kill(executor, signal.SIGKILL)
+    code, said = job.end()
+    assert code == 0, said
+    assert f"run {RUN} published" in said
+    assert "Lost executor" in said
+    local = write_config(tmp_path / "local.yaml", tree_of(str(tmp_path / "in"), str(tmp_path / "out")))
+    assert call("split", "--config", local, "--run-id", RUN).code == 0
+    here, away = (rows_of(spark, out) for out in (str(tmp_path / "out"), f"{on_hdfs}/out"))
+    assert here == away
+    bad = write_config(tmp_path / "bad.yaml", failing(tree_of(f"{on_hdfs}/in", f"{on_hdfs}/out")))
+    code, said = Submitted(yarn, "client", "evaluate", bad, tmp_path).end()
+    assert code == 5, said
+    assert "error[GATE_FAILED]" in said
+
+
 @pytest.mark.brief
 def test_a_second_attempt_finishes_what_the_first_began(
     yarn: Yarn, on_hdfs: str, spark: "SparkSession", tmp_path: Path
@@ -102,7 +127,7 @@ def test_a_second_attempt_finishes_what_the_first_began(
     there = HadoopFiles(spark, f"{on_hdfs}/out")
     job = Submitted(yarn, "cluster", "split", config, tmp_path, "spark.yarn.maxAppAttempts=2")
     until(lambda: there.names(f"{on_hdfs}/out/_staging"), 500, "attempt", 0.05)
-    [master] = yarn.masters()
+    [master] = yarn.pids("ApplicationMaster")
     os.kill(master, signal.SIGKILL)
     code, said = job.end()
     assert code == 0, said

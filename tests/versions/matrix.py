@@ -28,7 +28,7 @@ OPTIONS = (
     *("-p", "no:cacheprovider", "-o", "junit_family=xunit1"),
     *("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"),
 )
-TOOLS = ("chispa", "hypothesis", "pytest", "pytest-timeout")
+TOOLS = ("chispa", "hypothesis", "pyspark[connect]", "pytest", "pytest-timeout")
 # The numbers, lists and items against oracles, comparison, splits, predictions, the commands end to end, and
 # the values of one evaluation.
 TESTS = (

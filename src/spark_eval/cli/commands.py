@@ -160,6 +160,7 @@ def report(
     if (path is None) == (file is None):
         raise click.UsageError("give either --path, of an output on this machine, or --config")
     check_working_folder()
+    events.log.setLevel(logging.WARNING)  # stdout is the path, or the page
     if file is None:
         written = write_report(store_at(str(path)), run_id, baseline, to, primary)
     else:
@@ -327,6 +328,7 @@ def status(file: Path, as_json: bool) -> None:
     from spark_eval.cli import terminal
     from spark_eval.cli.runner import open_config, open_session
 
+    events.log.setLevel(logging.WARNING)  # stdout is the list
     config = open_config(file, (), None)
     terminal.show_status(config, lambda: open_session(config, "status"), as_json)
 

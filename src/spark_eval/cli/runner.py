@@ -32,8 +32,10 @@ def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Conf
 def open_session(config: Config, verb: str) -> Any:
     """Return the submitted session, or a local one as configured, after a check of its workers' versions.
 
-    From then on, Spark's UI and event logs describe jobs by the current phase of the run.
+    From then on, Spark's UI and event logs describe jobs by the current phase of the run. Raises ConfigError
+    CONNECT_UNSUPPORTED for a session of Spark Connect unless results are tables of a catalog.
     """
+    from spark_eval.runtime.any_session import is_remote, refuse_remote
     from spark_eval.runtime.session import get_session
     from spark_eval.runtime.versions import check_workers
 
@@ -42,9 +44,14 @@ def open_session(config: Config, verb: str) -> Any:
         for name, value in config.spark.conf.items()
     }
     session = get_session(f"spark-eval {verb}", config.spark.master, conf)
-    label = session.sparkContext.setJobGroup
-    events.followers.append(lambda run: label(f"{run.verb} of run {run.run_id}", f"{run.verb}: {run.doing}"))
-    events.notify_followers()
+    if config.output.table is None:
+        refuse_remote(session, f"output.path {config.output.path!r}", "set output.table: CATALOG.SCHEMA")
+    if not is_remote(session):
+        label = session.sparkContext.setJobGroup
+        events.followers.append(
+            lambda run: label(f"{run.verb} of run {run.run_id}", f"{run.verb}: {run.doing}")
+        )
+        events.notify_followers()
     check_workers(session)
     return session
 
@@ -135,12 +142,14 @@ def working(config: Config, verb: str) -> Iterator[Callable[[], Any]]:
 
     Elsewhere progress is not shown, so that stderr has errors or JSON only.
     """
+    from spark_eval.runtime.any_session import is_remote
     from spark_eval.runtime.progress import Display
 
     @cache
     def session() -> Any:
         opened = open_session(config, verb)
-        display.watch(opened.sparkContext.statusTracker())
+        if not is_remote(opened):
+            display.watch(opened.sparkContext.statusTracker())
         return opened
 
     with Display(verb, is_wanted=not events.is_json()) as display:

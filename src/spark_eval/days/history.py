@@ -1,7 +1,8 @@
 """Series of published values: a row per run, model, metric and segment, with its changes."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache, cached_property, reduce
@@ -9,14 +10,17 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any, ClassVar, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_eval.arrow.codes import to_numpy
 from spark_eval.days.plan import HistoryPlan
 from spark_eval.errors import ConfigError
+from spark_eval.evaluation.summary import METRICS
 from spark_eval.metrics.values import has_cutoff, parse_metric, published_name, split_metric_text
 from spark_eval.predictions import PREDICTION_METRICS
-from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.driver_tables import SmallRows, arrow_schema
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.results.leaderboard import measure_of
 from spark_eval.runtime.local_files import check_path, write_file
@@ -30,11 +34,12 @@ METRICS_KEY: Final = "history.metrics"
 Z95: Final = NormalDist().inv_cdf(0.975)
 # Line of a history: model, metric, k, segment and its value.
 Line = tuple[str, str, int | None, str, str]
-# Columns of ``metrics`` that a history reads.
-READ: Final = (
-    *("model", "metric", "k", "segment", "segment_value", "value", "std_error", "ci_low", "ci_high"),
-    *("n_users", "conventions"),
-)
+# Columns of ``metrics`` that a history reads: those of a line, and its values.
+OF_LINE: Final = ("model", "metric", "k", "segment", "segment_value")
+READ: Final = (*OF_LINE, "value", "std_error", "ci_low", "ci_high", "n_users", "conventions")
+COLUMNS: Final = pa.schema([arrow_schema(METRICS).field(name) for name in READ])
+RUN_ID: Final = pa.field("run_id", pa.string())
+NO_DIFFERENCE: Final = (None, None, None)
 
 
 class HistoryRow(NamedTuple):
@@ -177,61 +182,100 @@ def make_history(
         ConfigError: METRIC_NOT_MEASURED or UNKNOWN_MODEL if no run has a metric or model of the plan.
     """
     runs = sorted(runs, key=lambda run: run.run_id)
-    chosen = {run.run_id: chosen_rows(run.metrics, plan) for run in runs}
-    check_names(runs, plan)
+    whole = together(runs)
+    check_names(whole, plan)
+    rows = sorted_rows(chosen_rows(whole, plan))
+    columns = {name: rows[name].to_pylist() for name in rows.column_names}
+    lines, ids = list(zip(*(columns[name] for name in OF_LINE), strict=True)), columns[RUN_ID.name]
     numbers, changes = numbered_series(runs)
-    marks = {run.run_id: run.marks for run in runs}
-    lines: dict[Line, dict[str, dict[str, Any]]] = {}
-    for run_id, rows in chosen.items():
-        for row in rows:
-            line: Line = (row["model"], row["metric"], row["k"], row["segment"], row["segment_value"])
-            lines.setdefault(line, {})[run_id] = row
-    difference = Differences(paired)
-    found: list[HistoryRow] = []
-    for line, own in sorted(lines.items(), key=lambda one: line_order(one[0])):
-        before: str | None = None
-        for run_id, row in own.items():
-            if before is not None and numbers[before] != numbers[run_id]:
-                before = None
-            week = (date.fromisoformat(run_id) - WEEK).isoformat()
-            is_comparable = week in own and numbers[week] == numbers[run_id]
-            of_model = [mark for mark in marks[run_id] if mark[:3] == line[:3]]
-            cells = (
-                *(run_id, *line, *(row[name] for name in READ[5:])),
-                *(numbers[run_id], changes.get(run_id), before),
-                *difference.between(line, before, run_id, own),
-                *difference.between(line, week if is_comparable else None, run_id, own),
-                sum(mark.alarm is None for mark in of_model),
-                next((mark.alarm for mark in of_model if mark.alarm is not None), None),
-            )
-            found.append(HistoryRow._make(cells))
-            before = run_id
-    return History(found, [run.run_id for run in runs], damaged)
+    marks = defaultdict[Any, list[Mark]](list)
+    for run in runs:
+        for mark in run.marks:
+            marks[run.run_id, *mark[:3]].append(mark)
+    before, week = earlier_rows(rows, runs, numbers)
+    difference = Differences(lines, ids, columns["value"], columns["std_error"], paired)
+    of_rows = [marks.get((run_id, *line[:3]), ()) for run_id, line in zip(ids, lines, strict=True)]
+    cells = (
+        *(columns[name] for name in (RUN_ID.name, *READ)),
+        *([numbers[run_id] for run_id in ids], [changes.get(run_id) for run_id in ids]),
+        [None if at < 0 else ids[at] for at in before],
+        *difference.to(before),
+        *difference.to(week),
+        [sum(mark.alarm is None for mark in own) for own in of_rows],
+        [next((mark.alarm for mark in own if mark.alarm is not None), None) for own in of_rows],
+    )
+    made = map(HistoryRow._make, zip(*cells, strict=True))
+    return History(list(made), [run.run_id for run in runs], damaged)
+
+
+def sorted_rows(rows: pa.Table) -> pa.Table:
+    """Return rows sorted by line, then by run, below a first column ``line`` with the number of the line."""
+    combined = np.zeros(len(rows), dtype=np.int64)
+    for name in OF_LINE:
+        coded = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
+        combined = combined * len(coded.dictionary) + to_numpy(coded.indices)
+    _, first, line = np.unique(combined, return_index=True, return_inverse=True)
+    of_lines = rows.select(OF_LINE).take(pa.array(first)).to_pylist()
+    order = sorted(range(len(first)), key=lambda at: line_order(tuple(of_lines[at].values())))
+    number = np.empty(len(first), dtype=np.int64)
+    number[order] = np.arange(len(first))
+    line = number[line]
+    by_line = np.argsort(line, kind="stable")  # rows come in the order of their runs
+    return rows.take(pa.array(by_line)).add_column(0, "line", pa.array(line[by_line]))
+
+
+def earlier_rows(
+    rows: pa.Table, runs: Sequence[PastRun], numbers: Mapping[str, int]
+) -> tuple[list[int], list[int]]:
+    """Return for each row the index of that of the run before and of the run a week before; -1 if none.
+
+    Both are of the same line and the same series.
+    """
+    days = {run.run_id: run.day.toordinal() for run in runs}
+    ids = rows[RUN_ID.name].to_pylist()
+    day = np.array([days[run_id] for run_id in ids], dtype=np.int64)
+    series = np.array([numbers[run_id] for run_id in ids], dtype=np.int64)
+    line = to_numpy(rows["line"])
+    key = line * (date.max.toordinal() + 1) + day
+    before = np.arange(-1, len(ids) - 1)
+    week = np.searchsorted(key, key - WEEK.days)
+    week[key[np.minimum(week, len(key) - 1)] != key - WEEK.days] = -1
+    for earlier in (before, week):
+        earlier[(line[earlier] != line) | (series[earlier] != series)] = -1
+    return before.tolist(), week.tolist()
 
 
 @dataclass(frozen=True)
 class Differences:
-    """Differences between two runs of a line; those of ``paired`` allow for users of both runs."""
+    """Differences between rows of a line; those of ``paired`` allow for users of both runs."""
 
+    lines: Sequence[Line]
+    run_ids: Sequence[str]
+    values: Sequence[float | None]
+    std_errors: Sequence[float | None]
     paired: PairedDifference | None
 
-    def between(
-        self, line: Line, earlier: str | None, later: str, rows: Mapping[str, Mapping[str, Any]]
-    ) -> tuple[float | None, float | None, float | None]:
-        """Return the difference, later minus earlier, and its interval of 95 %; None if undefined."""
-        if earlier is None:
-            return (None, None, None)
-        estimate = None if self.paired is None else self.paired(earlier, later, line)
-        if estimate is not None:
-            found = normal_interval(estimate.value, estimate.std_error, 0)
-            return (found.value, found.ci_low, found.ci_high)
-        one, other = rows[earlier], rows[later]
-        if one["value"] is None or other["value"] is None:
-            return (None, None, None)
-        value = other["value"] - one["value"]
-        if one["std_error"] is None or other["std_error"] is None:
+    def to(self, earlier: Sequence[int]) -> Iterator[list[float | None]]:
+        """Return columns of differences, each row minus an earlier one, and of their intervals of 95 %."""
+        found = [self.between(one, other) for other, one in enumerate(earlier)]
+        yield from ([cells[at] for cells in found] for at in range(3))
+
+    def between(self, one: int, other: int) -> tuple[float | None, float | None, float | None]:
+        """Return the difference between two rows, second minus first, with its ends; None if undefined."""
+        if one < 0:
+            return NO_DIFFERENCE
+        if self.paired is not None:
+            estimate = self.paired(self.run_ids[one], self.run_ids[other], self.lines[other])
+            if estimate is not None:
+                interval = normal_interval(estimate.value, estimate.std_error, 0)
+                return (interval.value, interval.ci_low, interval.ci_high)
+        earlier, later = self.values[one], self.values[other]
+        if earlier is None or later is None:
+            return NO_DIFFERENCE
+        value, errors = later - earlier, (self.std_errors[one], self.std_errors[other])
+        if errors[0] is None or errors[1] is None:
             return (value, None, None)
-        margin = Z95 * math.hypot(one["std_error"], other["std_error"])
+        margin = Z95 * math.hypot(errors[0], errors[1])
         return (value, value - margin, value + margin)
 
 
@@ -251,8 +295,17 @@ def numbered_series(runs: Sequence[PastRun]) -> tuple[dict[str, int], dict[str, 
     return numbers, changes
 
 
-def chosen_rows(metrics: pa.Table, plan: HistoryPlan) -> list[dict[str, Any]]:
-    """Return the rows of a run's table ``metrics`` that a history shows."""
+def together(runs: Sequence[PastRun]) -> pa.Table:
+    """Return the rows of all runs, in their order, below a first column with the ids of the runs."""
+    parts = [pa.schema([RUN_ID, *COLUMNS]).empty_table()]
+    for run in runs:
+        ids = pa.repeat(run.run_id, len(run.metrics))
+        parts.append(run.metrics.select(READ).add_column(0, RUN_ID, ids))
+    return pa.concat_tables(parts)
+
+
+def chosen_rows(metrics: pa.Table, plan: HistoryPlan) -> pa.Table:
+    """Return the rows of the runs that a history shows."""
     segments = pa.array([ALL, *plan.segments])
     is_shown = pc.is_in(metrics["segment"], value_set=segments)
     if plan.models is not None:
@@ -260,8 +313,7 @@ def chosen_rows(metrics: pa.Table, plan: HistoryPlan) -> list[dict[str, Any]]:
     if plan.metrics is not None:
         of_plan = [matches(metrics, text) for text in plan.metrics]
         is_shown = pc.and_(is_shown, reduce(pc.or_, of_plan))
-    rows: list[dict[str, Any]] = metrics.filter(is_shown).to_pylist()
-    return rows
+    return metrics.filter(is_shown)
 
 
 def matches(metrics: pa.Table, text: str) -> Any:
@@ -281,14 +333,13 @@ def parsed(text: str) -> tuple[str, pa.Array | None]:
     return name, pa.array([value.k], pa.int32()) if has_cutoff(form) else None
 
 
-def check_names(runs: Sequence[PastRun], plan: HistoryPlan) -> None:
+def check_names(metrics: pa.Table, plan: HistoryPlan) -> None:
     """Raise ConfigError METRIC_NOT_MEASURED or UNKNOWN_MODEL for a name that no run has."""
     for text in plan.metrics or ():
-        if not any(pc.any(matches(run.metrics, text)).as_py() for run in runs):
-            keys = {(row["metric"], row["k"]) for run in runs for row in distinct(run.metrics, "metric", "k")}
-            measured = {measure_of({"metric": metric, "k": k}) for metric, k in keys}
+        if not pc.any(matches(metrics, text)).as_py():
+            measured = {measure_of(row) for row in distinct(metrics, "metric", "k")}
             raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", text, measured, METRICS_KEY)
-    models = {row["model"] for run in runs for row in distinct(run.metrics, "model")}
+    models = [row["model"] for row in distinct(metrics, "model")]
     for model in plan.models or ():
         if model not in models:
             raise ConfigError.unknown("UNKNOWN_MODEL", "model", model, models, "history.models")

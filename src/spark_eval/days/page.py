@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from typing import Final
 
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from spark_eval.days.history import HistoryRow
 from spark_eval.results.leaderboard import measure_of
@@ -44,7 +44,7 @@ class Part:
     dash: str
     line: str
     band: str
-    points: Sequence[tuple[float, float, str]]
+    points: Markup
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,15 @@ class Chart:
         first, last = (date.fromisoformat(run_id) for run_id in (self.runs[0], self.runs[-1]))
         return first, (last - first).days
 
-    def x(self, run_id: str) -> float:
+    @cached_property
+    def places(self) -> dict[str, float]:
+        """Horizontal positions of the runs."""
+        return {run_id: self.x(run_id) for run_id in self.runs}
+
+    def x(self, day: str) -> float:
         """Return the horizontal position of a day."""
         first, n_days = self.days
-        at = (date.fromisoformat(run_id) - first).days / n_days if n_days else 0.5
+        at = (date.fromisoformat(day) - first).days / n_days if n_days else 0.5
         return round(LEFT + at * (WIDTH - LEFT - RIGHT), 1)
 
     def y(self, value: float) -> float:
@@ -85,10 +90,12 @@ class Chart:
     @property
     def parts(self) -> Iterator[Part]:
         """Lines of all models, each divided at days without a run or value, and at breaks."""
+        days = {run_id: date.fromisoformat(run_id).toordinal() for run_id in self.runs}
         for model, of_model in groupby(self.rows, key=lambda row: row.model):
             part: list[HistoryRow] = []
             for row in of_model:
-                if part and not is_joined(part[-1], row):
+                is_next = part and days[row.run_id] - days[part[-1].run_id] == 1
+                if part and not (is_next and part[-1].series == row.series and row.value is not None):
                     yield self.part(model, part)
                     part = []
                 if row.value is not None:
@@ -98,16 +105,21 @@ class Chart:
 
     def part(self, model: str, rows: Sequence[HistoryRow]) -> Part:
         """Return a line with its band and its points."""
-        colour, dash = self.looks[model]
-        at = [(self.x(row.run_id), self.y(row.value or 0.0), point_text(row)) for row in rows]
+        (colour, dash), name = self.looks[model], escape(model)
+        at = [(self.places[row.run_id], self.y(row.value or 0.0), point_text(row, name)) for row in rows]
         ends = [
-            (self.x(row.run_id), self.y(row.ci_low), self.y(row.ci_high))
+            (self.places[row.run_id], self.y(row.ci_low), self.y(row.ci_high))
             for row in rows
             if row.ci_low is not None and row.ci_high is not None
         ]
         around = [(x, high) for x, _, high in ends] + [(x, low) for x, low, _ in reversed(ends)]
         line = " ".join(f"{x},{y}" for x, y, _ in at)
-        return Part(model, colour, dash, line, " ".join(f"{x},{y}" for x, y in around), at)
+        # A page may have a hundred thousand points: their texts hold nothing to escape but the model's name.
+        points = "\n".join(
+            f'<circle cx="{x}" cy="{y}" r="2" fill="{colour}"><title>{text}</title></circle>'
+            for x, y, text in at
+        )
+        return Part(model, colour, dash, line, " ".join(f"{x},{y}" for x, y in around), Markup(points))
 
     @property
     def breaks(self) -> dict[float, str]:
@@ -158,15 +170,9 @@ class Chart:
         ]
 
 
-def is_joined(earlier: HistoryRow, later: HistoryRow) -> bool:
-    """Return True if a line joins two values: of the same series, on days one after the other."""
-    days = (date.fromisoformat(later.run_id) - date.fromisoformat(earlier.run_id)).days
-    return days == 1 and earlier.series == later.series and later.value is not None
-
-
-def point_text(row: HistoryRow) -> str:
+def point_text(row: HistoryRow, model: str) -> str:
     """Return the text of a point."""
-    return f"{row.run_id} {row.model}: {short(row.value)} ({interval_text(row.ci_low, row.ci_high)})"
+    return f"{row.run_id} {model}: {short(row.value)} ({interval_text(row.ci_low, row.ci_high)})"
 
 
 def changed(difference: float | None, low: float | None, high: float | None) -> str:
@@ -190,7 +196,10 @@ def history_page(rows: Sequence[HistoryRow], runs: Sequence[str], damaged: Mappi
         for at, model in enumerate(models)
     }
     charts = [
-        Chart(": ".join(key), list(of_chart), runs, looks) for key, of_chart in groupby(rows, key=chart_of)
+        Chart(title_of(*key), list(of_chart), runs, looks)
+        for key, of_chart in groupby(
+            rows, key=lambda row: (row.metric, row.k, row.segment, row.segment_value)
+        )
     ]
     style = asset("history.css")
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -207,11 +216,10 @@ def history_page(rows: Sequence[HistoryRow], runs: Sequence[str], damaged: Mappi
     )
 
 
-def chart_of(row: HistoryRow) -> tuple[str, ...]:
-    """Return the title of the chart of a row, in parts: metric and cutoff, and the segment if it has one."""
-    part = part_name(row.segment, row.segment_value)
-    measure = measure_of(row._asdict())
-    return (measure,) if part == row.segment else (measure, part)
+def title_of(metric: str, k: int | None, segment: str, segment_value: str) -> str:
+    """Return the title of a chart: metric and cutoff, and the segment if it has one."""
+    part, measure = part_name(segment, segment_value), measure_of({"metric": metric, "k": k})
+    return measure if part == segment else f"{measure}: {part}"
 
 
 def asset(name: str) -> str:

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from spark_eval.accounting import entries_of_rows
 from spark_eval.arrow.codes import to_numpy
 from spark_eval.arrow.files import named_read_errors
 from spark_eval.arrow.user_files import check_no_nan
 from spark_eval.days.plan import Errors, Unit, WindowPlan
-from spark_eval.days.window import PublishedDay, Window, check_models, check_same_question, merge_entries
+from spark_eval.days.published import PublishedDay, check_models, check_same_question
+from spark_eval.days.window import Window, merge_entries
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.tables import (
@@ -120,7 +120,7 @@ def merge_scored_days(days: Sequence[ScoredDay], plan: WindowPlan) -> ScoredWind
         days={day.run_id: day.fingerprint for day in days},
         metric_rows=rows,
         sum_rows=measured.sum_rows,
-        entries=merge_entries([entries_of_rows(day.open(Table.ACCOUNTING).rows()) for day in days], n_users),
+        entries=merge_entries([day.entries for day in days], n_users),
         conventions=days[0].conventions,
         models=models,
         absent=absent_names(of_days, rows, has_errors=has_errors and not without),

@@ -4,17 +4,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from math import prod
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.codes import to_numpy
+from spark_eval.arrow.codes import Codes, to_numpy, unique_sorted
 from spark_eval.schema import ALL, MISSING, USER
 from spark_eval.statistics.differences import RatioSums
 from spark_eval.statistics.exact import (
     POINT_BITS,
     Floats,
+    GroupSums,
     Ints,
     limbs_by_group,
     normalize_limbs,
@@ -24,6 +26,8 @@ from spark_eval.statistics.exact import (
 )
 from spark_eval.statistics.intervals import Summary, normal_interval
 
+# Number of rows of a block whose arrays stay in the processor's cache.
+ROWS_AT_ONCE: Final = 1 << 15
 # Segment and its value.
 Cell = tuple[str, str]
 
@@ -90,24 +94,28 @@ class Clusters:
         """Number of rows of each group."""
         return np.bincount(self.groups, minlength=int(self.ends[-1]))
 
-    @cached_property
-    def most_rows(self) -> int:
-        """Number of rows of the largest group."""
-        return int(self.n_rows.max(initial=0))
-
     def sums(self, values: Floats, weights: Floats | None) -> dict[Cell, UserSums]:
         """Return the sums of each cell; NaN is undefined."""
-        x = values if weights is None else values * weights
-        n_groups, n_rows = int(self.ends[-1]), self.n_rows
-        if not (is_defined := np.isfinite(x)).all():
-            n_rows = np.bincount(self.groups[is_defined], minlength=n_groups)
-            x = np.where(is_defined, x, 0.0)
-        totals = limbs_by_group(x, self.groups, n_groups, self.most_rows)
+        totals, n_rows = self.totals([values] if weights is None else [values, weights])
         if weights is None:
             of_weights = normalize_limbs({0: n_rows << POINT_BITS})
         else:
-            of_weights = limbs_by_group(np.nan_to_num(weights), self.groups, n_groups, self.most_rows)
+            of_weights, _ = self.totals([weights])
         return dict(self.by_cell(totals, of_weights, n_rows))
+
+    def totals(self, factors: Sequence[Floats]) -> tuple[Mapping[int, Ints], Ints]:
+        """Return the limbs of the sums of products of factors by group, and the numbers of defined rows."""
+        n_groups, n_rows = int(self.ends[-1]), self.n_rows
+        totals = GroupSums(n_groups, int(n_rows.max(initial=0)))
+        size = max(ROWS_AT_ONCE, n_groups)
+        for start in range(0, len(self.groups), size):
+            part = slice(start, start + size)
+            groups, x = self.groups[part], prod((one[part] for one in factors[1:]), start=factors[0][part])
+            if not (is_defined := np.isfinite(x)).all():
+                n_rows = n_rows - np.bincount(groups[~is_defined], minlength=n_groups)
+                groups, x = groups[is_defined], x[is_defined]
+            totals.add(x, groups)
+        return totals.limbs, n_rows
 
     def sums_of_means(self, values: Floats) -> dict[Cell, UserSums]:
         """Return the sums of each cell where each user counts once, with the mean of the user's rows."""
@@ -143,18 +151,21 @@ class Clusters:
 
 def clusters_of(rows: pa.Table, segments: Sequence[str]) -> list[Clusters]:
     """Group the rows by user: among all rows, and within the values of each segment."""
-    users = rows[USER].combine_chunks().dictionary_encode()
-    codes, n_users = to_numpy(users.indices).astype(np.int64), len(users.dictionary)
+    distinct, codes = unique_sorted(Codes.of([rows[USER]]).columns[0])
+    n_users = len(distinct)
     found = [Clusters([(ALL, ALL)], codes, np.array([0, n_users]))]
     for segment in segments:
-        texts = rows[segment].combine_chunks().cast(pa.string()).fill_null(MISSING).dictionary_encode()
-        values = texts.dictionary.to_pylist()
-        keys, groups = np.unique(
-            to_numpy(texts.indices).astype(np.int64) * n_users + codes, return_inverse=True
-        )
+        of_rows, values = segment_codes(rows[segment])
+        keys, groups = np.unique(of_rows * n_users + codes, return_inverse=True)
         ends = np.append(0, np.cumsum(np.bincount(keys // max(n_users, 1), minlength=len(values))))
         found.append(Clusters([(segment, value) for value in values], groups, ends))
     return found
+
+
+def segment_codes(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
+    """Return the code of each row's value of a segment, and the names of the values."""
+    texts = column.combine_chunks().cast(pa.string()).fill_null(MISSING).dictionary_encode()
+    return to_numpy(texts.indices).astype(np.int64), texts.dictionary.to_pylist()
 
 
 def user_sums(

@@ -1,20 +1,22 @@
 """Days merged into a window: exact sums added, standard errors clustered by user."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
-import pyarrow as pa
-import pyarrow.dataset as ds
-
-from spark_eval.accounting import ACCOUNTING, USERS, Entry, check_closed, entries_of_rows
-from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
+from spark_eval.accounting import ACCOUNTING, USERS, Entry, check_closed
 from spark_eval.conventions.presets import request_rules
 from spark_eval.days.plan import Errors, Unit, WindowPlan
-from spark_eval.days.sums import sum_row
+from spark_eval.days.published import (
+    Day,
+    check_models,
+    check_same_question,
+    ranges_of_users,
+    segments_of,
+)
+from spark_eval.days.requests import check_requests, check_same_lists, is_of_users, request_sums
 from spark_eval.days.user_sums import Cell, MeanColumns, UserSums, user_sums
 from spark_eval.errors import DataError
 from spark_eval.evaluation.plan import Plan
@@ -26,66 +28,21 @@ from spark_eval.evaluation.summary import (
     everybody_first,
     mean_of,
     merge_sum_rows,
+    metric_rows,
 )
 from spark_eval.metrics.means import WeightedMean, means_of_users
 from spark_eval.metrics.values import UNCUT
 from spark_eval.names import summarize_names
 from spark_eval.predictions.tables import PredictionRow, PredictionSumRow
-from spark_eval.publishing.published import PublishedTable
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
-from spark_eval.schema import ALL, FOLDS, USER, Outcome, Table
-from spark_eval.statistics.intervals import Summary, normal_interval, summarise
+from spark_eval.schema import ALL, USER, Outcome, Table
+from spark_eval.statistics.intervals import normal_interval, summarise
 
 # Sums over the users of a model, by mean and cell.
 OfModel = Mapping[MeanColumns, Mapping[Cell, UserSums]]
 # Reasons with a number; a window has the largest.
 LARGEST: Final = "rows="
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishedDay:
-    """Published run of a day: its record and its tables.
-
-    ``settings`` are the parts of its config that decide the metrics. ``has_users`` is false if ``per_user``
-    was removed.
-    """
-
-    run_id: str
-    fingerprint: str
-    models: Sequence[str]
-    conventions: str
-    version: str
-    settings: Mapping[str, Any]
-    has_users: bool
-    open: Callable[[Table], PublishedTable]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Day(PublishedDay):
-    """Published evaluation of a day."""
-
-    plan: Plan
-
-    @cached_property
-    def sum_rows(self) -> list[SumRow]:
-        """Rows of its table ``sums``."""
-        rows = self.open(Table.SUMS).rows()
-        return [sum_row(row) for row in rows]
-
-    @property
-    def entries(self) -> list[Entry]:
-        """Rows of its accounting."""
-        return entries_of_rows(self.open(Table.ACCOUNTING).rows())
-
-    @cached_property
-    def metric_names(self) -> list[tuple[str, int | None, bool]]:
-        """Metric, k, and True for values over folds, of the rows of its table ``metrics``."""
-        merged = {row[:5] for row in self.sum_rows}
-        keys = ("model", "metric", "k", "segment", "segment_value")
-        rows = self.open(Table.METRICS).rows()
-        alone = (row for row in rows if tuple(row[key] for key in keys) not in merged)
-        return list(dict.fromkeys((row["metric"], row["k"], row["segment"] == FOLDS) for row in alone))
 
 
 @dataclass(frozen=True)
@@ -134,33 +91,27 @@ def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:
     Raises:
         DataError: MIXED_CONVENTIONS if conventions, config or code of the days differ; MISSING_DAYS if a
             model has not all days, unless the plan allows it; NO_PER_USER if each user is to count once
-            and ``per_user`` was removed.
+            and ``per_user`` was removed; NOT_BY_REQUEST for options that lists by request do not have.
     """
     days = sorted(days, key=lambda day: day.run_id)
     check_same_question(days)
-    if request_rules(days[0].conventions):
-        raise DataError("NOT_BY_REQUEST", f"{days[0].run_id}: windows merge users with one list a day")
+    check_requests(days[0], plan)
     models = sorted({model for day in days for model in day.models})
     if not plan.allow_missing:
         check_models(days, models)
-    merged = in_order(merge_sum_rows(chain.from_iterable(day.sum_rows for day in days)), days[0].plan)
+    merged = in_order(chain.from_iterable(day.sum_rows for day in days), days[0].plan)
     without = [day.run_id for day in days if not day.has_users]
-    if without and plan.unit is Unit.USERS:
-        message = f"per_user of {summarize_names(without)} was removed; window.unit users needs it"
+    if without and (plan.unit is Unit.USERS or is_of_users(days[0])):
+        message = f"per_user of {summarize_names(without)} was removed; means where users count once need it"
         raise DataError("NO_PER_USER", message)
-    of_models = {model: users_of(days, model, plan.unit) for model in models} if not without else {}
-    if plan.unit is Unit.USERS:
-        merged, rows = rows_of_users(merged, of_models, days[0].plan)
-    else:
-        rows = rows_of_days(merged, of_models, days[0].plan, plan.errors)
+    merge = merge_lists if request_rules(days[0].conventions) else merge_users
+    merged, rows, n_users = merge(days, [] if without else models, merged, plan)
     return Window(
         run_id=plan.run_id,
         days={day.run_id: day.fingerprint for day in days},
         metric_rows=rows,
         sum_rows=merged,
-        entries=merge_entries(
-            [entries_of_rows(day.open(Table.ACCOUNTING).rows()) for day in days], distinct_users(of_models)
-        ),
+        entries=merge_entries([day.entries for day in days], n_users),
         conventions=days[0].conventions,
         models=models,
         absent=absent_names(days, rows),
@@ -168,35 +119,41 @@ def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:
     )
 
 
-def check_same_question(days: Sequence[PublishedDay]) -> None:
-    """Raise DataError MIXED_CONVENTIONS with the first day that differs from the first one, and how."""
-    first = days[0]
-    for day in days[1:]:
-        pairs = (
-            ("conventions", first.conventions, day.conventions),
-            ("version of spark-eval", first.version, day.version),
-            *((f"config {key}", value, day.settings.get(key)) for key, value in first.settings.items()),
-        )
-        differing = [f"{name} ({one!r} and {other!r})" for name, one, other in pairs if one != other]
-        if differing:
-            message = f"{first.run_id} and {day.run_id} differ in {summarize_names(differing)}"
-            raise DataError("MIXED_CONVENTIONS", f"{message}; make the days alike, with --replace")
+# Rows of the tables ``sums`` and ``metrics``, and the number of distinct users of each model.
+Merged = tuple[list[SumRow], list[MetricRow], Mapping[str, int]]
 
 
-def check_models(days: Sequence[PublishedDay], models: Sequence[str]) -> None:
-    """Raise DataError MISSING_DAYS for models that were not measured on all days."""
-    lacking = [f"{model} on {day.run_id}" for model in models for day in days if model not in day.models]
-    if lacking:
-        message = f"there is no model {summarize_names(lacking)}; window.allow_missing merges the other days"
-        raise DataError("MISSING_DAYS", message)
+def merge_users(days: Sequence[Day], models: Sequence[str], merged: list[SumRow], plan: WindowPlan) -> Merged:
+    """Return the rows of users with one list a day; ``models`` are those whose ``per_user`` is read.
+
+    ``merged`` are the sums of the days, added.
+    """
+    of_models = {model: users_of(days, model, plan.unit) for model in models}
+    n_users = distinct_users(of_models)
+    if plan.unit is Unit.USERS:
+        return *rows_of_users(merged, of_models, days[0].plan), n_users
+    return merged, rows_of_days(merged, of_models, days[0].plan, plan.errors), n_users
+
+
+def merge_lists(days: Sequence[Day], models: Sequence[str], merged: list[SumRow], plan: WindowPlan) -> Merged:
+    """Return the rows of users with a list per request; see ``merge_users``."""
+    of_models = {model: request_sums(days, model) for model in models}
+    n_users = {model: number for model, (_, number) in of_models.items()}
+    if of_models:
+        one_job = in_order(chain.from_iterable(rows for rows, _ in of_models.values()), days[0].plan)
+        check_same_lists(merged, one_job)
+        if plan.errors is Errors.CLUSTERED:
+            return one_job, metric_rows(one_job), n_users
+    return merged, rows_of_days(merged, {}, days[0].plan, plan.errors), n_users
 
 
 def in_order(rows: Iterable[SumRow], plan: Plan) -> list[SumRow]:
-    """Sort rows by model and segment, all users first, then in the order of the requested metrics."""
+    """Add rows of equal keys; sort by model and segment, all users first, then as metrics are requested."""
     names = [(name, value.k) for value in plan.metrics for name in (value.name, *value.weights)]
     index = {name: number for number, name in enumerate(names)}
     return sorted(
-        rows, key=lambda row: (*everybody_first(row.key[:1] + row.key[3:5]), index[row.metric, row.k])
+        merge_sum_rows(rows),
+        key=lambda row: (*everybody_first(row.key[:1] + row.key[3:5]), index[row.metric, row.k]),
     )
 
 
@@ -210,49 +167,16 @@ def mean_columns(plan: Plan) -> dict[tuple[str, int | None], MeanColumns]:
 
 def users_of(days: Sequence[Day], model: str, unit: Unit) -> OfModel:
     """Return the sums over the users of a model: the files of all days are read a range of users at once."""
-    means = list(mean_columns(days[0].plan).values())
-    # Folds are a segment of the rows that no plan names.
-    named = dict.fromkeys(row.segment for day in days for row in day.sum_rows)
-    segments = [name for name in named if name != ALL]
+    means, segments = list(mean_columns(days[0].plan).values()), segments_of(days)
     columns = [USER, *segments, *dict.fromkeys(name for mean in means for name in mean if name is not None)]
     sums: dict[MeanColumns, dict[Cell, UserSums]] = {}
-    for paths in ranges_of_users(days, model):
-        tables = read_files(paths, columns)
-        kinds = {str(table.schema.field(USER).type) for table in tables}
-        if len(kinds) > 1:
-            message = (
-                f"users are of types {' and '.join(sorted(kinds))}; write them with one type on all days"
-            )
-            raise DataError("MIXED_CONVENTIONS", message)
-        part = user_sums(
-            pa.concat_tables(tables, promote_options="permissive"),
-            segments,
-            means,
-            of_users=unit is Unit.USERS,
-        )
+    for rows in ranges_of_users(days, model, columns):
+        part = user_sums(rows, segments, means, of_users=unit is Unit.USERS)
         for mean, cells in part.items():
             known = sums.setdefault(mean, {})
             for cell, more in cells.items():
                 known[cell] = known.get(cell, UserSums()).plus(more)
     return sums
-
-
-def ranges_of_users(days: Sequence[Day], model: str) -> Iterator[list[str]]:
-    """Yield the files of all days that may have the same users of a model."""
-    files: list[UserFile] = []
-    others: list[str] = []
-    for day in (day for day in days if model in day.models):
-        table = day.open(Table.PER_USER)
-        named = user_files(str(table.folder))
-        if named is None:
-            fragments = table.dataset().get_fragments(filter=ds.field("model") == model)
-            others += [fragment.path for fragment in fragments]
-        else:
-            files += [file for file in named if file.model == model]
-    if others:
-        yield [*(file.path for file in files), *others]
-    else:
-        yield from ([file.path for file in group] for group in overlapping_groups(files))
 
 
 def rows_of_days(
@@ -272,7 +196,7 @@ def rows_of_days(
                     raise DataError("INCOMPLETE_RUN", f"{message}; make them again, with --replace")
                 error = sums.ratio.std_error
             summary = normal_interval(exact_mean(row), error, row.n_defined)
-        rows.append(metric_row(row, summary))
+        rows.append(MetricRow.of_summary(row, summary))
     return rows
 
 
@@ -287,14 +211,8 @@ def rows_of_users(
             of_cell = of_users.get((row.segment, row.segment_value), UserSums())
             exact = (of_cell.total, of_cell.squares, None, None, None)
             sums.append(SumRow.of(row.key, of_cell.n_users, of_cell.n, exact))
-            rows.append(metric_row(sums[-1], summarise(of_cell.total, of_cell.squares, of_cell.n)))
+            rows.append(MetricRow.of_summary(sums[-1], summarise(of_cell.total, of_cell.squares, of_cell.n)))
     return sums, rows
-
-
-def metric_row(sums: SumRow, found: Summary) -> MetricRow:
-    """Return the row of METRICS of a mean."""
-    numbers = (found.value, found.std_error, found.ci_low, found.ci_high)
-    return MetricRow(*sums[:5], *numbers, found.n, sums.n_users - found.n, sums.conventions)
 
 
 def exact_mean(sums: SumRow) -> Fraction | None:

@@ -18,7 +18,6 @@ from spark_eval.evaluation.exchange import (
     histograms_of,
     measure,
     messages_of,
-    per_user_schema,
 )
 from spark_eval.evaluation.plan import EvaluateOptions, MeanInterval, Plan, make_plan
 from spark_eval.evaluation.result import Evaluation
@@ -207,7 +206,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         task = evaluation_task(tables, training.bounds, attributes)
         n_buckets, n_tasks = buckets_for(tables)
         messages = messages_of(tables, n_buckets, n_tasks)
-        schema = per_user_schema(tables)
+        schema = tables.per_user_schema
         # Folders of a remote session are on its server.
         in_place = folder if folder and takes_files(folder) and not is_remote(tables.truth) else None
         rows = measure(messages, task, n_buckets, n_tasks, schema, in_place, check)

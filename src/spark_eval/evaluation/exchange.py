@@ -22,7 +22,6 @@ from spark_eval.arrow.send import Sender
 from spark_eval.arrow.user_files import file_name
 from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.stages.measure import stage_sums
-from spark_eval.evaluation.stages.quantities import summed_columns
 from spark_eval.evaluation.summaries import SUMMARY, BucketSummary
 from spark_eval.evaluation.tables import Tables
 from spark_eval.evaluation.worker.bucket import Bucket, models_in
@@ -30,7 +29,7 @@ from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.items.counts import ItemTally, histogram, partition_by_item
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.task import EvaluationTask
-from spark_eval.names import folder_name, model_faults
+from spark_eval.names import folder_name
 from spark_eval.runners.spread import (
     BUCKETS_PER_TASK,
     NUMBER,
@@ -51,15 +50,12 @@ from spark_eval.schema import (
     IN_TRAIN,
     ITEM,
     MODEL,
-    N_RECOMMENDED,
-    N_RELEVANT,
     RANK,
     REQUEST,
     SCORE,
     USER,
     BuiltIn,
 )
-from spark_eval.tables.conformed import arrow_type, id_type
 
 # Approximate rows of lists and of truth per bucket. Many small buckets keep the executors' memory low.
 ROWS_PER_BUCKET: Final = 500_000
@@ -73,16 +69,17 @@ def evaluation_task(
     tables: Tables, bounds: Mapping[int, int] | None, attributes: ItemAttributes | None
 ) -> EvaluationTask:
     """Return the task for the executors."""
+    ids = tables.id_types
     return EvaluationTask(
         plan=tables.plan,
-        user=id_type(tables.truth, USER),
-        item=id_type(tables.truth, ITEM),
+        user=ids[USER],
+        item=ids[ITEM],
         model=tables.model,
         has_scores=RANK not in tables.recommendations.columns,
         most_relevance=tables.plan.most_relevance,
         bounds=bounds,
         attributes=attributes,
-        request=id_type(tables.recommendations, REQUEST) if tables.plan.by_request else None,
+        request=ids.get(REQUEST),
     )
 
 
@@ -147,17 +144,6 @@ def buckets_for(tables: Tables) -> tuple[int, int]:
     return n_buckets, min(n_buckets, max(2 * cores, n_buckets // BUCKETS_PER_TASK))
 
 
-def per_user_schema(tables: Tables) -> pa.Schema:
-    """Return the schema of ``per_user``."""
-    plan = tables.plan
-    columns = {MODEL: pa.string(), USER: arrow_type(tables.truth, USER)}
-    columns |= {REQUEST: arrow_type(tables.recommendations, REQUEST)} if plan.by_request else {}
-    columns |= {N_RELEVANT: pa.int64(), N_RECOMMENDED: pa.int64()}
-    columns |= {FOLD: pa.int32()} if plan.by_fold else {}
-    columns |= {name: pa.string() for name in plan.segments if name != FOLD}
-    return pa.schema(columns | dict.fromkeys(plan.columns, pa.float64()))
-
-
 # Limits of one measurement on a worker: rows of lists, and values of ``per_user``. One user may exceed them.
 MOST_ROWS: Final = 1_000_000
 MOST_VALUES: Final = 8_000_000
@@ -193,14 +179,13 @@ def measure(
             check()
         tally = ItemTally(task)
         for number, n_numbers, bucket in buckets(batches, task, n_buckets):
-            is_written = not model_faults([name for name in bucket.models if name is not None])
             measuring, models = BucketMeasurer(bucket, tally), []
             for one, rows in measuring.measured():
                 rows = rows.add_column(0, MODEL, pa.repeat(one.model, len(rows)))
                 rows, file = rows.select(schema.names).cast(schema), None
                 if folder is None:
                     yield from add_missing_columns(rows, columns).to_batches()
-                elif is_written and len(rows):
+                elif bucket.has_valid_models and len(rows):
                     name = file_name(number, n_numbers)
                     file = write_users(one.model or "", rows.drop_columns(MODEL), folder, name)
                 models.append(replace(one, file=file))
@@ -255,8 +240,7 @@ def parts_for(rows: Mapping[Content, pa.Table], task: EvaluationTask) -> int:
     if task.request is not None:
         n_users = max(n_users, n_distinct(rows, Content.LISTS, REQUEST))
     n_columns = sum(len(value.columns) for value in task.plan.metrics)
-    n_of_stages = len(summed_columns(task.plan)) if task.plan.stages else 0
-    n_values = n_users * (len(models_in(rows, task.model)) * n_columns + n_of_stages)
+    n_values = n_users * (len(models_in(rows, task.model)) * n_columns + task.n_stage_columns)
     return 1 + max(n_lists // MOST_ROWS, n_values // MOST_VALUES)
 
 

@@ -45,7 +45,7 @@ from spark_eval.schema import (
     Fault,
     Outcome,
 )
-from spark_eval.tables.conformed import Rows, arrow_type, id_type
+from spark_eval.tables.conformed import Rows, arrow_type
 from spark_eval.tables.local_tables import LocalTable
 
 N_BYTES: Final = "n_bytes"
@@ -174,8 +174,7 @@ def attributes_of_items(tables: Tables, training: Training) -> tuple[ItemAttribu
         train_pairs = trained_pairs(
             tables.train, lambda n_pairs: check_bytes(n_pairs * BYTES_PER_TAKER, "train")
         )
-    kind = id_type(tables.truth, ITEM)
-    attributes = item_attributes(kind, of_items, training.items, n_users, train_pairs)
+    attributes = item_attributes(tables.id_types[ITEM], of_items, training.items, n_users, train_pairs)
     return (attributes.with_text_order if Need.TEXT_ORDER in plan.needs else attributes), tables
 
 

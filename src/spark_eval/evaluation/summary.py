@@ -134,7 +134,11 @@ class MetricRow(NamedTuple):
     @classmethod
     def of_mean(cls, sums: SumRow, intervals: Mapping[MeanKey, LowHigh] | None = None) -> Self:
         """Return the row of a mean over users; ``intervals`` replace the one by its standard error."""
-        mean = mean_of(sums, intervals)
+        return cls.of_summary(sums, mean_of(sums, intervals))
+
+    @classmethod
+    def of_summary(cls, sums: SumRow, mean: Summary) -> Self:
+        """Return the row of a mean that was computed from these sums."""
         n_all, n_defined = sums.n_users, mean.n
         if sums.n_requests is not None and sums.n_requests_defined is not None:
             n_all, n_defined = sums.n_requests, sums.n_requests_defined

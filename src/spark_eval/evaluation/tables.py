@@ -39,6 +39,8 @@ from spark_eval.schema import (
     ITEM,
     MODEL,
     MOST_FOLDS,
+    N_RECOMMENDED,
+    N_RELEVANT,
     RANK,
     RELEVANCE,
     REQUEST,
@@ -49,7 +51,7 @@ from spark_eval.schema import (
     Reason,
 )
 from spark_eval.statistics.exact import Ints
-from spark_eval.tables.conformed import Rows, align_ids, check_id_types, some_values
+from spark_eval.tables.conformed import Rows, align_ids, arrow_type, check_id_types, id_type, rows_equal
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.local_tables import LocalTable
 
@@ -112,6 +114,23 @@ class Tables:
         check_id_types(self.given())
         recommendations, truth = align_ids(self.recommendations, self.truth)
         return replace(self, recommendations=recommendations, truth=truth)
+
+    @property
+    def id_types(self) -> dict[str, pa.DataType]:
+        """Arrow types of the engine's ids: text, or integers of 64 bits. Without requests, none for these."""
+        ids = {name: id_type(self.truth, name) for name in (USER, ITEM)}
+        return ids | ({REQUEST: id_type(self.recommendations, REQUEST)} if self.plan.by_request else {})
+
+    @property
+    def per_user_schema(self) -> pa.Schema:
+        """Schema of ``per_user``; its ids keep their types."""
+        plan = self.plan
+        columns = {MODEL: pa.string(), USER: arrow_type(self.truth, USER)}
+        columns |= {REQUEST: arrow_type(self.recommendations, REQUEST)} if plan.by_request else {}
+        columns |= {N_RELEVANT: pa.int64(), N_RECOMMENDED: pa.int64()}
+        columns |= {FOLD: pa.int32()} if plan.by_fold else {}
+        columns |= {name: pa.string() for name in plan.segments if name != FOLD}
+        return pa.schema(columns | dict.fromkeys(plan.columns, pa.float64()))
 
     @property
     def rules(self) -> dict[str, FaultRule]:
@@ -263,6 +282,16 @@ def some_ids(rows: Rows, name: str, model: str | None = None) -> str:
     return ", ".join(sorted(map(repr, ids[:MOST_EXAMPLES]))) or "null"
 
 
+def some_values(table: Rows, name: str, most: int, equal: Mapping[str, str] | None = None) -> list[Any]:
+    """Return a few distinct values of a column, of the rows with ``equal`` values."""
+    for column, value in (equal or {}).items():
+        table = rows_equal(table, column, [value])
+    if isinstance(table, LocalTable):
+        values: list[Any] = table.table(name)[name].unique()[:most].to_pylist()
+        return values
+    return [row[0] for row in table.select(name).distinct().take(most)]
+
+
 def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> str:
     """Return the reasons for unused rows of a table or a model's lists, in parentheses; empty if none."""
     outcomes = (Outcome.QUARANTINED, Outcome.FILTERED, Outcome.DROPPED)
@@ -337,8 +366,8 @@ def train_fold_faults(summaries: Summaries, folds: Sequence[int]) -> list[DataEr
 def missing_folds(what: str, folds: Sequence[int]) -> list[DataError]:
     """Return an error FOLDS_DIFFER for folds of the truth that another table lacks; empty if none."""
     shown = ", ".join(map(str, folds[:MOST_FOLDS_NAMED]))
-    mend = "add them, or leave these folds out of the truth"
-    return [DataError("FOLDS_DIFFER", f"{what} of the truth, such as {shown}; {mend}")] if folds else []
+    fix = "add them, or leave these folds out of the truth"
+    return [DataError("FOLDS_DIFFER", f"{what} of the truth, such as {shown}; {fix}")] if folds else []
 
 
 def some_folds(table: Rows) -> list[str]:

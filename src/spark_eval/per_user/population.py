@@ -1,6 +1,6 @@
 """Align the users of all compared models within a bucket, with their segments."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -97,6 +97,23 @@ class ComparisonTask:
         typed = [table.cast(schema) for table in tables]
         return pa.concat_tables(typed) if typed else schema.empty_table()
 
+    def rows_of_model(
+        self,
+        tables: Mapping[int, pa.Table],
+        model: int,
+        columns: Sequence[str],
+        rows: slice | Ints | None = None,
+    ) -> pa.Table:
+        """Return columns of a model's rows, from the tables of all models: all rows, or these."""
+        if model not in tables:
+            return self.rows([], columns)
+        table = tables[model].select(list(columns))
+        if isinstance(rows, slice):
+            table = table.slice(rows.start, rows.stop - rows.start)
+        elif rows is not None:
+            table = table.take(pa.array(rows))
+        return self.rows([table], columns)
+
     def models_of(self, role: str) -> dict[str, int]:
         """Return the indices of the models of a role, baseline or candidate, by name."""
         return {name: index for index, (of_role, name) in enumerate(self.models) if of_role == role}
@@ -120,8 +137,9 @@ class PairCounts(NamedTuple):
         return PairCounts(*map(np.add, self, other))
 
 
-# Reads columns of the model with this index.
+# Reads columns of the model with this index; of some of its rows, in this order.
 ReadRows = Callable[[int, Sequence[str]], pa.Table]
+ReadSomeRows = Callable[[int, Sequence[str], slice | Ints], pa.Table]
 
 
 class AlignedUsers:
@@ -212,6 +230,22 @@ class AlignedUsers:
         self.ids, self.person = self.ids.take(pa.array(first)), self.person[first]
         self.folds = None if self.folds is None else self.folds[first]
 
+    def part(self, users: slice, read: ReadSomeRows) -> "AlignedUsers":
+        """Return a slice of the users, whose rows are read by ``read``: each has one row per model.
+
+        The first part has the counts of all rows and users.
+        """
+        own = [users if rows is None else rows[users] for rows in self.rows]
+        chosen = [rows if isinstance(rows, slice) else rows[rows >= 0] for rows in own]
+        part = AlignedUsers.__new__(AlignedUsers)
+        part.task, part.read = self.task, lambda model, columns: read(model, columns, chosen[model])
+        part.rows = [None if isinstance(rows, slice) else renumbered(rows) for rows in own]
+        part.ids, part.person = self.ids[users], self.person[users]
+        part.folds = part.averaged = None
+        counts = (self.n_rows, self.n_users)
+        part.n_rows, part.n_users = counts if users.start == 0 else map(np.zeros_like, counts)
+        return part
+
     def __len__(self) -> int:
         return len(self.person)
 
@@ -259,7 +293,9 @@ class AlignedUsers:
             for index, name in enumerate(columns):
                 column = to_numpy(table[name])
                 values[model, index] = column if rows is None else np.append(column, np.nan)[rows]
-        if np.isinf(values).any():
+        with np.errstate(invalid="ignore"):
+            is_finite = np.isfinite(values.sum())  # most often: then no value is looked at on its own
+        if not is_finite and np.isinf(values).any():
             infinite = columns[int(np.flatnonzero(np.isinf(values).any(axis=(0, 2)))[0])]
             message = f"per_user: {infinite} holds infinite values; leave them null"
             raise DataError("METRIC_OVERFLOW", message)
@@ -286,6 +322,16 @@ class AlignedUsers:
         column = to_numpy(self.read(model, [N_RELEVANT])[N_RELEVANT]).astype(np.int64)
         rows = self.rows[model]
         return column if rows is None else np.append(column, -1)[rows]
+
+
+def renumbered(rows: Ints) -> Ints | None:
+    """Return the indices among the rows that are there; None if all are.
+
+    >>> renumbered(np.array([7, -1, 9])).tolist()
+    [0, -1, 1]
+    """
+    is_there = rows >= 0
+    return None if is_there.all() else np.where(is_there, np.cumsum(is_there) - 1, -1)
 
 
 def means_by_group(values: Floats, groups: Ints, n_groups: int) -> Floats:

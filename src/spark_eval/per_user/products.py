@@ -25,6 +25,7 @@ from spark_eval.statistics.exact import BLOCK, Floats, Ints
 Match = tuple[slice, slice]
 # Number of values that are split into digits at once, so that values and digits fit into the CPU cache.
 AT_ONCE: Final = 1 << 16
+UNEVEN: Final = 8
 # Maximum number of users whose products are summed as 64-bit integers.
 MOST_USERS: Final = 1 << 20
 # Differences up to half a quantum count as 0.
@@ -85,10 +86,15 @@ class ProductAccumulator:
         unit: Ints | None = None,
     ) -> None:
         self.values, self.matches, self.ends, self.starts = values, matches, ends, starts
-        self.defined = None if are_finite(values) else np.isfinite(values)
-        self.known = values if self.defined is None else np.where(self.defined, values, 0.0)
-        least, most = (reduce(self.known, axis=(0, 2), initial=0.0) for reduce in (np.min, np.max))
+        self.known, self.defined = values, None
+        least, most = extremes(values)
+        if not np.isfinite([least, most]).all():  # NaN and infinity stand out among the extremes
+            self.defined = np.isfinite(values)
+            self.known = np.where(self.defined, values, 0.0)
+            least, most = extremes(self.known)
+        self.is_signed = bool((least < 0).any())
         self.rest = self.magnitudes = np.empty((*values.shape[:2], 0))
+        self.stacked = np.empty((*values.shape[:2], 0, 0))
         self.unit = first_units(np.maximum(most, -least)) if unit is None else unit
         self.scale = 2.0 ** -self.unit.astype(np.float64)[:, None]
         check_scaled(self.known, self.scale)
@@ -129,7 +135,8 @@ class ProductAccumulator:
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
         """Yield blocks of users with their digits; shape (models, columns, 1 + digits, users)."""
         n_models, n_columns, n_rows = self.values.shape
-        size = min(BLOCK, max(64, AT_ONCE // (n_models * n_columns)))
+        # Arrays whose rows are a power of two apart would compete for the same lines of the cache.
+        size = min(BLOCK, max(64, AT_ONCE // (n_models * n_columns))) - UNEVEN
         n_users = n_rows if self.starts is None else len(self.starts)
         for start in range(0, n_users, size):
             users = slice(start, min(start + size, n_users))
@@ -147,16 +154,16 @@ class ProductAccumulator:
         """
         part = self.known[:, :, rows]
         if part.shape[2] > self.rest.shape[2]:
-            self.rest, self.magnitudes = np.empty_like(part), np.empty_like(part)
-            self.stacked = np.empty((*part.shape[:2], 0, part.shape[2]))
+            self.rest, self.magnitudes = np.empty(part.shape), np.empty(part.shape)
         rest, magnitudes = (memory[:, :, : part.shape[2]] for memory in (self.rest, self.magnitudes))
         np.multiply(part, self.scale, out=rest)
-        np.abs(rest, out=magnitudes)
-        n_digits = digits_of(magnitudes)
-        if n_digits >= self.stacked.shape[2]:
-            self.stacked = np.empty((*part.shape[:2], 1 + n_digits, self.stacked.shape[3]))
+        n_digits = digits_of(np.abs(rest, out=magnitudes) if self.is_signed else rest, magnitudes)
+        if n_digits >= self.stacked.shape[2] or part.shape[2] > self.stacked.shape[3]:
+            self.stacked = np.empty((*part.shape[:2], 1 + n_digits, self.rest.shape[2]))
+            self.stacked[:, :, 0] = 1.0
         stacked = self.stacked[:, :, : 1 + n_digits, : part.shape[2]]
-        stacked[:, :, 0] = 1.0 if self.defined is None else self.defined[:, :, rows]
+        if self.defined is not None:
+            stacked[:, :, 0] = self.defined[:, :, rows]
         for number in range(1, n_digits):
             digit = stacked[:, :, number]
             np.rint(rest, out=digit)
@@ -196,14 +203,15 @@ def pair_products(
 
     If a value is defined for only one model of a pair, the pair's column is recomputed without that row.
     """
-    if are_finite(values):
-        return ProductAccumulator(values, matches, ends, starts).products()
-    is_defined = np.isfinite(values)
+    accumulator = ProductAccumulator(values, matches, ends, starts)
+    is_defined = accumulator.defined
+    if is_defined is None:
+        return accumulator.products()
     baselines, candidates = model_indices(matches)
     if len(baselines) == 1:
         both = is_defined[baselines[0]] & is_defined[candidates[0]]
         return ProductAccumulator(np.where(both, values, np.nan), matches, ends, starts).products()
-    products = ProductAccumulator(values, matches, ends, starts).products()
+    products = accumulator.products()
     unit = products.unit if starts is None else products.unit - DIGIT_BITS
     for pair, models in enumerate(zip(baselines, candidates, strict=True)):
         of_baseline, of_candidate = is_defined[list(models)]
@@ -231,10 +239,10 @@ def parts_of_users(
             yield values[:, :, begin:end], own_ends, starts[first:last] - begin
 
 
-def are_finite(values: Floats) -> bool:
-    """Return True if no value is NaN or infinite; their sum tells it in most cases, in half the time."""
-    with np.errstate(all="ignore"):
-        return bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
+def extremes(values: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the largest value of each column, NaN if a value is; both 0 without values."""
+    least, most = (reduce(values, axis=(0, 2), initial=0.0) for reduce in (np.min, np.max))
+    return least, most
 
 
 def model_indices(matches: Sequence[Match]) -> tuple[Ints, Ints]:
@@ -270,11 +278,13 @@ def first_units(largest: Floats) -> Ints:
     return np.where(largest > 0, np.maximum(units, LOWEST_UNIT), 0)
 
 
-def digits_of(magnitudes: Floats) -> int:
-    """Return the number of digits that hold these magnitudes, in units of the first digit; overwrite them."""
-    # As integers, the bits of positive doubles have their order; 0 becomes the largest.
-    bits = magnitudes.view(np.uint64)
-    np.subtract(bits, np.uint64(1), out=bits)
+def digits_of(magnitudes: Floats, memory: Floats) -> int:
+    """Return the number of digits that hold these magnitudes, in units of the first digit.
+
+    ``memory`` of their shape is overwritten; it may be the magnitudes themselves.
+    """
+    # As integers, the bits of positive doubles have their order; 0 becomes the largest, even if written -0.
+    bits = np.subtract(magnitudes.view(np.uint64), np.uint64(1), out=memory.view(np.uint64))
     least = int(bits.min(initial=HIGHEST)) + 1
     if least > HIGHEST:
         return 1

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
 from pathlib import Path
@@ -42,7 +42,8 @@ WITH_OTHER_COLUMNS: Final = (Table.SPLITS, Table.QUARANTINE)
 class PublishedTable:
     """A table of a published run that was checked to be complete.
 
-    ``folder`` is its local path, None elsewhere. ``opened`` are the rows of a table of a catalog.
+    ``folder`` is its local path, None elsewhere, and ``footers`` are those of its local files by their paths.
+    ``opened`` are the rows of a table of a catalog.
     """
 
     files: Files
@@ -50,6 +51,7 @@ class PublishedTable:
     table: str
     folder: Path | None
     opened: "DataFrame | None" = None
+    footers: Mapping[str, pq.FileMetaData] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -94,13 +96,13 @@ def open_table(files: Files, record: Record, table: str) -> PublishedTable:
     if isinstance(files, CatalogTables):
         return open_rows(files, record, table)
     if folder is not None:
-        check_files(record, table, folder)
-    elif isinstance(files, HadoopFiles):
+        return PublishedTable(files, record, table, folder, footers=checked_footers(record, table, folder))
+    if isinstance(files, HadoopFiles):
         frame = with_named_errors(path, lambda: read_paths(files.spark, [path]))
         n_files = sum(one.endswith(".parquet") for one, *_ in files.files_below(path))
         check_sizes(record, table, n_files, with_named_errors(path, frame.count))
         check_columns(record, table, path, kinds_in_spark(frame.schema))
-    return PublishedTable(files, record, table, folder)
+    return PublishedTable(files, record, table, None)
 
 
 def open_rows(files: CatalogTables, record: Record, table: str) -> PublishedTable:
@@ -135,8 +137,8 @@ def check_is_there(files: Files, record: Record, table: str) -> None:
         raise incomplete(record.run_id, f"its table {table} is missing from {record.path_of(table)!r}")
 
 
-def check_files(record: Record, table: str, folder: Path) -> None:
-    """Raise DataError unless the local files of a table are those of the commit record."""
+def checked_footers(record: Record, table: str, folder: Path) -> dict[str, pq.FileMetaData]:
+    """Return the footers of the local files of a table; raise DataError unless they are as in its record."""
     footers: dict[str, pq.FileMetaData] = {}
     for path in data_files(folder):
         with named_read_errors(str(path)):
@@ -156,6 +158,7 @@ def check_files(record: Record, table: str, folder: Path) -> None:
     of_all = united_kinds(kinds.values())
     for name, of_file in kinds.items():
         check_columns(record, table, str(folder / name), of_file, of_all)
+    return {str(folder / name): footer for name, footer in footers.items()}
 
 
 def check_sizes(record: Record, table: str, n_files: int, n_rows: int) -> None:
@@ -323,12 +326,12 @@ def without_nan(frame: "DataFrame", table: str) -> "DataFrame":
     from pyspark.sql import types as T
 
     columns = []
-    for field in frame.schema:
-        column = F.col(quote_column(field.name))
-        if isinstance(field.dataType, T.FloatType | T.DoubleType):
-            fault = DataError("INCOMPLETE_RUN", f"table {table}: {nan_in(field.name)}")
+    for given in frame.schema:
+        column = F.col(quote_column(given.name))
+        if isinstance(given.dataType, T.FloatType | T.DoubleType):
+            fault = DataError("INCOMPLETE_RUN", f"table {table}: {nan_in(given.name)}")
             column = F.when(F.isnan(column), F.raise_error(F.lit(str(fault)))).otherwise(column)
-        columns.append(column.alias(field.name))
+        columns.append(column.alias(given.name))
     return frame.select(columns)
 
 

@@ -75,7 +75,7 @@ def share_faults(
             which = source if model is None else f"{source} of model {model!r}"
             message = f"{which}: {n_bad} of {n_rows[source, model]} rows are quarantined ({by_code})"
             limit = f"{source}.max_quarantined, now {float(share):g}"
-            message += f", such as {shown}; mend them, or allow more by {limit}"
+            message += f", such as {shown}; fix them, or allow more by {limit}"
             message += "".join(hint for code, hint in HINTS.items() if code in of_codes)
             faults.append(DataError("QUARANTINE_SHARE", message))
     return faults

@@ -1,7 +1,8 @@
 """Run pairwise comparisons on the executors, bucketed by user.
 
-If the file names of ``per_user`` contain the buckets, each worker reads the files of a bucket. Otherwise the
-rows are shuffled by user. The workers see the same populations in both cases.
+If the file names of ``per_user`` contain the buckets, each worker reads the files of a bucket. Rows in memory
+are aligned as a whole and divided. Otherwise the rows are shuffled by user. Which users share a bucket
+changes no result.
 """
 
 import os
@@ -9,13 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from itertools import chain
 from operator import iadd
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_eval.arrow.codes import Booleans, to_numpy
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.messages import Content, group_by_bucket, partition_bucket
 from spark_eval.arrow.send import Sender
@@ -23,6 +25,7 @@ from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files
 from spark_eval.errors import DataError
 from spark_eval.per_user.cells import EVERYBODY, SegmentValue, rows_by_cell
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.runners.in_process import MOST_IN_MEMORY
 from spark_eval.runners.spread import (
     BUCKETS_PER_TASK,
     NumberedObject,
@@ -34,12 +37,14 @@ from spark_eval.runners.spread import (
 )
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.schema import ALL, FOLD, MODEL, N_RELEVANT, REQUEST, SEGMENT, SEGMENT_VALUE
-from spark_eval.tables.conformed import Rows, id_type, rows_equal
+from spark_eval.tables.conformed import Rows, id_type, rows_equal, rows_here
 from spark_eval.tables.file_parts import takes_files
 
 # Groups of overlapping files are used if they are at most this many times coarser than the files.
 COARSEST: Final = 8
 
+# Users of a bucket of rows in memory.
+USERS_AT_ONCE: Final = 1 << 17
 # Maximum number of ``per_user`` values of a shuffled bucket in a worker's memory.
 MOST_SENT: Final = 16_000_000
 CONTENT: Final = {BASELINE: Content.BASELINES, CANDIDATE: Content.CANDIDATES}
@@ -94,11 +99,37 @@ def buckets_of_files(
     of_tasks = [groups[start::n_tasks] for start in range(n_tasks)]
 
     def populations(batches: Batches) -> Iterator[AlignedUsers]:
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+        for number in numbers_of(batches):
             for paths in of_tasks[number]:
                 yield AlignedUsers(task, partial(rows_of_files, task, paths))
 
     return Buckets(task_numbers(like, n_tasks), populations, is_sent=False)
+
+
+def buckets_of_rows(
+    like: Rows, tables: Mapping[int, pa.Table], n_tasks: int, task: ComparisonTask
+) -> Buckets:
+    """Return buckets of rows in memory, given per model index: all users are aligned once, then divided.
+
+    ``like`` is a table on the same runner.
+    """
+    whole = AlignedUsers(task, partial(task.rows_of_model, tables))
+    if any(rows is not None for rows in whole.rows):  # rows are quickly taken of whole columns
+        tables = {model: table.combine_chunks() for model, table in tables.items()}
+    read = partial(task.rows_of_model, tables)
+    starts = range(0, max(len(whole), 1), USERS_AT_ONCE) if whole.n_rows.any() else range(0)
+
+    def populations(batches: Batches) -> Iterator[AlignedUsers]:
+        for number in numbers_of(batches):
+            for start in starts[number::n_tasks]:
+                yield whole.part(slice(start, min(start + USERS_AT_ONCE, len(whole))), read)
+
+    return Buckets(task_numbers(like, n_tasks), populations, is_sent=False)
+
+
+def numbers_of(batches: Batches) -> Iterator[int]:
+    """Yield the numbers of ``task_numbers``."""
+    return (number for batch in batches for number in batch.column(0).to_pylist())
 
 
 def rows_of_files(
@@ -111,7 +142,7 @@ def rows_of_files(
 def buckets_of_frames(
     frames: Mapping[str, Rows], n_buckets: int, n_tasks: int, task: ComparisonTask
 ) -> Buckets:
-    """Return buckets of the rows of baseline and candidate, after one shuffle by user."""
+    """Return buckets of the chosen rows of baseline and candidate, after one shuffle by user."""
 
     def populations(batches: Batches) -> Iterator[AlignedUsers]:
         for _, rows in group_by_bucket(batches):
@@ -119,14 +150,13 @@ def buckets_of_frames(
             n_values = sum(table.num_rows * table.num_columns for table in tables.values())
             n_parts = 1 + n_values // MOST_SENT
             parts = iter([tables]) if n_parts == 1 else partition_bucket(tables, n_buckets, n_parts)
-            for cell, of_cell in chain.from_iterable(tables_by_cell(task, part) for part in parts):
-                of_models = tables_of_models(task, of_cell)
-                yield AlignedUsers(task, partial(rows_of_tables, task, of_models), cell)
+            for part in parts:
+                given = {role: part[content] for role, content in CONTENT.items() if content in part}
+                for cell, of_cell in tables_by_cell(task, given):
+                    of_models = tables_of_models(task, of_cell)
+                    yield AlignedUsers(task, partial(task.rows_of_model, of_models), cell)
 
-    sent = [
-        send(chosen_rows(frame, role, task), None, Sender(n_buckets, CONTENT[role]), n_tasks)
-        for role, frame in frames.items()
-    ]
+    sent = [send(frame, None, Sender(n_buckets, CONTENT[role]), n_tasks) for role, frame in frames.items()]
     return Buckets(exchange(sent, n_tasks), populations, is_sent=True)
 
 
@@ -142,36 +172,36 @@ def chosen_rows(table: Rows, role: str, task: ComparisonTask) -> Rows:
 
 
 def tables_by_cell(
-    task: ComparisonTask, tables: Mapping[Content, pa.Table]
-) -> Iterator[tuple[SegmentValue, Mapping[Content, pa.Table]]]:
-    """Yield the rows of both tables by segment value if they are sums of rows; all at once otherwise."""
+    task: ComparisonTask, tables: Mapping[str, pa.Table]
+) -> Iterator[tuple[SegmentValue, Mapping[str, pa.Table]]]:
+    """Yield the rows of both tables, by role, by segment value if they are sums of rows; or all at once."""
     if task.row_segments is None:
         yield EVERYBODY, tables
         return
-    by_cell: dict[SegmentValue, dict[Content, pa.Table]] = defaultdict(dict)
-    for content, table in tables.items():
+    by_cell: dict[SegmentValue, dict[str, pa.Table]] = defaultdict(dict)
+    for role, table in tables.items():
         for cell, rows in rows_by_cell(table):
-            by_cell[cell][content] = rows
+            by_cell[cell][role] = rows
     yield from by_cell.items()
 
 
-def tables_of_models(task: ComparisonTask, tables: Mapping[Content, pa.Table]) -> dict[int, pa.Table]:
-    """Split the rows of both tables by model index."""
+def tables_of_models(task: ComparisonTask, tables: Mapping[str, pa.Table]) -> dict[int, pa.Table]:
+    """Split the rows of both tables, given by role, by model index."""
     of_models = {}
-    for role, content in CONTENT.items():
-        if content in tables:
-            names = tables[content][MODEL].cast(pa.string())
-            for name, index in task.models_of(role).items():
-                of_models[index] = tables[content].filter(pc.equal(names, name))
+    for role, table in tables.items():
+        names = table[MODEL].cast(pa.string())
+        for name, index in task.models_of(role).items():
+            of_models[index] = rows_where(table, to_numpy(pc.equal(names, name)).astype(bool))
     return of_models
 
 
-def rows_of_tables(
-    task: ComparisonTask, tables: Mapping[int, pa.Table], model: int, columns: Sequence[str]
-) -> pa.Table:
-    """Return columns of a model's rows in a bucket, from the tables of all models."""
-    of_model = [tables[model].select(list(columns))] if model in tables else []
-    return task.rows(of_model, columns)
+def rows_where(table: pa.Table, is_chosen: Booleans) -> pa.Table:
+    """Return the chosen rows; nothing is copied if they are adjacent."""
+    n_chosen = np.count_nonzero(is_chosen)
+    first = int(np.argmax(is_chosen)) if n_chosen else 0
+    if is_chosen[first : first + n_chosen].all():
+        return table.slice(first, n_chosen)
+    return table.filter(pa.array(is_chosen))
 
 
 class UserTable(NamedTuple):
@@ -202,7 +232,9 @@ class UserTable(NamedTuple):
 
 
 def buckets_of_users(tables: Mapping[str, UserTable], task: ComparisonTask) -> Buckets:
-    """Return buckets that hold the same users of all models: from bucketed files, or by a shuffle.
+    """Return buckets that hold the same users of all models.
+
+    They come from bucketed files, from rows in memory if users have one row per model, or else by a shuffle.
 
     ``tables`` are by role.
     """
@@ -212,7 +244,14 @@ def buckets_of_users(tables: Mapping[str, UserTable], task: ComparisonTask) -> B
     if groups is not None:
         n_tasks = max(1, min(len(groups), BUCKETS_PER_TASK * at_once))
         return buckets_of_files(candidate, groups, n_tasks, task)
-    frames = {role: users.frame for role, users in tables.items() if task.models_of(role)}
+    frames = {
+        role: chosen_rows(users.frame, role, task) for role, users in tables.items() if task.models_of(role)
+    }
+    is_sent = task.has_clusters or task.of_means or task.row_segments is not None
+    here = None if is_sent else rows_here(list(frames.values()), MOST_IN_MEMORY)
+    if here is not None:
+        of_models = tables_of_models(task, dict(zip(frames, here, strict=True)))
+        return buckets_of_rows(candidate, of_models, 2 * at_once, task)
     return buckets_of_frames(frames, BUCKETS_PER_TASK * 2 * at_once, 2 * at_once, task)
 
 

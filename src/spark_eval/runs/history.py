@@ -1,6 +1,7 @@
 """Histories that a config or a call requests: their runs, read without Spark where the output is local."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, Unpack
 from urllib.parse import unquote
@@ -11,18 +12,16 @@ import pyarrow.parquet as pq
 from spark_eval.arrow.files import named_read_errors
 from spark_eval.arrow.user_files import UserFile, check_no_nan, overlapping_groups, read_files, user_files
 from spark_eval.conventions.presets import request_rules
-from spark_eval.days.history import READ, History, Line, Mark, PastRun, make_history
+from spark_eval.days.history import COLUMNS, READ, History, Line, Mark, PastRun, make_history
 from spark_eval.days.pairs import PairTotals, add_users
 from spark_eval.days.plan import HistoryOptions, HistoryPlan, make_history_plan
 from spark_eval.days.user_sums import MeanColumns
 from spark_eval.days.window import mean_columns
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.summary import METRICS
 from spark_eval.options import documented
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published
-from spark_eval.publishing.published import PublishedTable, data_files, open_table
-from spark_eval.results.driver_tables import arrow_schema
+from spark_eval.publishing.published import RUNS_AT_ONCE, PublishedTable, open_table
 from spark_eval.runs.job import MEASURING
 from spark_eval.runs.measured import MeasuredRun
 from spark_eval.runs.report import store_at
@@ -33,7 +32,6 @@ from spark_eval.statistics.differences import Estimate
 WATCHED: Final = "_watch"
 # Keys of the section ``truth`` that say where it is, not what it is.
 PLACES: Final = ("path", "table", "max_quarantined")
-COLUMNS: Final = pa.schema([arrow_schema(METRICS).field(name) for name in READ])
 
 
 def history_of(store: Store, plan: HistoryPlan) -> History:
@@ -59,16 +57,21 @@ def past_runs(store: Store, plan: HistoryPlan) -> tuple[list[PastRun], dict[str,
         day = record.run_id.removesuffix(WATCHED)
         if plan.has(day):
             records.setdefault(day, []).append(record)
-    runs: list[PastRun] = []
-    for run_id, of_run in records.items():
-        measured = next((record for record in of_run if record.verb in MEASURING), None)
+
+    def past_run(run_id: str) -> PastRun | DataError | None:
+        measured = next((record for record in records[run_id] if record.verb in MEASURING), None)
         if measured is None:
-            continue
+            return None
         try:
             metrics = metrics_of(open_table(store.files, measured, Table.METRICS))
-            runs.append(PastRun(run_id, metrics, rules_of(measured), list(marks_of(store, of_run))))
+            return PastRun(run_id, metrics, rules_of(measured), list(marks_of(store, records[run_id])))
         except DataError as fault:
-            damaged[run_id] = fault.message
+            return fault
+
+    with ThreadPoolExecutor(RUNS_AT_ONCE) as pool:
+        opened = dict(zip(records, pool.map(past_run, records), strict=True))
+    damaged |= {run_id: one.message for run_id, one in opened.items() if isinstance(one, DataError)}
+    runs = [one for one in opened.values() if isinstance(one, PastRun)]
     return runs, {run_id: reason for run_id, reason in damaged.items() if plan.has(run_id)}
 
 
@@ -76,18 +79,29 @@ def metrics_of(table: PublishedTable) -> pa.Table:
     """Return the columns of a table ``metrics`` that a history reads; columns that it lacks are null."""
     if table.folder is None:
         return pa.Table.from_pylist(table.rows(), schema=COLUMNS)
-    parts = []
-    for path in data_files(table.folder):
-        with named_read_errors(str(path)), pq.ParquetFile(path, page_checksum_verification=True) as file:
-            names = file.schema_arrow.names
-            part = file.read(columns=[name for name in READ if name in names], use_threads=False)
-        check_no_nan(part, str(path))
-        part = part.append_column(MODEL, pa.array([model_of(table, str(path))] * len(part), pa.string()))
-        parts.append(part)
-    whole = pa.concat_tables(parts, promote_options="permissive")
+    parts = {path: rows_of(table, path) for path in table.footers}
+    whole = pa.concat_tables(parts.values(), promote_options="permissive")
+    try:
+        check_no_nan(whole, str(table.folder))
+    except DataError:
+        for path, part in parts.items():
+            check_no_nan(part, path)
+        raise
     for lacking in (one for one in COLUMNS if one.name not in whole.column_names):
         whole = whole.append_column(lacking.name, pa.nulls(len(whole), lacking.type))
     return whole.select(READ).cast(COLUMNS)
+
+
+def rows_of(table: PublishedTable, path: str) -> pa.Table:
+    """Return the columns of a file of ``metrics`` that a history reads."""
+    footer = table.footers[path]
+    with (
+        named_read_errors(path),
+        pq.ParquetFile(path, metadata=footer, page_checksum_verification=True) as file,
+    ):
+        names = file.schema_arrow.names
+        part = file.read(columns=[name for name in READ if name in names], use_threads=False)
+    return part.append_column(MODEL, pa.repeat(model_of(table, path), len(part)))
 
 
 def model_of(table: PublishedTable, path: str) -> str:

@@ -5,8 +5,9 @@ from typing import Any, Final, Unpack
 
 from spark_eval.config.inputs import Source
 from spark_eval.days.plan import WindowOptions, WindowPlan, make_window_plan
+from spark_eval.days.published import Day
 from spark_eval.days.scored import ScoredDay, merge_scored_days
-from spark_eval.days.window import Day, Window, merge_days
+from spark_eval.days.window import Window, merge_days
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import summarize_names
 from spark_eval.options import documented
@@ -95,7 +96,7 @@ def day_of(store: Store, run_id: str) -> Day:
         conventions=measured.conventions,
         version=str(job["versions"].get("spark_eval")),
         settings={key: job["config"].get(key) for key in DECIDING},
-        has_users=store.files.is_there(measured.record.path_of(Table.PER_USER)),
+        has_users=has_users(store, measured.record),
         open=measured.open,
     )
 
@@ -114,9 +115,14 @@ def scored_day_of(store: Store, run_id: str) -> ScoredDay:
         conventions=str(job["conventions"]),
         version=str(job["versions"].get("spark_eval")),
         settings={key: value for key, value in settings.items() if key not in OF_INPUT},
-        has_users=store.files.is_there(record.path_of(Table.PER_USER)),
+        has_users=has_users(store, record),
         open=lambda table: open_table(store.files, record, table),
     )
+
+
+def has_users(store: Store, record: Record) -> bool:
+    """Return True if ``per_user`` of a run is there, and on this machine."""
+    return store.is_local and store.files.is_there(record.path_of(Table.PER_USER))
 
 
 def removed(run_id: str) -> DataError:

@@ -36,11 +36,16 @@ def tasks_at_once(spark: "SparkSession") -> int:
     return TASKS_OF_REMOTE if is_remote(spark) else spark.sparkContext.defaultParallelism
 
 
-def refuse_remote(of: "DataFrame | SparkSession", what: str) -> None:
+def refuse_remote(of: "DataFrame | SparkSession", what: str, instead: str) -> None:
     """Raise ConfigError CONNECT_UNSUPPORTED for a session of Spark Connect, or a frame of one."""
     if is_remote(of):
-        message = f"{what} does not work with Spark Connect; run it in a process of its own"
-        raise ConfigError("CONNECT_UNSUPPORTED", f"{message}, without SPARK_REMOTE: python or spark-submit")
+        raise unsupported_remotely(what, instead)
+
+
+def unsupported_remotely(what: str, instead: str) -> ConfigError:
+    """Return the error of what no session of Spark Connect can do; ``instead`` is what it can."""
+    message = f"{what}; over Spark Connect {instead}, or start a process without SPARK_REMOTE"
+    return ConfigError("CONNECT_UNSUPPORTED", message)
 
 
 def release_with(result: object, resources: ExitStack) -> None:

@@ -22,7 +22,7 @@ GZIP: Final = b"\x1f\x8b"
 TEXTS: Final = ("CSV", "JSON")
 # Names of formats for messages, by their names in a config.
 NAMES: Final = {"parquet": "Parquet", "orc": "ORC", "csv": "CSV", "json": "JSON"}
-MENDS: Final = {
+FIXES: Final = {
     **{kind: f"say format: {name}" for name, kind in NAMES.items()},
     "CSV": "say format: csv, or read it with pandas",
     "JSON": "say format: json, or read it with pandas",
@@ -41,8 +41,8 @@ def other_format(path: str, wanted: str) -> str | None:
     kind, name = kind_of_file(path), NAMES.get(wanted, wanted)
     if kind in (None, name) or (name in TEXTS and kind in TEXTS):
         return None
-    mend = MENDS.get(str(kind), "unpack it, or read it with pandas")
-    return f"{path!r} is {kind}, not {name}; for {kind} {mend}"
+    fix = FIXES.get(str(kind), "unpack it, or read it with pandas")
+    return f"{path!r} is {kind}, not {name}; for {kind} {fix}"
 
 
 def kind_of_file(path: str) -> str | None:

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_eval.errors import ConfigError
-from spark_eval.runtime.any_session import OpenSession
+from spark_eval.runtime.any_session import OpenSession, refuse_remote
 from spark_eval.runtime.local_files import LocalFiles, local_path
 from spark_eval.runtime.spark_errors import STORE_CODES, named_spark_error
 
@@ -29,10 +29,12 @@ class HadoopFiles:
     """Files of the store of the URI ``root``.
 
     Raises ConfigError UNREACHABLE_STORE if Spark has no client for the store, EnvironmentFault STORE_DOWN if
-    the client does not find it.
+    the client does not find it, ConfigError CONNECT_UNSUPPORTED in a session of Spark Connect.
     """
 
     def __init__(self, spark: "SparkSession", root: str) -> None:
+        what = f"{root!r}: files of a store are listed, created and renamed in a JVM of this process"
+        refuse_remote(spark, what, "name tables of a catalog")
         self.spark = spark
         self.root = root.rstrip("/")
         from py4j.protocol import Py4JJavaError

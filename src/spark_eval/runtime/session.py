@@ -148,9 +148,12 @@ def launch(settings: Mapping[str, str]) -> None:
 
 def stoppable(session: SparkSession, *, is_ours: bool) -> SparkSession:
     """Return the session; in the program, a signal stops its jobs, or the session if we started it."""
-    if streams.current.get() is not None and not is_connected(session):
-        context = session.sparkContext
-        requests.last_acts.append(context.stop if is_ours else context.cancelAllJobs)
+    if streams.current.get() is not None:
+        if is_connected(session):
+            requests.last_acts.append(session.interruptAll)
+        else:
+            context = session.sparkContext
+            requests.last_acts.append(context.stop if is_ours else context.cancelAllJobs)
         requests.listen()
     return session
 

@@ -32,7 +32,7 @@ class Requests:
     """
 
     arrived: list[signal.Signals] = field(default_factory=list)
-    last_acts: list[Callable[[], None]] = field(default_factory=list)
+    last_acts: list[Callable[[], object]] = field(default_factory=list)
     handlers: dict[signal.Signals, Any] = field(default_factory=dict)
     is_held: bool = False
     is_over: bool = False

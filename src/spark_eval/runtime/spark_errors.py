@@ -25,7 +25,7 @@ CAUSE: Final = re.compile(r"^(?:Caused by)?:? ?((?:[\w$]+\.)*\w*(?:Exception|Err
 JAVA_CLASS: Final = re.compile(r"(?:[\w$]+\.)+(?=\w*(?:Exception|Error)\b)")
 # Py4J's message if the JVM did not answer.
 NO_ANSWER: Final = re.compile(r"An error occurred while calling [\w.$]+$")
-# Sentences of advice to authors of SQL are removed; MENDS has the advice for configs.
+# Sentences of advice to authors of SQL are removed; FIXES has the advice for configs.
 SENTENCE: Final = re.compile(r"(?<=[.!]) (?=[A-Z])")
 ADVICE: Final = re.compile(
     r"(Use|Set|Choose|Correct|Please,?|Consider|Try|Verify|Check|Ensure|Make sure|You (can|may|need|must)|"
@@ -63,7 +63,7 @@ KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "CONFLICTING_DIRECTORY_STRUCTURES": (DataError, "INVALID_PARTITION"),
 }
 # Advice for each code that Spark's errors are mapped to.
-MENDS: Final = {
+FIXES: Final = {
     "SCHEMA_DRIFT": "write all files with one schema",
     "AMBIGUOUS_COLUMN": "rename one of the columns",
     "MISSING_INPUT": "fix the config, or run the job that produces it",
@@ -178,7 +178,7 @@ def named_spark_error(error: Exception, where: str = "", more: str = DEBUG) -> S
     if isinstance(error, SparkEvalError):
         return error
     if (how := end_of_jvm(error)) is not None:
-        return EnvironmentFault("JVM_DIED", f"{how}; {MENDS['JVM_DIED']}{more}")
+        return EnvironmentFault("JVM_DIED", f"{how}; {FIXES['JVM_DIED']}{more}")
     text = str(error)
     ours = OURS.search(text)
     if ours:
@@ -192,7 +192,7 @@ def named_spark_error(error: Exception, where: str = "", more: str = DEBUG) -> S
             if other := next(filter(None, others), None):
                 return DataError("WRONG_FORMAT", f"{where}: {other}" if where else other)
         what = ": ".join(part for part in (where, *files, sentence) if part)
-        return kind(code, f"{what}; {MENDS[code]}{more}")
+        return kind(code, f"{what}; {FIXES[code]}{more}")
     if isinstance(error, MemoryError):
         return EnvironmentFault("OUT_OF_MEMORY", f"this process has no more memory; {MORE_MEMORY}")
     if isinstance(error, OSError):
@@ -203,10 +203,10 @@ def named_spark_error(error: Exception, where: str = "", more: str = DEBUG) -> S
 def refusal(error: OSError) -> SparkEvalError:
     """Return the named error for one of the operating system."""
     if error.errno in NO_PATH:
-        return ConfigError("INVALID_PATH", f"{error}; {MENDS['INVALID_PATH']}")
+        return ConfigError("INVALID_PATH", f"{error}; {FIXES['INVALID_PATH']}")
     kind, code = REFUSALS.get(error.errno or 0, (EnvironmentFault, "FILE_SYSTEM"))
     # Of a full disk Arrow's own text has the number twice, and no advice.
-    text = f"{os.strerror(error.errno or 0)}; {MENDS[code]}" if code == "DISK_FULL" else str(error)
+    text = f"{os.strerror(error.errno or 0)}; {FIXES[code]}" if code == "DISK_FULL" else str(error)
     return kind(code, text)
 
 

@@ -8,18 +8,21 @@ import hashlib
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
+from zipfile import ZipFile
 
 from spark_eval.errors import SetupError
 from spark_eval.names import summarize_names
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import refuse_remote
+from spark_eval.runtime.any_session import is_remote, tasks_at_once
 from spark_eval.schema import VERSION
 
 if TYPE_CHECKING:
@@ -65,15 +68,20 @@ def sources_below(folder: Traversable) -> Iterator[bytes]:
 def check_workers(spark: "SparkSession") -> None:
     """Compare the versions of the workers, one task per slot, with the driver's; log hosts and versions.
 
-    Local workers use the driver's Python and are not checked. Raises SetupError WORKER_ENV_MISMATCH
-    with the hosts that differ, and ConfigError CONNECT_UNSUPPORTED in a session of Spark Connect.
+    Local workers use the driver's Python and are not checked. Those of a Spark Connect server are given this
+    package first. Raises SetupError WORKER_ENV_MISMATCH with the hosts that differ.
     """
-    refuse_remote(spark, "a verb")
-    context = spark.sparkContext
-    if LOCAL.match(context.master or ""):
+    from pyspark.sql import functions as F
+
+    if is_remote(spark):
+        send_package(spark)
+    elif LOCAL.match(spark.sparkContext.master or ""):
         return
-    n_slots = context.defaultParallelism
-    reports = set(context.parallelize(range(n_slots), n_slots).mapPartitions(reporter()).collect())
+    n_slots = tasks_at_once(spark)
+    # Without Arrow: a worker that lacks it can still say so.
+    report = F.udf(reporter(), "array<struct<host string, name string, version string>>", useArrow=False)
+    rows = spark.range(0, n_slots, 1, n_slots).select(report("id")).collect()
+    reports = {tuple(one) for (of_worker,) in rows for one in of_worker}
     ours = versions() | {CODE: code_version()}
     faults = sorted(
         f"{host} has {name} {version} for {ours[name]}"
@@ -91,18 +99,31 @@ def check_workers(spark: "SparkSession") -> None:
     events.say("workers", f"workers on {summarize_names(hosts)}: {', '.join(theirs)}", hosts=hosts)
 
 
-def reporter() -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:
+def send_package(spark: "SparkSession") -> None:
+    """Give the code of this package to the workers of a Spark Connect server, for this session."""
+    folder = Path(str(files(CODE)))
+    with TemporaryDirectory() as home:
+        # A session keeps the first file of a name.
+        archive = Path(home, f"{CODE}-{code_version()[:16]}.zip")
+        with ZipFile(archive, "w") as whole:
+            for source in sorted(folder.rglob("*.py")):
+                whole.write(source, source.relative_to(folder.parent))
+        spark.addArtifacts(str(archive), pyfile=True)
+
+
+def reporter() -> Callable[[int], list[tuple[str, str, str]]]:
     """Return the function that reports (host, name, version) of a worker, or why a version is missing.
 
     The inner function is pickled by value, so that it runs on a worker without this package.
     """
 
-    def report(_: Iterable[int]) -> Iterator[tuple[str, str, str]]:
+    def report(_: int) -> list[tuple[str, str, str]]:
         import platform
         import socket
         import sys
         from importlib import import_module
 
+        host, reports = socket.gethostname(), []
         for name in (*LIBRARIES, CODE):
             try:
                 is_ours = name == CODE
@@ -110,8 +131,8 @@ def reporter() -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:
                 version = module.code_version() if is_ours else module.__version__
             except Exception as error:
                 version = f"none ({error})"
-            yield socket.gethostname(), name, version
-        yield socket.gethostname(), "python", f"{platform.python_version()} at {sys.executable}"
+            reports.append((host, name, version))
+        return [*reports, (host, "python", f"{platform.python_version()} at {sys.executable}")]
 
     return report
 

@@ -237,8 +237,8 @@ def check_listing(
     local = local_path(path)
     if local is not None and not local.exists() and not PATTERN.search(path):
         start = "" if Path(path).is_absolute() or ":" in path else " (relative to the working folder)"
-        mend = f"Fix `{name}.path`, or run the job that produces it"
-        raise DataError("MISSING_INPUT", f"{name}: {path!r} not found{start}. {mend}")
+        fix = f"Fix `{name}.path`, or run the job that produces it"
+        raise DataError("MISSING_INPUT", f"{name}: {path!r} not found{start}. {fix}")
     if local is not None and (dead := dead_links(local)):
         message = f"{name}: {str(dead[0])!r} leads to no file; remove the link, or run what writes its goal"
         raise DataError("MISSING_INPUT", message)
@@ -279,8 +279,8 @@ def check_no_table(path: str, paths: Collection[str], name: str, session: OpenSe
     for folder in sorted(folders):
         if (kind := table_format(folder, session)) is not None:
             what = f"{name}: {folder!r} is a table of {kind.title()}, whose removed files would count"
-            mend = f"set {name}.format: {kind}, or name it by {name}.table"
-            raise ConfigError("TABLE_FORMAT", f"{what}; {mend}")
+            fix = f"set {name}.format: {kind}, or name it by {name}.table"
+            raise ConfigError("TABLE_FORMAT", f"{what}; {fix}")
 
 
 def base_folder(file: str) -> str:

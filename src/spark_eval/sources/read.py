@@ -16,6 +16,7 @@ from spark_eval.evaluation.conform import conform_table
 from spark_eval.evaluation.plan import Plan
 from spark_eval.names import quote_column
 from spark_eval.predictions.conform import conform_predictions
+from spark_eval.runtime.any_session import refuse_remote
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.sources.listing import FILE_FORMATS, data_files, depth_of, partitions_of
@@ -57,7 +58,7 @@ def read_source(
 
     ``segments`` are columns to read as text, like models. ``before`` are the names of the source's files
     at the start of the run. Raises ConfigError or DataError for errors of the files and their schema, before
-    any row is read.
+    any row is read, and ConfigError CONNECT_UNSUPPORTED for files in a session of Spark Connect.
     """
     check_lossless(spark, source, name)
     try:
@@ -66,6 +67,8 @@ def read_source(
         elif is_place(source.path_or_empty):
             frame = published_rows(spark, source.path_or_empty)
         else:
+            # There a frame lists its files whenever it is used.
+            refuse_remote(spark, f"{name}.path {source.path!r}", f"name a table by {name}.table")
             frame = read_path(spark, source, name, timezone, segments, before)
     except (PySparkException, Py4JError) as error:
         raise named_spark_error(error, name) from error

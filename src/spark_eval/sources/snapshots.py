@@ -6,11 +6,12 @@ looks once which one its source names, and reads that one from then on.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_eval.config.inputs import Snapshot, Source
+from spark_eval.config.inputs import TRAVEL, VERSION, Snapshot, Source
 from spark_eval.errors import EnvironmentFault
-from spark_eval.runtime.any_session import OpenSession
+from spark_eval.runtime.any_session import OpenSession, is_remote, unsupported_remotely
 from spark_eval.runtime.local_files import uri_of
 from spark_eval.runtime.spark_errors import is_of_spark, named_spark_error
+from spark_eval.tables.catalog_tables import described, newest_version
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,10 +34,12 @@ def pinned(source: Source, session: OpenSession) -> Source:
     """Return the source with the snapshot that it names now; other sources as they are.
 
     A source that cannot be found is left as it is: reading it raises the reason. Raises EnvironmentFault if a
-    retry may find it.
+    retry may find it, and ConfigError CONNECT_UNSUPPORTED as ``snapshot_by_sql`` does.
     """
     frame = table_of(source, session)
-    snapshot = None if frame is None else snapshot_of(without_aliases(frame))
+    if frame is None:
+        return source
+    snapshot = snapshot_by_sql(frame, source) if is_remote(frame) else snapshot_of(without_aliases(frame))
     return source if snapshot is None or snapshot.version is None else source.pinned(snapshot)
 
 
@@ -45,6 +48,8 @@ def snapshots_in(source: Source, session: OpenSession) -> list[Snapshot]:
     frame = table_of(source, session)
     if frame is None:
         return []
+    if is_remote(frame):
+        return [snapshot_by_sql(frame, source)]
     plan: Any = frame
     leaves = plan._jdf.queryExecution().analyzed().collectLeaves()
     found = (snapshot_of(leaves.apply(index)) for index in range(leaves.size()))
@@ -56,7 +61,9 @@ def table_of(source: Source, session: OpenSession) -> "DataFrame | None":
     if source.table is None and source.format not in VERSIONED:
         return None
     try:
-        return load_table(session(), source)
+        frame = load_table(session(), source)
+        # Over Spark Connect a table is looked up when something is asked of its frame.
+        return frame if frame.columns else None
     except Exception as error:
         if not is_of_spark(error):
             raise
@@ -64,6 +71,29 @@ def table_of(source: Source, session: OpenSession) -> "DataFrame | None":
         if isinstance(fault, EnvironmentFault):
             raise fault from error
         return None
+
+
+def snapshot_by_sql(frame: "DataFrame", source: Source) -> Snapshot:
+    """Return the snapshot that a source of a Spark Connect session names, as its catalog tells by SQL.
+
+    The id of an Iceberg table is its location, because SQL does not tell its own. Raises ConfigError
+    CONNECT_UNSUPPORTED for a view, a folder or a table without snapshots, and for a snapshot that is not
+    named by its number: frames of Spark Connect look such things up whenever they are used.
+    """
+    spark, name = frame.sparkSession, source.table or source.path_or_empty
+    about = {} if source.table is None else described(spark, name)
+    provider = about.get("Provider", "")
+    if provider not in VERSIONED:
+        what = f"{name!r} is not the name of a table with snapshots"
+        raise unsupported_remotely(what, "inputs are tables of Delta or Iceberg")
+    travel = {option.lower(): value for option, value in source.options.items() if option.lower() in TRAVEL}
+    version = travel.get(VERSION.lower(), newest_version(spark, name, provider))
+    if "timestampasof" in travel or not isinstance(version, int | None):
+        raise unsupported_remotely(f"{name!r}: {travel}", f"name a snapshot by its number, as {VERSION}")
+    table_id = about["Location"]
+    if provider == "delta":
+        table_id = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["id"]
+    return Snapshot(provider, table_id, version)
 
 
 def without_aliases(frame: "DataFrame") -> Any:

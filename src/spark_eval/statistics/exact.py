@@ -170,9 +170,9 @@ def limbs_by_group(
     >>> {limb: (amounts / 2**POINT_BITS).tolist() for limb, amounts in limbs.items()}
     {0: [0.75, 3.0]}
     """
-    if most_rows is not None and most_rows <= MOST_HALVES and are_usual(values):
-        return limbs_of_halves(values, groups, n_groups)
-    return normalize_limbs(digits_by_group(values, groups, n_groups))
+    sums = GroupSums(n_groups, most_rows)
+    sums.add(values, groups)
+    return sums.limbs
 
 
 def digits_by_group(values: Floats, groups: Ints, n_groups: int) -> DigitSums:
@@ -191,24 +191,52 @@ def are_usual(values: Floats) -> bool:
     return int(np.count_nonzero(values < 2.0**-20)) == len(values) - int(np.count_nonzero(values))
 
 
-def limbs_of_halves(values: Floats, groups: Ints, n_groups: int) -> Mapping[int, Ints]:
-    """Return the limbs of ``limbs_by_group`` for usual values, at most MOST_HALVES in each group.
+class GroupSums:
+    """Exact sums of the values of each of many groups; values are added in any number of parts.
 
-    A value is split into a multiple of 2^-26 and a rest up to 2^-27, which is a multiple of 2^-72: sums of
-    64 of each are exact as doubles.
+    Usual values (see ``are_usual``) of groups with at most MOST_HALVES values are each split into a multiple
+    of 2^-26 and a rest up to 2^-27, which is a multiple of 2^-72: sums of 64 of each are exact as doubles.
+    ``highs`` and ``lows`` (n_groups,) are these sums, times 2^26. Sums of other values are in ``digits``.
     """
-    scaled = values * 2.0**26
-    high = np.rint(scaled)
-    scaled -= high
-    highs = np.bincount(groups, high, minlength=n_groups).astype(np.int64)
-    lows = (np.bincount(groups, scaled, minlength=n_groups) * 2.0**46).astype(np.int64)
-    # Limbs are multiples of 2^-18, 2^-58 and 2^-98.
-    limbs = {-2: (lows & ((1 << 14) - 1)) << 26, -1: ((highs & 255) << 32) + (lows >> 14), 0: highs >> 8}
-    limbs[0] += limbs[-1] >> LIMB_BITS
-    limbs[-1] &= (1 << LIMB_BITS) - 1
-    limbs[1] = limbs[0] >> LIMB_BITS
-    limbs[0] &= (1 << LIMB_BITS) - 1
-    return {limb: amounts for limb, amounts in limbs.items() if amounts.any()}
+
+    def __init__(self, n_groups: int, most_rows: int | None = None) -> None:
+        self.n_groups, self.has_halves = n_groups, most_rows is not None and most_rows <= MOST_HALVES
+        n_halves = n_groups if self.has_halves else 0
+        self.highs, self.lows, self.digits = np.zeros(n_halves), np.zeros(n_halves), DigitSums()
+
+    def add(self, values: Floats, groups: Ints) -> None:
+        """Add values to the sums of their groups."""
+        if not self.has_halves or not are_usual(values):
+            for position, amounts in digits_by_group(values, groups, self.n_groups).items():
+                add(self.digits, position, amounts)
+            return
+        scaled = values * 2.0**26
+        high = np.rint(scaled)
+        scaled -= high
+        self.highs += np.bincount(groups, high, minlength=self.n_groups)
+        self.lows += np.bincount(groups, scaled, minlength=self.n_groups)
+
+    @property
+    def limbs(self) -> Mapping[int, Ints]:
+        """The sums as limbs (n_groups,) by index."""
+        limbs = self.limbs_of_halves
+        if not self.digits:
+            return limbs
+        sums = dict(self.digits)
+        for limb, amounts in limbs.items():
+            add(sums, 2 * limb, amounts)
+        return normalize_limbs(sums)
+
+    @property
+    def limbs_of_halves(self) -> Mapping[int, Ints]:
+        """The sums of the halves as limbs: multiples of 2^-18, 2^-58 and 2^-98."""
+        highs, lows = self.highs.astype(np.int64), (self.lows * 2.0**46).astype(np.int64)
+        limbs = {-2: (lows & ((1 << 14) - 1)) << 26, -1: ((highs & 255) << 32) + (lows >> 14), 0: highs >> 8}
+        limbs[0] += limbs[-1] >> LIMB_BITS
+        limbs[-1] &= (1 << LIMB_BITS) - 1
+        limbs[1] = limbs[0] >> LIMB_BITS
+        limbs[0] &= (1 << LIMB_BITS) - 1
+        return {limb: amounts for limb, amounts in limbs.items() if amounts.any()}
 
 
 def sum_of_limbs(limbs: Mapping[int, Ints]) -> Fraction:

@@ -73,12 +73,12 @@ def as_arrow(name: str, frame: Any) -> pa.Table:
             columns.append(cast_for_spark(column))
         except (pa.ArrowException, TypeError, ValueError) as error:
             reason = str(error).splitlines()[0]
-            mend = (
+            fix = (
                 "round it, as .dt.floor('us') does"
                 if "timestamp" in reason
                 else "give it one type that Spark has"
             )
-            message = f"{name}: column {label!r} cannot be taken: {reason}; {mend}"
+            message = f"{name}: column {label!r} cannot be taken: {reason}; {fix}"
             faults.append(DataError("UNSUPPORTED_TYPE", message))
     DataError.raise_all(faults)
     return pa.table(columns, names=labels)

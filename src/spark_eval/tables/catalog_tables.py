@@ -163,17 +163,9 @@ class CatalogTables:
         """Return the rows of a table at its newest snapshot, which the frame keeps to."""
         name = self.name(table)
         self.spark.catalog.refreshTable(name)  # Iceberg keeps tables for half a minute
-        version = self.version(name)
+        version = newest_version(self.spark, name, described(self.spark, name).get("Provider"))
         reader = self.spark.read if version is None else self.spark.read.option("versionAsOf", version)
         return reader.table(name)
-
-    def version(self, name: str) -> int | None:
-        """Return the newest version of a table, None of an empty one."""
-        detail = self.spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Provider'").collect()
-        if detail and detail[0]["data_type"].lower() == "delta":
-            return int(self.spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()[0]["version"])
-        main = self.spark.table(f"{name}.refs").where("name = 'main'").collect()
-        return int(main[0]["snapshot_id"]) if main else None
 
     def rows(self, path: str) -> "DataFrame":
         """Return the rows of a place, with all columns of its table but the run and the attempt."""
@@ -328,6 +320,21 @@ class CatalogTables:
         rows = self.spark.table(name)
         if not rows.where(of_attempt).isEmpty():
             self.spark.createDataFrame([], rows.schema).writeTo(name).overwrite(of_attempt)
+
+
+def described(spark: "SparkSession", name: str) -> dict[str, str]:
+    """Return the details of a table by the names that its catalog gives them; a view has no ``Provider``."""
+    return {
+        row["col_name"]: row["data_type"] for row in spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+    }
+
+
+def newest_version(spark: "SparkSession", name: str, provider: str | None) -> int | None:
+    """Return the newest version of a table of Delta or Iceberg, None of an empty one."""
+    if provider == "delta":
+        return int(spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()[0]["version"])
+    main = spark.table(f"{name}.refs").where("name = 'main'").collect()
+    return int(main[0]["snapshot_id"]) if main else None
 
 
 def is_place(path: str) -> bool:

@@ -37,8 +37,8 @@ def check_mapping(source: str, mapped: Mapping[str, str]) -> None:
 
 def missing_order(columns: Sequence[str]) -> DataError:
     """Return the error for recommendations without rank and score."""
-    mend = f"Map with columns={{{SCORE!r}: 'yours'}}"
-    message = f"recommendations need `{SCORE}` or `{RANK}`; found: {', '.join(sorted(columns))}. {mend}"
+    fix = f"Map with columns={{{SCORE!r}: 'yours'}}"
+    message = f"recommendations need `{SCORE}` or `{RANK}`; found: {', '.join(sorted(columns))}. {fix}"
     return DataError("MISSING_COLUMN", message)
 
 

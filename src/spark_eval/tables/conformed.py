@@ -12,6 +12,8 @@ from spark_eval.tables.local_tables import LocalTable
 
 # A Spark frame or a ``LocalTable``, where only functions below tell them apart.
 Rows = Any
+# Bytes of a number in memory.
+NUMBER_BYTES: Final = 8
 # Spark's names of the types of ids.
 NAMES: Final = {
     pa.int8(): "tinyint",
@@ -88,16 +90,6 @@ def widened(table: Rows, name: str) -> Rows:
     return table.withColumn(name, table[name].cast("long"))
 
 
-def some_values(table: Rows, name: str, most: int, equal: Mapping[str, str] | None = None) -> list[Any]:
-    """Return a few distinct values of a column, of the rows with ``equal`` values."""
-    for column, value in (equal or {}).items():
-        table = rows_equal(table, column, [value])
-    if isinstance(table, LocalTable):
-        values: list[Any] = table.table(name)[name].unique()[:most].to_pylist()
-        return values
-    return [row[0] for row in table.select(name).distinct().take(most)]
-
-
 def rows_equal(table: Rows, name: str, values: Sequence[str]) -> Rows:
     """Return the rows whose text in a column is one of these values."""
     if not isinstance(table, LocalTable):
@@ -108,6 +100,17 @@ def rows_equal(table: Rows, name: str, values: Sequence[str]) -> Rows:
     is_chosen = pc.is_in(rows[name].cast(pa.string()), value_set=pa.array(values, pa.string()))
     has_all = pc.all(is_chosen, min_count=0).as_py()  # most often: then nothing is copied
     return LocalTable(table.schema, rows if has_all else rows.filter(is_chosen))
+
+
+def rows_here(tables: Sequence[Rows], most_bytes: int) -> list[pa.Table] | None:
+    """Return the rows of tables of this process, if those of files take at most so many bytes of memory.
+
+    None otherwise, and for Spark frames.
+    """
+    if not all(isinstance(table, LocalTable) for table in tables):
+        return None
+    n_bytes = sum(NUMBER_BYTES * len(table.columns) * table.n_rows for table in tables if table.rows is None)
+    return [table.table() for table in tables] if n_bytes <= most_bytes else None
 
 
 def check_unchanged(tables: Sequence[Rows]) -> Callable[[], None] | None:

@@ -12,7 +12,7 @@ from spark_eval.errors import DataError, SparkEvalError
 from spark_eval.names import literal_path
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.runtime.local_files import is_hidden, local_path, special_files
-from spark_eval.runtime.spark_errors import DEBUG, MENDS, named_spark_error
+from spark_eval.runtime.spark_errors import DEBUG, FIXES, named_spark_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,7 +86,7 @@ def named_type(error: Exception, paths: Iterable[str], name: str, more: str = DE
     if not odd:
         return fault
     columns = ", ".join(f"{column!r} ({kind})" for column, kind in odd.items())
-    return DataError("UNSUPPORTED_TYPE", f"{name}: Spark has no such type: {columns}; {MENDS[fault.code]}")
+    return DataError("UNSUPPORTED_TYPE", f"{name}: Spark has no such type: {columns}; {FIXES[fault.code]}")
 
 
 def check_all_read(listed: Collection[str], every: Collection[str], depth: int, name: str) -> None:
@@ -101,8 +101,8 @@ def check_all_read(listed: Collection[str], every: Collection[str], depth: int, 
     if unread := sorted({*every} - {*(in_partitions or listed)}):
         shown = ", ".join(map(repr, unread[:MOST_SHOWN]))
         what = f"{name}: Spark would skip {len(unread)} of {len({*every, *listed})} files, such as {shown}"
-        mend = "move them, or read all with options: {recursiveFileLookup: true}, folders without names then"
-        raise DataError("UNREAD_FILES", f"{what}; {mend}")
+        fix = "move them, or read all with options: {recursiveFileLookup: true}, folders without names then"
+        raise DataError("UNREAD_FILES", f"{what}; {fix}")
 
 
 def relations(frame: "DataFrame") -> Iterator[Any]:

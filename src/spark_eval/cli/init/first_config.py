@@ -129,8 +129,8 @@ def verbs_of(names: Collection[str]) -> list[str]:
     if "recommendations" in names and ("truth" in names or "interactions" in names):
         verbs.append("evaluate")
     if not verbs:
-        mend = "show it --recommendations with --truth or --interactions, --interactions, or --predictions"
-        raise ConfigError("MISSING_SECTION", f"no verb does with {', '.join(names)} alone; {mend}")
+        fix = "show it --recommendations with --truth or --interactions, --interactions, or --predictions"
+        raise ConfigError("MISSING_SECTION", f"no verb does with {', '.join(names)} alone; {fix}")
     return verbs
 
 

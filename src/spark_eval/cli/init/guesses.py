@@ -194,8 +194,8 @@ class FirstRows:
         """Return the message for a column without a match: existing columns, and how to name one."""
         found = ", ".join(f"{name!r} ({self.kind(name)})" for name in self.rows.column_names)
         allowed = A_TIME if ours == TIMESTAMP else " or ".join(map(str, ALLOWED_KINDS[ours]))
-        mend = f"name it: --column {self.section}.{ours}=NAME"
-        return f"{self.section}: no column looks like {ours!r}, which is {allowed}; found: {found}. {mend}"
+        fix = f"name it: --column {self.section}.{ours}=NAME"
+        return f"{self.section}: no column looks like {ours!r}, which is {allowed}; found: {found}. {fix}"
 
 
 def column_values(rows: pa.Table, name: str) -> pa.ChunkedArray:

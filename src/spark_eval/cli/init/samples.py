@@ -96,8 +96,8 @@ def local_files_of(source: Source, name: str) -> list[str]:
 
 def needs_spark(name: str, path: str, why: str) -> ConfigError:
     """Return the error of a table that only Spark can read."""
-    mend = "show init a plain file of it (Parquet, ORC, CSV, JSON), then set path, format and options"
-    return ConfigError("NEEDS_SPARK", f"{name}: init does not read {path!r}: {why}; {mend}")
+    fix = "show init a plain file of it (Parquet, ORC, CSV, JSON), then set path, format and options"
+    return ConfigError("NEEDS_SPARK", f"{name}: init does not read {path!r}: {why}; {fix}")
 
 
 def first_rows(file: str, name: str) -> tuple[str, dict[str, Scalar], pa.Table]:

@@ -49,6 +49,7 @@ from spark_eval.evaluation.worker.users import (
     number_users,
 )
 from spark_eval.metrics.beyond.catalog import UNKNOWN, Entries
+from spark_eval.names import model_faults
 from spark_eval.schema import (
     FAULT,
     IN_TRAIN,
@@ -140,6 +141,11 @@ class Bucket:
     def models(self) -> list[str | None]:
         """Sorted names of the models that occur in any bucket."""
         return models_in(self.rows, self.task.model)
+
+    @cached_property
+    def has_valid_models(self) -> bool:
+        """True if the names of all models may be names of folders."""
+        return not model_faults([name for name in self.models if name is not None])
 
     @cached_property
     def n_lists(self) -> int:

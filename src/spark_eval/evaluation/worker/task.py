@@ -9,6 +9,7 @@ from spark_eval.arrow.messages import Content
 from spark_eval.conventions import Checks
 from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.plan import Plan, RequestTruth
+from spark_eval.evaluation.stages.quantities import summed_columns
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.metrics.beyond.catalog import Catalog
 from spark_eval.schema import (
@@ -61,6 +62,11 @@ class EvaluationTask:
     def length_cuts(self) -> tuple[int, ...] | None:
         """Cutoffs for counts of the items present in a list (gaps in ranks skipped); None: not requested."""
         return None if self.has_scores else self.plan.length_cuts
+
+    @property
+    def n_stage_columns(self) -> int:
+        """Number of values per user that are summed for pipeline stages."""
+        return len(summed_columns(self.plan)) if self.plan.stages else 0
 
     @property
     def schemas(self) -> dict[Content, pa.Schema]:

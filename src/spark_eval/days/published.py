@@ -1,0 +1,128 @@
+"""Published days: what a window knows of them, and the files of their users."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from spark_eval.accounting import Entry, entries_of_rows
+from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
+from spark_eval.days.sums import sum_row
+from spark_eval.errors import DataError
+from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.summary import SumRow
+from spark_eval.names import summarize_names
+from spark_eval.publishing.published import PublishedTable
+from spark_eval.schema import ALL, FOLDS, REQUEST, USER, Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedDay:
+    """Published run of a day: its record and its tables.
+
+    ``settings`` are the parts of its config that decide the metrics. ``has_users`` is false if ``per_user``
+    was removed, or is not on this machine.
+    """
+
+    run_id: str
+    fingerprint: str
+    models: Sequence[str]
+    conventions: str
+    version: str
+    settings: Mapping[str, Any]
+    has_users: bool
+    open: Callable[[Table], PublishedTable]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Rows of its accounting."""
+        return entries_of_rows(self.open(Table.ACCOUNTING).rows())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Day(PublishedDay):
+    """Published evaluation of a day."""
+
+    plan: Plan
+
+    @cached_property
+    def sum_rows(self) -> list[SumRow]:
+        """Rows of its table ``sums``."""
+        rows = self.open(Table.SUMS).rows()
+        return [sum_row(row) for row in rows]
+
+    @cached_property
+    def metric_names(self) -> list[tuple[str, int | None, bool]]:
+        """Metric, k, and True for values over folds, of the rows of its table ``metrics``."""
+        merged = {row[:5] for row in self.sum_rows}
+        keys = ("model", "metric", "k", "segment", "segment_value")
+        rows = self.open(Table.METRICS).rows()
+        alone = (row for row in rows if tuple(row[key] for key in keys) not in merged)
+        return list(dict.fromkeys((row["metric"], row["k"], row["segment"] == FOLDS) for row in alone))
+
+
+def check_same_question(days: Sequence[PublishedDay]) -> None:
+    """Raise DataError MIXED_CONVENTIONS with the first day that differs from the first one, and how."""
+    first = days[0]
+    for day in days[1:]:
+        pairs = (
+            ("conventions", first.conventions, day.conventions),
+            ("version of spark-eval", first.version, day.version),
+            *((f"config {key}", value, day.settings.get(key)) for key, value in first.settings.items()),
+        )
+        differing = [f"{name} ({one!r} and {other!r})" for name, one, other in pairs if one != other]
+        if differing:
+            message = f"{first.run_id} and {day.run_id} differ in {summarize_names(differing)}"
+            raise DataError("MIXED_CONVENTIONS", f"{message}; make the days alike, with --replace")
+
+
+def check_models(days: Sequence[PublishedDay], models: Sequence[str]) -> None:
+    """Raise DataError MISSING_DAYS for models that were not measured on all days."""
+    lacking = [f"{model} on {day.run_id}" for model in models for day in days if model not in day.models]
+    if lacking:
+        message = f"there is no model {summarize_names(lacking)}; window.allow_missing merges the other days"
+        raise DataError("MISSING_DAYS", message)
+
+
+def segments_of(days: Sequence[Day]) -> list[str]:
+    """Return the segments of the days' rows; folds are one that no plan names."""
+    named = dict.fromkeys(row.segment for day in days for row in day.sum_rows)
+    return [name for name in named if name != ALL]
+
+
+def ranges_of_users(days: Sequence[Day], model: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield columns of all rows of some users of a model, in the order of the days; a user is in one range.
+
+    Raises DataError MIXED_CONVENTIONS if the ids of the days have different types.
+    """
+    for paths in paths_of_users(days, model):
+        tables = read_files(paths, columns)
+        for name in (USER, REQUEST):
+            kinds = {str(table.schema.field(name).type) for table in tables if name in columns}
+            if len(kinds) > 1:
+                message = f"{name}s are of types {' and '.join(sorted(kinds))}"
+                raise DataError("MIXED_CONVENTIONS", f"{message}; write them with one type on all days")
+        yield pa.concat_tables(tables, promote_options="permissive")
+
+
+def paths_of_users(days: Sequence[Day], model: str) -> Iterator[list[str]]:
+    """Yield the files of all days that may have the same users of a model, in the order of the days."""
+    files: dict[str, UserFile | None] = {}
+    for day in (day for day in days if model in day.models):
+        table = day.open(Table.PER_USER)
+        named = user_files(str(table.folder))
+        if named is None:
+            fragments = table.dataset().get_fragments(filter=ds.field("model") == model)
+            files |= dict.fromkeys(fragment.path for fragment in fragments)
+        else:
+            files |= {file.path: file for file in named if file.model == model}
+    ranged = [file for file in files.values() if file is not None]
+    if len(ranged) < len(files):
+        yield list(files)
+        return
+    number = {path: index for index, path in enumerate(files)}
+    for group in overlapping_groups(ranged):
+        yield sorted((file.path for file in group), key=number.__getitem__)
