@@ -1,6 +1,5 @@
 """Agreement of two clusterings by their contingency: no pair of a cluster is enumerated."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -8,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from spark_eval.arrow.codes import run_starts
-from spark_eval.statistics.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints, exact_sums, integers_of_sums
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ def n_pairs(sizes: Ints) -> int:
 
 def mean(values: Floats, n: int) -> float | None:
     """Return the sum of values over n, whatever their order; None if n is 0."""
-    return math.fsum(values.tolist()) / n if n else None
+    return float(integers_of_sums(exact_sums(values))[0]) / n if n else None
 
 
 def share(part: int, whole: int) -> float | None:

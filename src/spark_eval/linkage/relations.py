@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.accounting import Entry
-from spark_eval.arrow.codes import to_numpy
+from spark_eval.arrow.codes import Codes, to_numpy, unique_sorted
 from spark_eval.errors import DataError
 from spark_eval.linkage.clusters import distinct, n_pairs
 from spark_eval.names import summarize_names
@@ -117,11 +117,10 @@ class Relations:
         valid = {name: valid_rows(name, table) for name, table in tables.items()}
         columns = [valid[name][column] for name in valid for column in id_columns(name, tables[name])]
         chunks = [chunk for column in columns for chunk in column.chunks]
-        coded = pa.chunked_array(chunks, columns[0].type).combine_chunks().dictionary_encode()
-        order = pc.sort_indices(coded.dictionary).to_numpy()
-        ranks = np.empty(len(order), dtype=np.int64)
-        ranks[order] = np.arange(len(order))
-        codes = ranks[to_numpy(coded.indices)] if len(coded) else np.empty(0, dtype=np.int64)
+        coded = Codes.of([pa.chunked_array(chunks, columns[0].type)])
+        ranks, codes = unique_sorted(coded.in_order(coded.columns[0]))
+        ids = coded.ids_in_order(ranks)
+        del coded, chunks, columns  # the ids of every row: codes take their place
         relations: dict[str, Relation] = {}
         entries: list[Entry] = []
         start = 0
@@ -130,10 +129,10 @@ class Relations:
             for _ in id_columns(name, table):
                 own.append(codes[start : start + len(table)])
                 start += len(table)
-            made, counted = relation_of(name, table, own, len(order))
+            made, counted = relation_of(name, table, own, len(ranks))
             relations[name] = made
             entries += entries_of(name, len(tables[name]), len(table), counted)
-        return cls(relations, coded.dictionary.take(pa.array(order)), entries)
+        return cls(relations, ids, entries)
 
 
 def is_pairs(table: pa.Table) -> bool:
@@ -201,7 +200,9 @@ def relation_of(name: str, table: pa.Table, own: Sequence[Ints], n_ids: int) -> 
         least, greatest = np.minimum(*own), np.maximum(*own)
         is_pair = least != greatest
         n_self = int(len(is_pair) - np.count_nonzero(is_pair))
-        keys = (least * n_ids + greatest)[is_pair]
+        least *= n_ids
+        least += greatest
+        keys = least[is_pair] if n_self else least
         unique, starts = distinct(keys)
         best = None
         if scores is not None:
