@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.codes import Booleans, to_numpy
+from spark_eval.arrow.codes import Booleans, rows_at, to_numpy
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.messages import Content, group_by_bucket, partition_bucket
 from spark_eval.arrow.send import Sender
@@ -196,11 +196,7 @@ def rows_of_tables(
     if model not in tables:
         return task.rows([], columns)
     table = tables[model].select(list(columns))
-    if isinstance(rows, slice):
-        table = table.slice(rows.start, rows.stop - rows.start)
-    elif rows is not None:
-        table = table.take(pa.array(rows))
-    return task.rows([table], columns)
+    return task.rows([table if rows is None else rows_at(table, rows)], columns)
 
 
 class UserTable(NamedTuple):
