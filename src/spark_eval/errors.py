@@ -15,6 +15,14 @@ LONGEST: Final = 4_000
 Made = TypeVar("Made")
 Member = TypeVar("Member", bound=StrEnum)
 
+# Texts of errors that want of memory causes, and that are no MemoryError: of threads, and of libraries.
+NO_MEMORY: Final = (
+    "can't start new thread",
+    "Failed to launch worker thread",
+    "std::bad_alloc",
+    "failed to map segment",
+    "Cannot allocate memory",
+)
 HIDDEN: Final = "***"
 NAMES: Final = r"pass(?:word|wd|phrase)|secret|token|(?:access|account|api|private|encryption)[._-]?key"
 # Keys such as fs.s3a.secret.key, sfPassword, fs.azure.account.key.ACCOUNT, fs.azure.sas.CONTAINER.
@@ -199,3 +207,8 @@ def without_secrets(tree: Any) -> Any:
                 for key, value in tree.items()
             }
     return tree
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Return True if this process has asked for memory in vain, for itself, a thread or a library."""
+    return isinstance(error, MemoryError) or any(phrase in str(error) for phrase in NO_MEMORY)

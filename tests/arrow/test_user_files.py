@@ -1,5 +1,6 @@
 """Files of users by bucket: which of two runs belong together."""
 
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from spark_eval.arrow.codes import bucket_of, hashes_of
-from spark_eval.arrow.user_files import UserFile, file_name, overlapping_groups, user_files
+from spark_eval.arrow.files import named_read_errors
+from spark_eval.arrow.user_files import UserFile, check_no_nan, file_name, overlapping_groups, user_files
+from spark_eval.errors import DataError
 
 
 def files(model: str, n_buckets: int) -> list[UserFile]:
@@ -45,3 +48,27 @@ def test_names_tell_the_bucket(tmp_path: Path) -> None:
     }
     (tmp_path / "model=c" / "part-0.parquet").touch()
     assert user_files(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pa.ArrowMemoryError("malloc of size 64 failed"),
+        pa.ArrowException("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"),
+        pa.ArrowException("Unknown error: std::bad_alloc"),
+    ],
+)
+def test_a_file_is_not_corrupt_for_want_of_memory(error: Exception) -> None:
+    with pytest.raises(type(error), match=re.escape(str(error))), named_read_errors("users.parquet"):
+        raise error
+
+
+@pytest.mark.parametrize("values", [[0.5, float("nan")], [float("inf"), -float("inf"), float("nan")]])
+def test_nan_is_found_beside_other_values(values: list[float]) -> None:
+    with pytest.raises(DataError, match=r"INCOMPLETE_RUN.*'mrr' holds NaN"):
+        check_no_nan(pa.table({"user": [1] * len(values), "mrr": values}), "users.parquet")
+
+
+def test_nulls_and_infinities_are_not_nan() -> None:
+    check_no_nan(pa.table({"ndcg": [float("inf"), -float("inf"), None], "mrr": [None, None, 0.5]}), "a")
+    check_no_nan(pa.table({"ndcg": pa.array([], pa.float64()), "none": pa.array([], pa.float32())}), "a")

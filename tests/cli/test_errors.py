@@ -4,7 +4,9 @@ import errno
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
@@ -269,6 +271,13 @@ def test_allowed_model_names() -> None:
     )
 
 
+def memory_error_of_numpy() -> MemoryError:
+    """What numpy raises for an array that no machine holds."""
+    with pytest.raises(MemoryError) as caught:
+        np.empty(1 << 58)
+    return caught.value
+
+
 @pytest.mark.parametrize(
     ("error", "code", "exit_code"),
     [
@@ -288,6 +297,17 @@ def test_allowed_model_names() -> None:
             "OUT_OF_MEMORY",
             1,
         ),
+        *[
+            (error, "OUT_OF_MEMORY", 1)
+            for error in (
+                RuntimeError("can't start new thread"),
+                pa.ArrowMemoryError("malloc of size 64 failed"),
+                memory_error_of_numpy(),
+                pa.ArrowException("Unknown error: std::bad_alloc"),
+                OSError(errno.ENOMEM, "Cannot allocate memory"),
+                ImportError("groupby.so: failed to map segment from shared object"),
+            )
+        ],
         (ValueError("first line\nsecond line"), "UNEXPECTED", 1),
         (ValueError(), "UNEXPECTED", 1),
     ],

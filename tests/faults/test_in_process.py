@@ -3,6 +3,7 @@
 import errno
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,21 @@ def meet(*given):
 
 exchange.write_users = meet
 main(sys.argv[2:])
+"""
+# Runs the program for the config of the first argument, so that all is imported; then sets a limit of memory,
+# so many MiB beyond what it has, and runs it again.
+LIMITED = """
+import resource, sys
+from contextlib import suppress
+from pathlib import Path
+from spark_eval.cli.commands import main
+
+small, more, *given = sys.argv[1:]
+with suppress(SystemExit):
+    main(["evaluate", "--config", small, "--run-id", "a"])
+n_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (n_bytes + (int(more) << 20),) * 2)
+main(given)
 """
 FAULTS = {
     "SIGINT": (int(signal.SIGINT), "INTERRUPTED"),
@@ -87,6 +103,29 @@ def test_a_fault_is_named_and_leaves_nothing(tmp_path: Path, name: str) -> None:
     assert process.stderr.startswith(f"error[{code}] ")
     assert len(process.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems tell nobody how much memory a process has")
+def test_a_limit_of_memory_is_named_unless_a_library_aborts(tmp_path: Path) -> None:
+    for name, tables in {"small": (LISTS, TRUTH), "large": many()}.items():
+        (tmp_path / name).mkdir()
+        config(tmp_path / name, *tables)
+    small, large = (str(tmp_path / name / "config.yaml") for name in ("small", "large"))
+    ends = []
+    for more in (0, 4, 12, 20, 30):
+        program = [sys.executable, "-c", LIMITED, small, str(more), "evaluate", "--config", large]
+        process = subprocess.run([*program, "--run-id", "a"], capture_output=True, text=True, check=False)
+        ends.append((process.returncode, process.stderr))
+        if process.returncode == 1:
+            assert process.stderr.startswith("error[OUT_OF_MEMORY] this process has no more memory; ")
+            assert len(process.stderr.splitlines()) == 1
+            assert not (tmp_path / "large" / "out").exists()
+        for folder in (tmp_path / "large" / "out", tmp_path / "small" / "out"):
+            shutil.rmtree(folder, ignore_errors=True)
+    codes = [code for code, _ in ends]
+    # The dynamic linker ends a process without memory for a thread by 127, and C++ aborts.
+    assert set(codes) <= {0, 1, 127, -signal.SIGABRT, -signal.SIGSEGV}, ends
+    assert 1 in codes
 
 
 def test_a_killed_run_is_cleared_away_by_the_next(tmp_path: Path) -> None:

@@ -79,6 +79,13 @@ def to_numpy(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     return values
 
 
+def rows_at(table: pa.Table, rows: slice | Ints) -> pa.Table:
+    """Return the rows of these indices, in their order; a slice is not copied."""
+    if isinstance(rows, slice):
+        return table.slice(rows.start, rows.stop - rows.start)
+    return table.take(pa.array(rows))
+
+
 def concat_tables(parts: Sequence[pa.Table]) -> pa.Table:
     """Concatenate tables, with one dictionary for each dictionary-coded column."""
     return pa.concat_tables(parts).unify_dictionaries().combine_chunks()

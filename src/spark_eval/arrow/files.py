@@ -11,7 +11,7 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_eval.errors import DataError
+from spark_eval.errors import DataError, lacks_memory
 from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 
 Batches = Iterable[pa.RecordBatch]
@@ -119,6 +119,8 @@ def named_read_errors(path: str, state: FileState | None = None) -> Iterator[Non
         message = f"{path!r} was removed during the run; rerun when the input files are stable"
         raise DataError("INPUT_CHANGED_DURING_RUN", message) from error
     except (OSError, pa.ArrowException) as error:
+        if lacks_memory(error):
+            raise
         check_state(path, state)
         raise DataError("CORRUPT_FILE", f"{path!r}: {error}; write the file again") from error
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import int96_columns, is_consistent, normalized_type
+from spark_eval.errors import lacks_memory
 
 CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 ENCODINGS: Final = frozenset(
@@ -84,7 +85,9 @@ def is_plain(path: str, wanted: pa.Schema) -> bool:
     try:
         footer = read_footer(path)
         schema = footer.schema.to_arrow_schema()
-    except (OSError, EncryptedFile, pa.ArrowException):
+    except (OSError, EncryptedFile, pa.ArrowException) as error:
+        if lacks_memory(error):
+            raise
         return False
     indices = flat_column_indices(footer)
     names, instants = [name.lower() for name in schema.names], int96_columns(footer)

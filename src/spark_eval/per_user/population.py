@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.codes import Booleans, Codes, count_unique, run_starts, to_numpy
+from spark_eval.arrow.codes import Booleans, Codes, count_unique, rows_at, run_starts, to_numpy
 from spark_eval.errors import DataError
 from spark_eval.per_user.cells import EVERYBODY, SegmentValue
 from spark_eval.per_user.products import Match, model_indices
@@ -108,11 +108,7 @@ class ComparisonTask:
         if model not in tables:
             return self.rows([], columns)
         table = tables[model].select(list(columns))
-        if isinstance(rows, slice):
-            table = table.slice(rows.start, rows.stop - rows.start)
-        elif rows is not None:
-            table = table.take(pa.array(rows))
-        return self.rows([table], columns)
+        return self.rows([table if rows is None else rows_at(table, rows)], columns)
 
     def models_of(self, role: str) -> dict[str, int]:
         """Return the indices of the models of a role, baseline or candidate, by name."""

@@ -10,7 +10,14 @@ from subprocess import TimeoutExpired
 from typing import Any, Final
 from urllib.parse import unquote
 
-from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SetupError, SparkEvalError
+from spark_eval.errors import (
+    ConfigError,
+    DataError,
+    EnvironmentFault,
+    SetupError,
+    SparkEvalError,
+    lacks_memory,
+)
 from spark_eval.runtime import streams
 from spark_eval.runtime.file_kinds import other_format
 
@@ -193,7 +200,7 @@ def named_spark_error(error: Exception, where: str = "", more: str = DEBUG) -> S
                 return DataError("WRONG_FORMAT", f"{where}: {other}" if where else other)
         what = ": ".join(part for part in (where, *files, sentence) if part)
         return kind(code, f"{what}; {FIXES[code]}{more}")
-    if isinstance(error, MemoryError):
+    if lacks_memory(error):
         return EnvironmentFault("OUT_OF_MEMORY", f"this process has no more memory; {MORE_MEMORY}")
     if isinstance(error, OSError):
         return refusal(error)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.footers import MOST_DIGITS
-from spark_eval.errors import ConfigError, DataError
+from spark_eval.errors import ConfigError, DataError, lacks_memory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,13 +65,17 @@ def as_arrow(name: str, frame: Any) -> pa.Table:
     if not isinstance(frame, pd.DataFrame | pa.Table):
         try:
             frame = pa.table(frame)
-        except (pa.ArrowException, TypeError, ValueError):  # a single polars column also exports itself
+        except (pa.ArrowException, TypeError, ValueError) as error:  # a polars column also exports itself
+            if lacks_memory(error):
+                raise
             raise not_a_frame(name, frame) from None
     for label, column in named_columns(frame):
         labels.append(label)
         try:
             columns.append(cast_for_spark(column))
         except (pa.ArrowException, TypeError, ValueError) as error:
+            if lacks_memory(error):
+                raise
             reason = str(error).splitlines()[0]
             fix = (
                 "round it, as .dt.floor('us') does"
@@ -91,6 +95,8 @@ def read_arrow(name: str, frame: Any) -> pa.Table:
     try:
         return as_arrow(name, pq.read_table(frame, page_checksum_verification=True))
     except (OSError, pa.ArrowException) as error:
+        if lacks_memory(error):
+            raise
         raise DataError("MISSING_INPUT", f"{name}: cannot read {str(frame)!r}: {error}") from error
 
 

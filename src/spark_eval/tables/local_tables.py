@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import BATCH_ROWS, INSTANT, Batches, FilePart, check_text, read_parts
 from spark_eval.arrow.footers import EncryptedFile, flat_column_indices, is_plain, read_footer, readable_type
-from spark_eval.errors import DataError
+from spark_eval.errors import DataError, lacks_memory
 from spark_eval.names import folder_name
 from spark_eval.runtime.local_files import is_hidden, local_path
 from spark_eval.schema import MODEL
@@ -226,6 +226,8 @@ def local_table(
     try:
         rows = pa.table([rows[one] for one in theirs.values()], names=list(theirs)).cast(fields)
     except pa.ArrowException as error:
+        if lacks_memory(error):
+            raise
         raise NotPlain(f"{name} cannot be read: {error}") from error
     for ours, one in theirs.items():
         for chunk in rows[ours].chunks:
@@ -331,7 +333,9 @@ def file_schema(paths: Sequence[str]) -> pa.Schema:
     """Return the columns of Parquet files that all have the same ones; NotPlain otherwise."""
     try:
         footers = [read_footer(path) for path in paths]
-    except (OSError, EncryptedFile, pa.ArrowException):
+    except (OSError, EncryptedFile, pa.ArrowException) as error:
+        if lacks_memory(error):
+            raise
         raise NotPlain(f"{paths[0]} is not plain Parquet") from None
     if not all(map(sees_all_columns, footers)):
         raise NotPlain(f"{paths[0]} has columns that its writer does not name")
