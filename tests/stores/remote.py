@@ -53,14 +53,12 @@ def answers(spark: SparkSession, home: Path, kind: str) -> dict[str, Any]:
     spark.range(1).writeTo(f"{kind}_others.files").using("parquet").create()
     spark.sql(f"CREATE VIEW {kind}_others.view AS SELECT * FROM {kind}_others.files")
     found["refused"] = [
-        ends(there, "interactions.table=null", f"interactions.path={home / 'in' / 'log'}"),
         ends(there, f"{table}.files"),
         ends(there, f"{table}.view"),
         ends(there, "interactions.options.timestampAsOf=2999-01-01"),
         ends(there, "output.table=null", "output.path=s3a://bucket/out", "output.manifest=true"),
         ends(there, "output.table=null", f"output.path={home / 'out'}"),
     ]
-    found["missing"] = [ends(there, f"{table}.nothing"), ends(there, "interactions.options.versionAsOf=999")]
     return found
 
 
