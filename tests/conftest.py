@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,16 +37,32 @@ os.environ["SPARK_EVAL_ENGINE"] = "spark"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with long files, or one process ends with one of them while the other has none left.
-
-    Long are files of tests with a time-out of their own, and then those with Spark.
-    """
-    turns: dict[Path, int] = {}
+    """Put files with Spark first and, for ``FromBothEnds``, long ones last: of tests with a time-out."""
+    has_spark, is_long = set[Path](), set[Path]()
     for item in items:
-        has_spark = "spark" in getattr(item, "fixturenames", ())
-        turn = 0 if item.get_closest_marker("timeout") else 1 if has_spark else 2
-        turns[item.path] = min(turn, turns.get(item.path, turn))
-    items.sort(key=lambda item: turns[item.path])
+        if "spark" in getattr(item, "fixturenames", ()):
+            has_spark.add(item.path)
+        if item.get_closest_marker("timeout"):
+            is_long.add(item.path)
+    items.sort(key=lambda item: (item.path not in has_spark, item.path in is_long))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of several processes let one begin with the files with Spark, the others with the last files.
+
+    A second JVM loads and compiles the same classes again: it starts only if files with Spark are left when
+    all others are done.
+    """
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    class FromBothEnds(LoadFileScheduling):  # type: ignore[misc]
+        def _assign_work_unit(self, node: Any) -> None:
+            if node is not self.nodes[0]:
+                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+            super()._assign_work_unit(node)
+
+    return FromBothEnds(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +82,13 @@ def each_engine(request: pytest.FixtureRequest) -> Iterator[str]:
         yield engine
 
 
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.slow)])
+def session(request: pytest.FixtureRequest) -> "SparkSession | None":
+    """None, for logs and tables of this process; in the slow ring also the session of Spark."""
+    found: SparkSession | None = request.getfixturevalue("spark") if request.param == "spark" else None
+    return found
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_wait_for_the_disk() -> Iterator[None]:
     """Publication syncs what it writes: it takes long, and only a machine without power could tell."""
@@ -77,6 +100,8 @@ def no_wait_for_the_disk() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     # Imported here: the rings without a JVM load no Spark.
+    from py4j.java_gateway import JavaPackage, JVMView
+
     from spark_eval.runtime.session import get_session
 
     session = get_session(
@@ -96,8 +121,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "createDataFrame", partial(create_frame, session.createDataFrame))
+        for kind in (JVMView, JavaPackage):
+            patch.setattr(kind, "__getattr__", partialmethod(name_of_java, kind.__getattr__))
         yield session
     session.stop()
+
+
+def name_of_java(self: Any, look_up: Callable[[Any, str], Any], name: str) -> Any:
+    """Return a package or class, asked for once: the JVM looks for each part of a name in all of its jars."""
+    vars(self)[name] = found = look_up(self, name)
+    return found
 
 
 def create_frame(create: Any, rows: Any, schema: Any = None, *rest: Any, **more: Any) -> Any:

@@ -18,7 +18,6 @@ import yaml
 REPOSITORY = Path(__file__).parents[1]
 SOURCE = REPOSITORY / "src" / "spark_eval"
 MODULES: Final = sorted(path for path in SOURCE.rglob("*.py"))
-TREES: Final = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
 # Modules that make DataFrames of DataFrames; whoever calls them decides when a query runs.
 TRANSFORMS: Final = {
     *("evaluation.conform", "evaluation.exchange"),
@@ -43,6 +42,12 @@ RINGS: Final = {
 }
 # What runs a query, or brings rows to the driver.
 ACTIONS: Final = {"collect", "toPandas", "toArrow", "toLocalIterator", "take", "first", "head", "foreach"}
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Each module, parsed for the tests alone: all processes collect them, and one runs them."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
 
 
 def name_of(path: Path) -> str:
@@ -72,7 +77,7 @@ def test_few_modules_stand_in_the_root_and_in_each_folder() -> None:
 
 def test_no_room_is_higher_than_the_tenth_floor() -> None:
     below = defaultdict(set)
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if path != SOURCE / "__init__.py":
             below[room_of(path)].update(set(imports_of(tree)) - {room_of(path)})
 
@@ -110,7 +115,7 @@ def actions_in(tree: ast.AST) -> set[str]:
 def test_what_makes_frames_of_frames_runs_nothing() -> None:
     assert set(map(name_of, MODULES)) >= TRANSFORMS
     of_modules = {
-        name_of(path): actions_in(tree) for path, tree in TREES.items() if name_of(path) in TRANSFORMS
+        name_of(path): actions_in(tree) for path, tree in trees().items() if name_of(path) in TRANSFORMS
     }
     assert {name: calls for name, calls in of_modules.items() if calls} == {}
 
@@ -118,7 +123,7 @@ def test_what_makes_frames_of_frames_runs_nothing() -> None:
 def test_a_function_that_returns_a_frame_runs_nothing() -> None:
     makers = {
         f"{name_of(path)}.{node.name}": actions_in(node)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
         and node.returns is not None
@@ -131,7 +136,7 @@ def test_a_function_that_returns_a_frame_runs_nothing() -> None:
 def test_randomness_is_a_hash_and_no_window_holds_a_whole_table() -> None:
     called = {
         node.attr
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)

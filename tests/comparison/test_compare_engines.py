@@ -74,9 +74,19 @@ ASKED: Final[Mapping[str, dict[str, Any]]] = {
 }
 
 
+# Each of these with a baseline or without; the other pairs repeat them.
+WITH_BASELINE: Final = {"tests": False, "resampled": True, "gates": False}
+
+
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("asked", ASKED)
-@pytest.mark.parametrize("has_baseline", [False, True])
+@pytest.mark.parametrize(
+    ("asked", "has_baseline"),
+    [
+        pytest.param(asked, given, marks=[] if WITH_BASELINE[asked] is given else pytest.mark.exhaustive)
+        for asked in ASKED
+        for given in (False, True)
+    ],
+)
 def test_a_comparison_has_the_same_bits(asked: str, has_baseline: bool) -> None:
     baseline = users_of("als", "knn", "old", seed=6) if has_baseline else None
     gated = {} if has_baseline else {"baseline_model": "als"}
@@ -102,7 +112,10 @@ KINDS: Final[Mapping[str, Callable[[pd.DataFrame], Any]]] = {
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.slow if kind in ("polars", "arrow") else []) for kind in KINDS],
+)
 def test_frames_of_all_libraries_have_the_same_bits(kind: str) -> None:
     assert_alike(KINDS[kind](users_of("als", "knn")), segments=["country"])
 

@@ -140,6 +140,7 @@ def test_ids_that_are_no_32_bit_integers_are_a_named_error(spark: SparkSession) 
         als(train, users_of(spark, 1), n=1, seed=7)
 
 
+@pytest.mark.slow
 def test_everybody_asked_for_has_n_items_of_every_model_or_all_that_are_left(
     spark: SparkSession, train: DataFrame
 ) -> None:

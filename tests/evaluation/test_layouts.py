@@ -77,7 +77,7 @@ RANK_TYPES = ("double", "float", "decimal(9, 0)", "decimal(9, 2)")
 @pytest.mark.parametrize(
     ("checks", "kinds"),
     [
-        ("hits", {"double": "files", "float": "frame", "decimal(9, 2)": "files"}),
+        ("hits", {"double": "files", "float": "frame"}),
         ("full", {"decimal(9, 0)": "frame"}),
         *(
             pytest.param(checks, dict.fromkeys(RANK_TYPES, way), marks=pytest.mark.exhaustive)
@@ -103,7 +103,11 @@ def test_ranks_of_whole_doubles_give_the_bits_of_integers(
         assert everything(evaluate(pandas, truth, **rules)) == of_integers
 
 
-@pytest.mark.parametrize("name", CASES)
+# Each type of ids, order and check is in one of both; of the others one is slow.
+MARKS = {"scores": pytest.mark.exhaustive, "ranks": pytest.mark.slow}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, [])) for name in CASES])
 def test_the_same_bits_from_files_and_from_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

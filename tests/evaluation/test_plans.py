@@ -67,8 +67,15 @@ def operators(plan: str) -> dict[str, int]:
     return {name: number for name, number in found.items() if number}
 
 
-@pytest.mark.parametrize("source", ORDERS)
-@pytest.mark.parametrize("checks", ["hits", "full"])
+@pytest.mark.parametrize(
+    ("source", "checks"),
+    [
+        ("ranked", "hits"),
+        ("scored", "full"),
+        pytest.param("ranked", "full", marks=pytest.mark.exhaustive),
+        pytest.param("scored", "hits", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_rows_meet_once_and_are_sent_and_measured_by_one_call_of_python_each(
     read: Callable[[str], DataFrame], source: str, checks: str
 ) -> None:

@@ -1,7 +1,7 @@
 """Lists by request in every layout, with every kind of id, in this process and on Spark: the same bits."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,8 +88,8 @@ def found(frames: Mapping[str, Any], engine: str, **options: Any) -> dict[str, l
     return tables
 
 
-# Both orders, both kinds of ids and arrays; the others are slow.
-QUICK: Final = ("ranks, text ids", "scores", "arrays")
+# Both kinds of ids, and arrays; the others are slow.
+QUICK: Final = ("scores, text ids", "arrays")
 
 
 @pytest.mark.usefixtures("spark")
@@ -122,6 +122,11 @@ def test_all_layouts_have_the_same_numbers() -> None:
     metrics = [evaluate(**{**one, **OPTIONS, "engine": "local"}).metrics for one in frames]
     for other in metrics[1:]:
         pd.testing.assert_frame_equal(other, metrics[0], check_exact=True)
+
+
+def with_slow(names: Iterable[str], quick: str) -> list[Any]:
+    """One of these cases by default, the others in the slow ring."""
+    return [pytest.param(name, marks=[] if name == quick else pytest.mark.slow) for name in names]
 
 
 LISTS: Final = pd.DataFrame(
@@ -164,18 +169,24 @@ REFUSED: Final[Mapping[str, tuple[pd.DataFrame, pd.DataFrame, str]]] = {
 }
 
 
-@pytest.mark.usefixtures("spark")
+def refused(name: str, engine: str) -> str:
+    lists, truth, _ = REFUSED[name]
+    line = found({"recommendations": lists, "truth": truth}, engine, metrics=["recall"], k=1)
+    assert isinstance(line, str)
+    return line
+
+
 @pytest.mark.parametrize("name", REFUSED)
+def test_requests_that_do_not_fit_are_an_error(name: str) -> None:
+    assert re.search(REFUSED[name][2], refused(name, "local"))
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("name", with_slow(REFUSED, "no request of the truth"))
 def test_requests_that_do_not_fit_are_one_error_on_both_engines(name: str) -> None:
-    lists, truth, said = REFUSED[name]
-    frames = {"recommendations": lists, "truth": truth}
-    refused = found(frames, "local", metrics=["recall"], k=1)
-    of_spark = found(frames, "spark", metrics=["recall"], k=1)
-    assert isinstance(refused, str)
-    assert isinstance(of_spark, str)
-    assert re.search(said, refused)
     examples = "here .*;"  # any three users and requests
-    assert re.sub(examples, "", refused) == re.sub(examples, "", of_spark)
+    local, of_spark = (re.sub(examples, "", refused(name, engine)) for engine in ("local", "spark"))
+    assert local == of_spark
 
 
 COUNTED: Final[Mapping[str, tuple[pd.DataFrame, pd.DataFrame, list[tuple[Any, ...]]]]] = {
@@ -212,13 +223,18 @@ COUNTED: Final[Mapping[str, tuple[pd.DataFrame, pd.DataFrame, list[tuple[Any, ..
 }
 
 
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("name", COUNTED)
-def test_requests_that_cannot_be_used_are_counted_on_both_engines(name: str) -> None:
+def test_requests_that_cannot_be_used_are_counted(name: str) -> None:
     lists, truth, expected = COUNTED[name]
-    frames: dict[str, Any] = {"recommendations": lists, "truth": truth}
-    result = evaluate(**frames, metrics=["recall"], k=1, engine="local")
+    result = evaluate(lists, truth, metrics=["recall"], k=1, engine="local")
     columns = ("source", "outcome", "reason", "rows", "users")
     lines = {tuple(row[column] for column in columns) for row in result.to_arrow("accounting").to_pylist()}
     assert set(expected) <= lines
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("name", with_slow(COUNTED, "null in truth"))
+def test_requests_that_cannot_be_used_are_counted_on_both_engines(name: str) -> None:
+    lists, truth, _ = COUNTED[name]
+    frames = {"recommendations": lists, "truth": truth}
     assert found(frames, "local", metrics=["recall"], k=1) == found(frames, "spark", metrics=["recall"], k=1)

@@ -286,9 +286,15 @@ def drawn_tables(data: st.DataObject, id_types: Mapping[bool, Sequence[str]]) ->
 
 
 @pytest.mark.usefixtures("spark")
-@settings(max_examples=8)
-@given(data=st.data())
-def test_drawn_frames_have_the_same_bits(data: st.DataObject) -> None:
+@pytest.mark.parametrize(
+    "n_examples",
+    [3, pytest.param(12, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.exhaustive)],
+)
+def test_drawn_frames_have_the_same_bits(n_examples: int) -> None:
+    settings(max_examples=n_examples)(given(data=st.data())(check_both_engines))()
+
+
+def check_both_engines(data: st.DataObject) -> None:
     types = {True: ["string", "large_string", "coded"], False: ID_TYPES[False]}
     make = FRAMES_OF[data.draw(st.sampled_from(["Arrow", "nullable", "Arrow in pandas", "polars"]))]
     frames = {name: make(table) for name, table in drawn_tables(data, types).items()}
@@ -572,7 +578,8 @@ def test_results_of_both_engines_are_compared() -> None:
 @pytest.mark.usefixtures("spark")
 def test_reports_of_both_engines_count_the_same_users(tmp_path: Path) -> None:
     frames: dict[str, Any] = dict(inputs())
-    local, of_spark = (evaluate(**frames, k=3, engine=engine) for engine in ("local", "spark"))
+    asked: dict[str, Any] = {"metrics": ["map", "ild"], "k": 3}
+    local, of_spark = (evaluate(**frames, **asked, engine=engine) for engine in ("local", "spark"))
     users = local.facts_of_run().users
     assert users == of_spark.facts_of_run().users
     assert {row.model for row in users} == set(local.models)

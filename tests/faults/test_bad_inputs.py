@@ -672,8 +672,9 @@ def inputs(tmp_path: Path, spark: SparkSession) -> Inputs:
 def refusals() -> Iterator[Any]:
     """verb, what is done, what is said."""
     for verb, readers, cases in (
-        ("validate", ["workers"], [*CONFIGS, *VALIDATE]),
-        ("split", ["workers"], SPLIT),
+        ("validate", ["workers"], CONFIGS),
+        ("validate", ["auto", "workers"], VALIDATE),
+        ("split", ["auto", "workers"], SPLIT),
         ("evaluate", ["auto"], EVALUATE),
         ("evaluate", ["auto", "workers", "spark"], BY_ROW),
         ("evaluate", ["auto", "workers", "spark"], COUNTED),
@@ -711,9 +712,14 @@ def refused(inputs: Inputs, verb: str) -> tuple[str, str]:
 def kept() -> Iterator[Any]:
     """verb, what is done, lines of the ledger."""
     for name, spoil, *lines in SPLIT_KEPT:
-        yield pytest.param("split", spoil, lines, id=f"{name}, split")
-        by_spark = then(spoil, through_spark("interactions"))
-        yield pytest.param("split", by_spark, lines, id=f"{name}, split by Spark", marks=pytest.mark.slow)
+        for reader, through, marks in (
+            ("auto", in_this_process, []),
+            ("spark", through_spark("interactions"), [pytest.mark.slow]),
+            ("workers", then(), [pytest.mark.exhaustive]),
+        ):
+            yield pytest.param(
+                "split", then(spoil, through), lines, id=f"{name}, split, {reader}", marks=marks
+            )
     for cases in (ALL_KEPT, EVALUATE_KEPT):
         for name, spoil, *lines in cases:
             for reader, through in READERS.items():

@@ -64,7 +64,7 @@ def test_runs_are_read_whole_with_their_names(store: HadoopFiles, manifest: bool
     assert unfinished(store) == []
 
 
-@BOTH
+@ONE
 def test_of_two_attempts_one_wins(store: HadoopFiles, manifest: bool) -> None:
     attempts = [begun(store, manifest) for _ in range(3)]
     attempts[1].publish(TABLES, {"fingerprint": "f"})

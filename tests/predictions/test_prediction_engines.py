@@ -94,8 +94,14 @@ ASKED: Final[Mapping[str, dict[str, Any]]] = {
 }
 
 
+# What differs is found by the others too.
+SLOW: Final = {"by row", "regression", "classes"}
+
+
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize(
+    "asked", [pytest.param(asked, marks=pytest.mark.slow if asked in SLOW else []) for asked in ASKED]
+)
 def test_predictions_have_the_same_bits(asked: str) -> None:
     rows = clicks().assign(fold=clicks().index % 2) if asked == "raw" else clicks()
     local = found("local", rows, **ASKED[asked])
@@ -114,14 +120,27 @@ KINDS: Final[Mapping[str, Callable[[pd.DataFrame], Any]]] = {
 }
 
 
-@pytest.mark.usefixtures("spark")
+BY_USER: Final[dict[str, Any]] = {"task": "binary", "metrics": ["auc", "log_loss"], "intervals": "user"}
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_frames_of_all_libraries_have_the_same_bits(kind: str) -> None:
-    options: dict[str, Any] = {"task": "binary", "metrics": ["auc", "log_loss"], "intervals": "user"}
+def test_frames_of_all_libraries_have_the_same_bits_in_this_process(kind: str) -> None:
     given = KINDS[kind](clicks())
-    local = measured("local", given, **options)
-    assert type(local.per_user) is (type(given) if kind != "texts" else pd.DataFrame)
-    of_spark = measured("spark", given, **options)
+    found = measured("local", given, **BY_USER)
+    assert type(found.per_user) is type(given)
+    if kind in ("polars", "arrow", "booleans"):
+        of_pandas = measured("local", clicks(), **BY_USER)
+        assert tables_of(found) == tables_of(of_pandas)
+        assert bits(to_arrow(found.per_user)) == bits(to_arrow(of_pandas.per_user))
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind == "texts" else pytest.mark.slow) for kind in KINDS]
+)
+def test_frames_of_all_libraries_have_the_same_bits(kind: str) -> None:
+    given = KINDS[kind](clicks())
+    local, of_spark = (measured(engine, given, **BY_USER) for engine in ("local", "spark"))
     assert tables_of(local) == tables_of(of_spark)
     assert bits(to_arrow(local.per_user)) == bits(to_arrow(of_spark.per_user))
 

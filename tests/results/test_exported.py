@@ -121,7 +121,13 @@ def test_tables_of_this_process_go_to_spark(
     check_kinds(results[name], spark)
 
 
-@pytest.mark.parametrize("name", OF_AN_ENGINE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("evaluate", "split") else pytest.mark.slow)
+        for name in OF_AN_ENGINE
+    ],
+)
 def test_small_tables_are_pandas_frames_on_spark_too(
     spark: "SparkSession", results: dict[str, Exported], name: str
 ) -> None:

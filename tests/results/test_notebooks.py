@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import polars as pl
@@ -89,7 +90,7 @@ def test_a_comparison_says_it_in_sentences(measured: Evaluation) -> None:
 
 def test_predictions_and_a_split_show_themselves(spark: SparkSession) -> None:
     scored = pd.DataFrame({"label": [0, 1, 1], "score": [0.2, 0.9, 0.1], "model": ["metric", "metric", "b"]})
-    done = evaluate_predictions(scored, "binary", metrics=["auc", "mse"])
+    done = evaluate_predictions(scored, "binary", metrics=["auc", "mse"], engine="local")
     assert CELL.findall(done._repr_html_()) == ["auc", "-", "1", "mse", "0.81", "0.025"]
     log = pd.DataFrame({"user": range(10), "item": range(10), "timestamp": range(10)})
     parts = split(log, local_cut=0.6, global_cut=0.8, timestamp_unit="s")
@@ -120,10 +121,11 @@ def test_results_draw_charts_of_their_report(measured: Evaluation, tmp_path: Pat
     assert done.plot().title == "Differences from the baseline"
     assert "mrr" not in done.plot(metric=["ndcg(gain=exp2)@4"]).page.partition("page-data")[2][:2000]
     scored = pd.DataFrame({"label": [0, 1, 1], "score": [0.2, 0.9, 0.1]})
-    predictions = evaluate_predictions(scored, "binary", model="m", metrics=["auc"], curves=True)
+    options: dict[str, Any] = {"metrics": ["auc"], "curves": True, "engine": "local"}
+    predictions = evaluate_predictions(scored, "binary", model="m", **options)
     assert "ROC" in predictions.plot("curves").page
     log = pd.DataFrame({"user": range(10), "item": range(10), "timestamp": range(10)})
-    parts = split(log, local_cut=0.6, global_cut=0.8, timestamp_unit="s")
+    parts = split(log, local_cut=0.6, global_cut=0.8, timestamp_unit="s", engine="local")
     parts.plot("split").write(tmp_path / "split.html")
     assert "Parts in time" in (tmp_path / "split.html").read_text()
     with pytest.raises(ConfigError, match="METRIC_NOT_MEASURED"):
@@ -136,11 +138,13 @@ def test_paths_and_frames_of_polars_are_taken(spark: SparkSession, tmp_path: Pat
     TRUTH.to_parquet(tmp_path / "truth.parquet")
     text = pl.DataFrame({"user": ["a", None], "item": pl.Series(["x", "y"], dtype=pl.Categorical)})
     of_paths = evaluate(tmp_path / "lists", str(tmp_path / "truth.parquet"), metrics="mrr", k=4)
-    of_polars = evaluate(pl.from_pandas(with_model), pl.from_pandas(TRUTH), metrics="mrr", k=4)
+    frames = [pl.from_pandas(frame) for frame in (with_model, TRUTH)]
+    of_polars = evaluate(*frames, metrics="mrr", k=4, engine="local")
     assert of_paths.models == of_polars.models == ["1", "pop"]
     assert [row.value for row in of_paths.metric_rows] == [row.value for row in of_polars.metric_rows]
     lists = pl.DataFrame({"user": ["a"], "item": ["x"], "rank": [1]})
-    assert [row.value for row in evaluate(lists, text, model="m", metrics="mrr", k=1).metric_rows] == [1.0]
+    of_text = evaluate(lists, text, model="m", metrics="mrr", k=1)
+    assert [row.value for row in of_text.metric_rows] == [1.0]
 
 
 def test_a_path_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path) -> None:
@@ -199,12 +203,12 @@ def test_few_names_are_offered_and_all_of_them_are_there(measured: Evaluation) -
     assert repr(measured.summary()) == repr(measured.shown()[0])
 
 
-def test_a_leaderboard_of_each_value_of_a_segment(spark: SparkSession) -> None:
-    assert spark
+def test_a_leaderboard_of_each_value_of_a_segment() -> None:
     lists = pd.DataFrame({"model": ["a", "a", "b", "b"], "user": [1, 2] * 2, "item": [1, 9, 9, 1], "rank": 1})
     truth = pd.DataFrame({"user": [1, 2], "item": [1, 1]})
     users = pd.DataFrame({"user": [1, 2], "country": ["de", "fr"]})
-    result = evaluate(lists, truth, users=users, segments=["country"], metrics=["mrr"], k=1)
+    options: dict[str, Any] = {"segments": ["country"], "metrics": ["mrr"], "k": 1, "engine": "local"}
+    result = evaluate(lists, truth, users=users, **options)
     board = result.leaderboard("mrr", segment="country").to_pandas()
     best = {row["country"]: row["model"] for _, row in board.iterrows() if "1.0000" in "".join(map(str, row))}
     assert {country: model[0] for country, model in best.items()} == {"de": "a", "fr": "b"}

@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
+from spark_eval.results.driver_tables import arrow_schema, to_arrow
 from spark_eval.splits.split import Split, split
 
-LOG = "user string, item int, timestamp timestamp, genre string, row int"
+LOG = "user string, item int, timestamp long, genre string, row int"
+SCHEMA = arrow_schema(LOG)
 SECONDS_PER_DAY = 86_400
 # Of each row of the log its subset in each fold.
 Places = Mapping[int, Mapping[int, str]]
@@ -30,23 +33,39 @@ def random_rows(n_rows: int, n_users: int = 7, n_days: int = 40, seed: int = 3) 
     ]
 
 
-def log_of(spark: SparkSession, rows: list[tuple[Any, ...]], n_parts: int = 1) -> DataFrame:
-    """A log whose rows lie in so many partitions."""
-    frame = spark.createDataFrame(rows, LOG.replace("timestamp timestamp", "timestamp long"))
+def log_of(spark: SparkSession | None, rows: list[tuple[Any, ...]], n_parts: int = 1) -> Any:
+    """A log whose rows lie in so many partitions; without a session, a table of as many chunks."""
+    if spark is None:
+        table = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
+        size = -(-len(rows) // n_parts)
+        return pa.concat_tables([table.slice(start, size) for start in range(0, len(rows), size)])
+    frame = spark.createDataFrame(rows, LOG)
     return frame.repartition(n_parts) if n_parts > 1 else frame.coalesce(1)
 
 
-def split_rows(spark: SparkSession, rows: list[tuple[Any, ...]], method: str, **options: Any) -> Split:
-    """These rows split."""
-    return split(log_of(spark, rows), method=method, timestamp_unit="s", **options)
+def split_log(log: Any, method: str, **options: Any) -> Split:
+    """This log split: a table by this process, a frame of Spark by Spark."""
+    engine = "local" if isinstance(log, pa.Table) else "spark"
+    return split(log, method=method, timestamp_unit="s", engine=engine, **options)
+
+
+def split_rows(spark: SparkSession | None, rows: list[tuple[Any, ...]], method: str, **options: Any) -> Split:
+    """These rows split, by this process without a session."""
+    return split_log(log_of(spark, rows), method, **options)
+
+
+def rows_of(table: Any) -> list[dict[str, Any]]:
+    """The rows of a table of either engine."""
+    rows: list[dict[str, Any]] = to_arrow(table).to_pylist()
+    return rows
 
 
 def places(done: Split) -> Places:
     """Where every row is; it is nowhere twice."""
     found: dict[int, dict[int, str]] = defaultdict(dict)
-    for row in done.rows.select("row", "fold", "subset").collect():
-        assert row.fold not in found[row.row], f"row {row.row} is twice in fold {row.fold}"
-        found[row.row][row.fold] = row.subset
+    for row in rows_of(done.rows):
+        assert row["fold"] not in found[row["row"]], f"row {row['row']} is twice in fold {row['fold']}"
+        found[row["row"]][row["fold"]] = row["subset"]
     return dict(found)
 
 

@@ -4,11 +4,10 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from fold_logs import in_part, leaks, ledger, log_of, places, random_rows, split_rows
+from fold_logs import in_part, leaks, ledger, log_of, places, random_rows, split_log, split_rows
 from pyspark.sql import SparkSession
 
 from spark_eval.errors import DataError
-from spark_eval.splits.split import split
 
 # user a has four rows, two of them at one time; b two at one time; c one.
 ROWS: list[tuple[Any, ...]] = [
@@ -63,7 +62,7 @@ def test_the_same_rows_are_left_out_whatever_the_partitions(
     rows = random_rows(80, n_days=5)
     found = places(split_rows(spark, rows, method, **options))
     assert set(found) == set(range(80))
-    spread = split(log_of(spark, rows[::-1], 5), method=method, timestamp_unit="s", **options)
+    spread = split_log(log_of(spark, rows[::-1], 5), method, **options)
     assert places(spread) == found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from fold_logs import SECONDS_PER_DAY, leaks, ledger, log_of, places, random_rows, split_rows
+from fold_logs import SECONDS_PER_DAY, leaks, ledger, log_of, places, random_rows, split_log, split_rows
 from pyspark.sql import SparkSession
 
 from spark_eval import evaluate
@@ -96,7 +96,7 @@ def test_one_moment_of_each_user_is_the_target_and_earlier_rows_are_input(
     assert not any(leaked for _, _, leaked in leaks(done).values())
     if targets != "first":
         assert leaks(done)[0, "targets_at_or_before_input"] == (0, 0, False)
-    spread = split(log_of(spark, rows[::-1], 5), method=method, timestamp_unit="s", **chosen)
+    spread = split_log(log_of(spark, rows[::-1], 5), method, **chosen)
     assert places(spread) == found
 
 
