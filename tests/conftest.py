@@ -101,9 +101,13 @@ def no_wait_for_the_disk() -> Iterator[None]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     # Imported here: the rings without a JVM load no Spark.
     from py4j.java_gateway import JavaPackage, JVMView
+    from pyspark.sql import SparkSession
 
     from spark_eval.runtime.session import get_session
 
+    # A test without this fixture may have started a session of its own.
+    if (running := SparkSession.getActiveSession()) is not None:
+        running.stop()
     session = get_session(
         "spark-eval tests",
         "local[2]",
