@@ -108,14 +108,14 @@ def count_steps(action: Callable[[], bool]) -> int:
 
 @each_verb
 def test_a_killed_run_is_whole_or_not_there(case: Case, tmp_path: Path) -> None:
-    """Killed at steps of its second half, in which it writes; then the same command again."""
+    """Killed at steps of its last third, in which it writes; then the same command again."""
     whole = tmp_path / "whole"
     case.run(whole, case.prepare(whole))  # imports
     expected = case.contents(whole)
     assert expected
     n_steps = count_steps(partial(case.run, tmp_path / "counted", case.prepare(tmp_path / "counted")))
     n_killed = n_begun = 0
-    for number in random.Random(0).sample(range(n_steps // 2, n_steps + 1), 20):
+    for number in random.Random(0).sample(range(n_steps * 2 // 3, n_steps + 1), 20):
         home = tmp_path / str(number)
         run = partial(case.run, home, case.prepare(home))
         n_killed += ended(forked(run, die_at(number))) == -signal.SIGKILL
