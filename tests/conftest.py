@@ -113,7 +113,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         "local[2]",
         {
             "spark.sql.shuffle.partitions": "2",
-            "spark.driver.memory": "1g",
+            # One JVM may serve most files of the run. What it remembers of queries that have ended, plans
+            # and metrics, would fill the heap.
+            "spark.driver.memory": "2g",
+            "spark.sql.ui.retainedExecutions": "20",
+            "spark.ui.retainedJobs": "20",
+            "spark.ui.retainedStages": "20",
             # Hundreds of small queries: compiling a program for each costs more than it gives. Processes of
             # their own (cluster, pages, demo) compile.
             "spark.sql.codegen.wholeStage": "false",
