@@ -113,8 +113,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         "local[2]",
         {
             "spark.sql.shuffle.partitions": "2",
-            # One JVM may serve most files of the run. What it remembers of queries that have ended, plans
-            # and metrics, would fill the heap.
+            # A query of a test may hold 600 MB while it runs. One JVM may serve most files of the run, so it
+            # keeps few plans of queries that have ended.
             "spark.driver.memory": "2g",
             "spark.sql.ui.retainedExecutions": "20",
             "spark.ui.retainedJobs": "20",
