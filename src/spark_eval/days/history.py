@@ -26,6 +26,7 @@ from spark_eval.results.leaderboard import measure_of
 from spark_eval.runtime.local_files import check_path, write_file
 from spark_eval.schema import ALL, ddl_of
 from spark_eval.statistics.differences import Estimate
+from spark_eval.statistics.exact import Floats, Ints
 from spark_eval.statistics.intervals import normal_interval
 
 WEEK: Final = timedelta(days=7)
@@ -39,7 +40,6 @@ OF_LINE: Final = ("model", "metric", "k", "segment", "segment_value")
 READ: Final = (*OF_LINE, "value", "std_error", "ci_low", "ci_high", "n_users", "conventions")
 COLUMNS: Final = pa.schema([arrow_schema(METRICS).field(name) for name in READ])
 RUN_ID: Final = pa.field("run_id", pa.string())
-NO_DIFFERENCE: Final = (None, None, None)
 
 
 class HistoryRow(NamedTuple):
@@ -193,12 +193,13 @@ def make_history(
         for mark in run.marks:
             marks[run.run_id, *mark[:3]].append(mark)
     before, week = earlier_rows(rows, runs, numbers)
-    difference = Differences(lines, ids, columns["value"], columns["std_error"], paired)
+    values, errors = (to_numpy(rows[name].fill_null(np.nan)) for name in ("value", "std_error"))
+    difference = Differences(lines, ids, values, errors, paired)
     of_rows = [marks.get((run_id, *line[:3]), ()) for run_id, line in zip(ids, lines, strict=True)]
     cells = (
         *(columns[name] for name in (RUN_ID.name, *READ)),
         *([numbers[run_id] for run_id in ids], [changes.get(run_id) for run_id in ids]),
-        [None if at < 0 else ids[at] for at in before],
+        [None if at < 0 else ids[at] for at in before.tolist()],
         *difference.to(before),
         *difference.to(week),
         [sum(mark.alarm is None for mark in own) for own in of_rows],
@@ -210,7 +211,7 @@ def make_history(
 
 def sorted_rows(rows: pa.Table) -> pa.Table:
     """Return rows sorted by line, then by run, below a first column ``line`` with the number of the line."""
-    combined = np.zeros(len(rows), dtype=np.int64)
+    rows, combined = rows.combine_chunks(), np.zeros(len(rows), dtype=np.int64)
     for name in OF_LINE:
         coded = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
         combined = combined * len(coded.dictionary) + to_numpy(coded.indices)
@@ -224,9 +225,7 @@ def sorted_rows(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(by_line)).add_column(0, "line", pa.array(line[by_line]))
 
 
-def earlier_rows(
-    rows: pa.Table, runs: Sequence[PastRun], numbers: Mapping[str, int]
-) -> tuple[list[int], list[int]]:
+def earlier_rows(rows: pa.Table, runs: Sequence[PastRun], numbers: Mapping[str, int]) -> tuple[Ints, Ints]:
     """Return for each row the index of that of the run before and of the run a week before; -1 if none.
 
     Both are of the same line and the same series.
@@ -242,7 +241,7 @@ def earlier_rows(
     week[key[np.minimum(week, len(key) - 1)] != key - WEEK.days] = -1
     for earlier in (before, week):
         earlier[(line[earlier] != line) | (series[earlier] != series)] = -1
-    return before.tolist(), week.tolist()
+    return before, week
 
 
 @dataclass(frozen=True)
@@ -251,32 +250,25 @@ class Differences:
 
     lines: Sequence[Line]
     run_ids: Sequence[str]
-    values: Sequence[float | None]
-    std_errors: Sequence[float | None]
+    values: Floats
+    std_errors: Floats
     paired: PairedDifference | None
 
-    def to(self, earlier: Sequence[int]) -> Iterator[list[float | None]]:
-        """Return columns of differences, each row minus an earlier one, and of their intervals of 95 %."""
-        found = [self.between(one, other) for other, one in enumerate(earlier)]
-        yield from ([cells[at] for cells in found] for at in range(3))
-
-    def between(self, one: int, other: int) -> tuple[float | None, float | None, float | None]:
-        """Return the difference between two rows, second minus first, with its ends; None if undefined."""
-        if one < 0:
-            return NO_DIFFERENCE
+    def to(self, earlier: Ints) -> Iterator[list[float | None]]:
+        """Yield columns: differences of rows from earlier ones, and the ends of their intervals of 95 %."""
+        is_known = earlier >= 0
+        value = np.where(is_known, self.values - self.values[earlier], np.nan)
+        errors = zip(self.std_errors.tolist(), self.std_errors[earlier].tolist(), strict=True)
+        margin = np.where(is_known, Z95 * np.array([math.hypot(*both) for both in errors]), np.nan)
+        columns = np.stack([value, value - margin, value + margin])
         if self.paired is not None:
-            estimate = self.paired(self.run_ids[one], self.run_ids[other], self.lines[other])
-            if estimate is not None:
-                interval = normal_interval(estimate.value, estimate.std_error, 0)
-                return (interval.value, interval.ci_low, interval.ci_high)
-        earlier, later = self.values[one], self.values[other]
-        if earlier is None or later is None:
-            return NO_DIFFERENCE
-        value, errors = later - earlier, (self.std_errors[one], self.std_errors[other])
-        if errors[0] is None or errors[1] is None:
-            return (value, None, None)
-        margin = Z95 * math.hypot(errors[0], errors[1])
-        return (value, value - margin, value + margin)
+            for other in np.flatnonzero(is_known).tolist():
+                one = int(earlier[other])
+                estimate = self.paired(self.run_ids[one], self.run_ids[other], self.lines[other])
+                if estimate is not None:
+                    interval = normal_interval(estimate.value, estimate.std_error, 0)
+                    columns[:, other] = interval.value, interval.ci_low, interval.ci_high
+        yield from (pa.array(column, from_pandas=True).to_pylist() for column in columns)
 
 
 def numbered_series(runs: Sequence[PastRun]) -> tuple[dict[str, int], dict[str, str]]:

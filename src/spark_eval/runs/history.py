@@ -96,7 +96,7 @@ def rows_of(table: PublishedTable, path: str) -> pa.Table:
     footer = table.footers[path]
     with (
         named_read_errors(path),
-        pq.ParquetFile(path, metadata=footer, page_checksum_verification=True) as file,
+        pq.ParquetFile(path, metadata=footer, pre_buffer=True, page_checksum_verification=True) as file,
     ):
         names = file.schema_arrow.names
         part = file.read(columns=[name for name in READ if name in names], use_threads=False)
