@@ -80,6 +80,44 @@ def test_a_worse_model_is_told_and_its_gate_fails(runs: Desk, tmp_path: Path) ->
     assert "ctr falls behind ctr of a in log_loss by" in unescape(page.read_text(encoding="utf-8"))
 
 
+def test_segments_of_published_runs_are_compared_and_gated(runs: Desk, tmp_path: Path) -> None:
+    """The new model is worse in one country; each row is that of two runs of its country alone."""
+    desk = runs.twin(tmp_path)
+    desk.change("predictions", segments=["country"])
+    old = clicks(1, 0.1).assign(country=np.where(np.arange(N_USERS * 10) % 7 > 2, "DK", "NO"))
+    new = old.assign(p=np.where(old["country"] == "NO", clicks(1, 3.0)["p"], old["p"]))
+    for run, rows in (("old", old), ("new", new)):
+        for part in ("all", "DK", "NO"):
+            mine = rows if part == "all" else rows[rows["country"] == part]
+            path = desk.write(f"{run}-{part}", mine)
+            desk.done("predictions", "--run-id", f"{run}-{part}", "--set", f"predictions.path={path}")
+    desk.change("compare", baseline={"run": "old-all"}, segments=["country"])
+    desk.tree["gates"] = [GATE | {"segment": "country"}]
+    answer = desk.run("compare", "--run-id", "new-all")
+    assert answer.code == 5
+    assert "1 of 2 gates failed: auc (country 'NO') of 'ctr' against 'ctr' of run" in answer.err
+    gates = pq.read_table(desk.out / "gates" / "run_id=new-all").to_pandas()
+    assert dict(zip(gates["segment_value"], gates["passed"], strict=True)) == {"DK": True, "NO": False}
+    found = numbers_of(desk, "new-all")
+    assert {key[1:] for key in found} == {("all", "all"), ("country", "DK"), ("country", "NO")}
+    del desk.tree["gates"]
+    for part in ("DK", "NO"):
+        desk.change("compare", baseline={"run": f"old-{part}"}, segments=None)
+        desk.done("compare", "--run-id", f"new-{part}")
+        alone = numbers_of(desk, f"new-{part}")
+        for (metric, segment, _), numbers in alone.items():
+            assert segment == "all"
+            assert found[metric, "country", part] == numbers
+
+
+def numbers_of(desk: Desk, run: str) -> dict[tuple[str, str, str], tuple[float, ...]]:
+    """Numbers of the rows of ``comparisons`` by metric, segment and its value."""
+    rows = pq.read_table(desk.out / "comparisons" / f"run_id={run}").to_pylist()
+    names = ("n_users", "baseline_value", "candidate_value", "difference", "ci_low", "ci_high", "p_value")
+    keys = ("metric", "segment", "segment_value")
+    return {(row[keys[0]], row[keys[1]], row[keys[2]]): tuple(row[name] for name in names) for row in rows}
+
+
 def test_gates_follow_predictions(runs: Desk, tmp_path: Path) -> None:
     desk = runs.twin(tmp_path)
     both = [clicks(1, noise).assign(name=name) for name, noise in (("new", 3.0), ("serving", 0.1))]

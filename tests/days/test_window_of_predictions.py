@@ -113,9 +113,10 @@ def test_a_window_of_predictions_is_one_job_over_all_days_in_any_order(
     assert [row for row in curves if row["curve"].startswith("calibration")] == merged.to_arrow(
         "curves"
     ).to_pylist()
-    errors = {(row.model, row.metric): row for row in added if row.segment == "all"}
-    for row in (row for row in merged.metric_rows if row.segment == "all"):
-        one = errors[row.model, row.metric]
+    errors = {(row.model, row.metric, row.segment_value): row for row in added}
+    assert {row.segment for row in merged.metric_rows} == {"all", "country"}
+    for row in merged.metric_rows:
+        one = errors[row.model, row.metric, row.segment_value]
         assert row.n_users == one.n_users
         if row.metric.startswith("ece"):
             # One job resamples its users; a window has no replicates.
@@ -168,7 +169,7 @@ def test_what_no_sum_gives_is_named(root: Path) -> None:
     assert isinstance(merged, ScoredWindow)
     assert merged.absent == [
         *("auc", "gauc", "threshold recall>=0.9", "curves other than calibration"),
-        *("bootstrap interval of ece", "standard errors of segments"),
+        "bootstrap interval of ece",
     ]
     assert {row.curve for row in merged.curve_rows} == {"calibration", "calibration(sampling_rate=0.5)"}
 

@@ -1,10 +1,11 @@
 """Worked numbers of experiments, and the same by SciPy and statsmodels."""
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from spark_eval.experiments.inference import Contrast, lift_interval, sample_ratio
 from spark_eval.experiments.moments import (
@@ -90,6 +91,62 @@ def test_covariates_are_those_of_least_squares() -> None:
     for estimate, half in zip(estimates, halves, strict=True):
         assert float(estimate.value or 0) == pytest.approx(adjusted[half].mean())
         assert float(estimate.variance or 0) == pytest.approx(adjusted[half].var(ddof=1) / 100)
+
+
+def test_an_adjusted_ratio_is_that_of_linearised_rows() -> None:
+    random = np.random.default_rng(6)
+    estimates, rows = adjusted_rates(random.poisson(random.gamma(2, 3, 120)))
+    for estimate, values in zip(estimates, rows, strict=True):
+        assert float(estimate.value or 0) == pytest.approx(values.mean())
+        assert float(estimate.variance or 0) == pytest.approx(values.var(ddof=1) / len(values))
+
+
+def adjusted_rates(clicks: Any) -> tuple[list[ArmEstimate], list[Any]]:
+    """Ratios of two arms adjusted by those of the past, and the units' linearised values by numpy."""
+    random = np.random.default_rng(7)
+    y, pre_y = 1 + random.poisson(9, (2, len(clicks)))
+    pre_x = random.poisson(1.0 + clicks)
+    halves, ones = [slice(None, None, 2), slice(1, None, 2)], np.ones(len(clicks), dtype=int)
+    columns = (clicks, y, pre_x, pre_y, ones)
+    arms = [moments_of(*(column[half].tolist() for column in columns)) for half in halves]
+
+    def linearised(half: slice, above: Any, below: Any) -> Any:
+        above, below = above[half], below[half]
+        rate = above.sum() / below.sum()
+        return rate + (above - rate * below) / below.mean()
+
+    z, before = (linearised(slice(None), *pair) for pair in ((clicks, y), (pre_x, pre_y)))
+    theta = np.cov(z, before)[0, 1] / before.var(ddof=1)
+    rows = [
+        linearised(half, clicks, y) - theta * (linearised(half, pre_x, pre_y) - pre_x.sum() / pre_y.sum())
+        for half in halves
+    ]
+    return adjusted_estimates(arms)[0], rows
+
+
+def test_nothing_is_left_of_a_ratio_that_the_past_explains() -> None:
+    """Arms of other sizes, and by chance of other ratios, which they had before."""
+    random = np.random.default_rng(8)
+    arms = []
+    for _ in range(2):
+        sizes = random.integers(1, 51, 40)
+        watch = random.poisson(20, 40) * sizes
+        arms.append(moments_of(*(one.tolist() for one in (3 * watch, sizes, watch, sizes, sizes * 0 + 1))))
+    estimates, (theta, _) = adjusted_estimates(arms)
+    assert theta == 3
+    assert [one.variance for one in estimates] == [0, 0]
+    assert estimates[0].value == estimates[1].value
+    assert arms[0].ratio() != arms[1].ratio()
+
+
+def test_a_ratio_that_an_arm_had_not_before_is_not_adjusted_by_it() -> None:
+    ones, none = [1, 1, 1], [0, 0, 0]
+    with_past = moments_of([1, 2, 3], [4, 5, 7], [2, 2, 5], [4, 6, 8], ones)
+    without = moments_of([2, 2, 4], [4, 4, 9], none, none, none)
+    estimates, (theta, of_past) = adjusted_estimates([with_past, without])
+    assert theta == 0
+    assert of_past != 0
+    assert all(one.variance for one in estimates)
 
 
 def test_a_ratio_of_clusters_has_the_error_of_clustered_regression() -> None:
@@ -194,6 +251,34 @@ def test_the_interval_of_the_lift_agrees_with_the_test() -> None:
         assert (p_value < 0.05) == (not low <= 0 <= high)
         n_significant += p_value < 0.05
     assert 0 < n_significant < 40
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
+@pytest.mark.parametrize("scale", [-30, 0, 2, 50])
+def test_the_interval_of_the_lift_has_the_ratios_that_the_t_test_does_not_reject(
+    scale: int, confidence: float
+) -> None:
+    """Its ends R are found by a search: t of T - R C is the quantile there."""
+    random = np.random.default_rng(9)
+    control, treatment = (
+        Moments.of_means([scale + int(value) for value in random.integers(-20, 21, n)]).estimate()
+        for n in (400, 90)
+    )
+    contrast = Contrast.of(control, treatment)
+    c, t, v, w = (
+        float(one or 0) for one in (control.value, treatment.value, control.variance, treatment.variance)
+    )
+    quantile = stats.t.ppf((1 + confidence) / 2, contrast.freedom)
+
+    def excess(ratio: float) -> float:
+        return float(abs(t - ratio * c) / np.sqrt(w + ratio**2 * v) - quantile)
+
+    low, high = lift_interval(control, treatment, contrast, confidence)
+    if excess(1e9) <= 0:
+        assert (low, high) == (None, None)
+        return
+    ends = sorted(optimize.brentq(excess, t / c, end, xtol=1e-14, rtol=1e-14) for end in (-1e9, 1e9))
+    assert (low, high) == pytest.approx((ends[0] - 1, ends[1] - 1), rel=1e-9)
 
 
 def test_without_units_or_spread_there_is_a_reason_and_no_p_value() -> None:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_eval.statistics import exact
 from spark_eval.statistics.exact import (
     DigitSums,
     add,
-    are_usual,
     counts,
     digits_of_sums,
     exact_sums,
@@ -19,6 +19,7 @@ from spark_eval.statistics.exact import (
     sum_of_limbs,
     sums_by_group,
     two_product,
+    unusual,
 )
 
 RANDOM = np.random.default_rng(2)
@@ -96,9 +97,20 @@ def test_limbs_are_the_same_by_halves_and_by_digits(values: list[float], seed: i
 
 
 def test_usual_values_are_no_smaller_and_no_larger_than_halves_can_hold() -> None:
-    assert are_usual(np.array([0.0, 2.0**-20, 1.0, 2.0**19]))
+    assert not len(unusual(np.array([0.0, 2.0**-20, 1.0, 2.0**19])))
     for one in (2.0**-21, 2.0**20, -1.0, 5e-324):
-        assert not are_usual(np.array([0.5, one]))
+        assert unusual(np.array([0.5, one, 0.0])).tolist() == [1]
+
+
+def test_sums_of_groups_have_the_same_bits_by_halves_and_by_digits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Values of all sizes, of which only some fit halves."""
+    values = np.exp(RANDOM.normal(-6, 9, 600))
+    groups = RANDOM.integers(0, 200, 600)
+    found = sums_by_group(values, groups, 200)
+    monkeypatch.setattr(exact, "MOST_HALVES", 0)
+    assert sums_by_group(values, groups, 200).tobytes() == found.tobytes()
 
 
 @given(st.lists(st.integers().map(lambda one: Fraction(one, 2**70)) | st.floats(-1e300, 1e300).map(Fraction)))

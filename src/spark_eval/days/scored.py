@@ -1,7 +1,7 @@
 """Days of predictions merged into a window: exact sums added, standard errors clustered by user."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from spark_eval.arrow.codes import to_numpy
+from spark_eval.arrow.codes import to_numpy, unique_sorted
 from spark_eval.arrow.files import named_read_errors
+from spark_eval.arrow.messages import partition_rows
 from spark_eval.arrow.user_files import check_no_nan
 from spark_eval.days.plan import Errors, Unit, WindowPlan
 from spark_eval.days.published import PublishedDay, check_models, check_same_question
@@ -39,7 +40,7 @@ from spark_eval.predictions.worker.clusters import (
 from spark_eval.predictions.worker.totals import Cell, Totals
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
-from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, USER, Table
+from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, SEGMENT_VALUE, USER, Table
 from spark_eval.statistics.exact import digits_of_sums, sums_by_group
 from spark_eval.statistics.slopes import SumKey
 
@@ -107,13 +108,13 @@ def merge_scored_days(days: Sequence[ScoredDay], plan: WindowPlan) -> ScoredWind
     n_users: dict[str, int] = {}
     if has_errors and not without:
         by_user = plan.errors is Errors.CLUSTERED
-        sums = [users_of(days, model, measured, by_user=by_user) for model in models]
         influences = InfluenceSums()
-        for own in sums:
+        for own in chain.from_iterable(users_of(days, model, measured, by_user=by_user) for model in models):
             check_users(measured, own)
             influences.merge(influence_sums(own, measured.slopes))
+            if by_user and own.cell[1] == ALL:
+                n_users[str(own.cell[0])] = len(own)
         measured = replace(measured, influences=influences.totals)
-        n_users = {str(own.cell[0]): len(own) for own in sums} if by_user else {}
     rows = [row for row in measured.metric_rows if row.segment != FOLDS]
     return ScoredWindow(
         run_id=plan.run_id,
@@ -123,7 +124,7 @@ def merge_scored_days(days: Sequence[ScoredDay], plan: WindowPlan) -> ScoredWind
         entries=merge_entries([day.entries for day in days], n_users),
         conventions=days[0].conventions,
         models=models,
-        absent=absent_names(of_days, rows, has_errors=has_errors and not without),
+        absent=absent_names(of_days, rows),
         unclustered=bool(without),
         curve_rows=measured.curve_rows,
     )
@@ -141,57 +142,69 @@ def add_rows(totals: Totals, rows: Sequence[PredictionSumRow]) -> None:
 
 def users_of(
     days: Sequence[ScoredDay], model: str, measured: MeasuredPredictions, *, by_user: bool
-) -> UserSums:
-    """Return the sums of each user of a model over all days, or of each user of each day.
+) -> Iterator[UserSums]:
+    """Yield for each cell of a model the sums of each user over all days, or of each user of each day.
 
     They are exact sums of the users' sums, rounded once; only those that a standard error needs are read.
     """
-    cell: Cell = (model, ALL, ALL)
-    keys = needed_sums(measured, cell)
+    keys = needed_sums(measured, model)
     columns = [USER, *map(column_of, keys)]
     tables = [read_users(day, model, columns) for day in days if model in day.models]
     kinds = {str(table.schema.field(USER).type) for table in tables}
     if len(kinds) > 1:
         message = f"users are of types {' and '.join(sorted(kinds))}; write them with one type on all days"
         raise DataError("MIXED_CONVENTIONS", message)
-    rows = pa.concat_tables(tables, promote_options="permissive")
-    users = rows[USER].combine_chunks()
-    values = {key: to_numpy(rows[column_of(key)].combine_chunks()) for key in keys}
-    if not by_user:
-        return UserSums(cell, users, values)
-    encoded = pc.dictionary_encode(users)
-    groups, n_users = to_numpy(encoded.indices).astype("int64"), len(encoded.dictionary)
-    sums = {key: sums_by_group(own, groups, n_users) for key, own in values.items()}
-    return UserSums(cell, encoded.dictionary, sums)
+    for cell, rows in by_cell(model, pa.concat_tables(tables, promote_options="permissive")):
+        values = {key: to_numpy(rows[column_of(key)]) for key in keys}
+        if not by_user:
+            yield UserSums(cell, rows[USER], values)
+            continue
+        encoded = pc.dictionary_encode(rows[USER])
+        groups, n_users = to_numpy(encoded.indices).astype("int64"), len(encoded.dictionary)
+        sums = {key: sums_by_group(own, groups, n_users) for key, own in values.items()}
+        yield UserSums(cell, encoded.dictionary, sums)
 
 
-def needed_sums(measured: MeasuredPredictions, cell: Cell) -> list[SumKey]:
-    """Return the sums that the standard errors of a cell need, and the number of rows."""
-    slopes = chain.from_iterable(measured.slopes.get(cell, ()))
+def needed_sums(measured: MeasuredPredictions, model: str) -> list[SumKey]:
+    """Return the sums that the standard errors of a model need, and the number of rows."""
+    of_cells = (values for cell, values in measured.slopes.items() if cell[0] == model)
+    slopes = chain.from_iterable(chain.from_iterable(of_cells))
     return sorted({("rows", 0), *chain.from_iterable(slopes)})
 
 
+def by_cell(model: str, rows: pa.Table) -> Iterator[tuple[Cell, pa.RecordBatch]]:
+    """Yield the rows of each value of each segment; without segments all rows are one cell."""
+    if SEGMENT not in rows.column_names:
+        yield (model, ALL, ALL), rows.combine_chunks().to_batches()[0]
+        return
+    segments, values = (rows[name].combine_chunks().dictionary_encode() for name in (SEGMENT, SEGMENT_VALUE))
+    pairs = to_numpy(segments.indices).astype("int64") * len(values.dictionary) + to_numpy(values.indices)
+    found, groups = unique_sorted(pairs)
+    names, texts = segments.dictionary.to_pylist(), values.dictionary.to_pylist()
+    for pair, part in zip(found.tolist(), partition_rows(rows, groups, len(found)), strict=True):
+        yield (model, names[pair // len(texts)], texts[pair % len(texts)]), part
+
+
 def read_users(day: ScoredDay, model: str, columns: Sequence[str]) -> pa.Table:
-    """Return columns of the sums of users of a model on a day, over all their rows."""
+    """Return columns of the sums of users of a model on a day, with segments if the day has them."""
     table = day.open(Table.PER_USER)
     with named_read_errors(table.path):
-        published, is_wanted = table.dataset(), ds.field(MODEL) == model
-        if SEGMENT in published.schema.names:
-            is_wanted &= ds.field(SEGMENT) == ALL
-        rows = published.to_table(columns=list(columns), filter=is_wanted)
+        published = table.dataset()
+        of_segments = [name for name in (SEGMENT, SEGMENT_VALUE) if name in published.schema.names]
+        rows = published.to_table(columns=[*columns, *of_segments], filter=ds.field(MODEL) == model)
     check_no_nan(rows, table.path)
     return rows
 
 
 def check_users(measured: MeasuredPredictions, users: UserSums) -> None:
-    """Raise DataError INCOMPLETE_RUN if the rows of all users are not those of the model's sums."""
+    """Raise DataError INCOMPLETE_RUN if the rows of all users of a cell are not those of its sums."""
     [n_rows] = measured.totals.of(users.cell)["rows"]
     if int(users.sums["rows", 0].sum()) != n_rows:
         message = f"rows of {users.cell[0]!r}: sums and per_user of the days differ"
         raise DataError("INCOMPLETE_RUN", f"{message}; make them again, with --replace")
 
 
-def absent_names(plan: PredictionPlan, rows: Sequence[PredictionRow], *, has_errors: bool) -> list[str]:
+def absent_names(plan: PredictionPlan, rows: Sequence[PredictionRow]) -> list[str]:
     """Return the names of what the days have and the window lacks."""
     lacking = [name for name in plan.metrics if NOT_ADDITIVE & set(PREDICTION_METRICS[name].needs)]
     lacking += [f"threshold {rule}" for rule in plan.rules]
@@ -202,6 +215,4 @@ def absent_names(plan: PredictionPlan, rows: Sequence[PredictionRow], *, has_err
     lacking += [f"bootstrap interval of {name}" for name in sorted(plan.bootstrapped - {*lacking})]
     if plan.intervals is Clusters.ROW:
         lacking.append("standard errors by row")
-    elif has_errors and any(row.segment != ALL for row in rows):
-        lacking.append("standard errors of segments")
     return lacking

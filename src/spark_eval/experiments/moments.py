@@ -16,6 +16,10 @@ PAIR_INDEX: Final = {pair: index for index, pair in enumerate(PAIRS)} | {
     (j, i): index for index, (i, j) in enumerate(PAIRS)
 }
 
+# Covariates of a unit as ratios x / y: its value of the pre-period, and whether it has a past.
+BEFORE: Final = (PRE_X, PRE_Y)
+PAST: Final = (HAS_PAST, ONE)
+
 # Linear combination of the variables of a unit.
 Combination = Mapping[int, Fraction | int]
 
@@ -128,15 +132,18 @@ def adjusted_estimates(
     a covariate without spread is left out; its theta is 0. Variances are those of factor * z - theta *
     covariate: a lift over the value without adjustment needs a factor of the control's z, otherwise it is 1.
 
+    Each arm has z of the pre-period around its own ratio, as in the period. Around the ratio of all arms, z
+    would differ from that of the period by what the arms differ in, which is most of the variance if the past
+    explains nearly all.
+
     Source: Deng, Xu, Kohavi, Walker, Improving the sensitivity of online controlled experiments, 2013.
     """
     pooled = sum(arms, Moments())
     target = pooled.deviation()
     if target is None or any(arm.n < 2 or arm.ratio() is None for arm in arms):
         return [arm.estimate(scales) for arm in arms], (Fraction(), Fraction())
-    before = pooled.deviation(PRE_X, PRE_Y)
-    past: Combination = {HAS_PAST: 1}
-    covariates = independent([*([before] if before else []), past], pooled)
+    pairs = covariate_pairs(arms, pooled)
+    covariates = [deviation_of(pooled, pair) for pair in pairs]
     thetas = solve(
         [[pooled.covariance(one, other) for other in covariates] for one in covariates],
         [pooled.covariance(one, target) for one in covariates],
@@ -144,28 +151,42 @@ def adjusted_estimates(
     unit = Fraction(scales[1], scales[0])
     estimates = []
     for arm, times in zip(arms, factors or [Fraction(1)] * len(arms), strict=True):
-        ratio, deviation = arm.ratio(), arm.deviation()
-        assert ratio is not None
-        assert deviation is not None
-        combination: dict[int, Fraction | int] = {name: times * by for name, by in deviation.items()}
-        for theta, covariate in zip(thetas, covariates, strict=True):
-            ratio -= theta * (arm.total(covariate) / arm.n - pooled.total(covariate) / pooled.n)
-            for name, factor in covariate.items():
+        ratio = ratio_of(arm, (X, Y))
+        combination = {name: times * by for name, by in deviation_of(arm, (X, Y)).items()}
+        for theta, pair in zip(thetas, pairs, strict=True):
+            ratio -= theta * (ratio_of(arm, pair) - ratio_of(pooled, pair))
+            for name, factor in deviation_of(arm, pair).items():
                 combination[name] = combination.get(name, 0) - theta * factor
         variance = arm.covariance(combination, combination) / arm.n
         estimates.append(ArmEstimate(ratio * unit, variance * unit * unit, arm.n))
-    of_before = sum((theta for one, theta in zip(covariates, thetas, strict=True) if one != past), Fraction())
+    of_before = sum((theta for theta, pair in zip(thetas, pairs, strict=True) if pair != PAST), Fraction())
     return estimates, (of_before, sum(thetas, -of_before))
 
 
-def independent(covariates: Sequence[Combination], moments: Moments) -> list[Combination]:
-    """Return the covariates with a spread that the ones before do not explain."""
-    chosen: list[Combination] = []
-    for covariate in covariates:
-        together = [*chosen, covariate]
-        if determinant([[moments.covariance(one, other) for other in together] for one in together]):
-            chosen.append(covariate)
+def covariate_pairs(arms: Sequence[Moments], pooled: Moments) -> list[tuple[int, int]]:
+    """Return the covariates as ratios x / y: those that each arm has, with a spread of their own."""
+    chosen: list[tuple[int, int]] = []
+    for pair in (BEFORE, PAST):
+        if any(arm.ratio(*pair) is None for arm in arms):
+            continue
+        together = [deviation_of(pooled, one) for one in (*chosen, pair)]
+        if determinant([[pooled.covariance(one, other) for other in together] for one in together]):
+            chosen.append(pair)
     return chosen
+
+
+def ratio_of(moments: Moments, pair: tuple[int, int]) -> Fraction:
+    """Return a ratio that is defined."""
+    ratio = moments.ratio(*pair)
+    assert ratio is not None
+    return ratio
+
+
+def deviation_of(moments: Moments, pair: tuple[int, int]) -> Combination:
+    """Return the deviation of a ratio that is defined."""
+    deviation = moments.deviation(*pair)
+    assert deviation is not None
+    return deviation
 
 
 def determinant(matrix: Sequence[Sequence[Fraction]]) -> Fraction:

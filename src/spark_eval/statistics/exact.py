@@ -140,19 +140,22 @@ def sums_by_group(values: Floats | None, groups: Ints, n_groups: int) -> Floats:
     """
     if values is None:
         return np.bincount(groups, minlength=n_groups).astype(np.float64)
+    if values.min(initial=0.0) >= 0:
+        most_rows = int(np.bincount(groups).max(initial=0))
+        return rounded_limbs(limbs_by_group(values, groups, n_groups, most_rows), n_groups)[0]
     sums = digits_by_group(values, groups, n_groups)
-    total, is_negative = rounded_limbs(sums, n_groups)
+    total, is_negative = rounded_limbs(normalize_limbs(sums), n_groups)
     if is_negative.any():
         # The highest limb of a negative sum is negative, and would cancel all digits of the others.
-        mirrored, _ = rounded_limbs({position: -amounts for position, amounts in sums.items()}, n_groups)
-        total = np.where(is_negative, -mirrored, total)
+        mirrored = normalize_limbs({position: -amounts for position, amounts in sums.items()})
+        total = np.where(is_negative, -rounded_limbs(mirrored, n_groups)[0], total)
     return total
 
 
-def rounded_limbs(sums: DigitSums, n_groups: int) -> tuple[Floats, NDArray[np.bool_]]:
+def rounded_limbs(limbs: Mapping[int, Ints], n_groups: int) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the sums (n_groups,) as doubles, and True for those that are negative: these are imprecise."""
     total, is_negative = np.zeros(n_groups), np.zeros(n_groups, dtype=bool)
-    for limb, amounts in sorted(normalize_limbs(sums).items()):
+    for limb, amounts in sorted(limbs.items()):
         total += np.ldexp(amounts.astype(np.float64), LIMB_BITS * limb - POINT_BITS)
         is_negative |= amounts < 0
     return total, is_negative
@@ -184,17 +187,20 @@ def digits_by_group(values: Floats, groups: Ints, n_groups: int) -> DigitSums:
     return sums
 
 
-def are_usual(values: Floats) -> bool:
-    """Return True if all values are 0, or at least 2^-20 and below 2^20."""
-    if values.min(initial=0.0) < 0 or values.max(initial=0.0) >= 2.0**20:
-        return False
-    return int(np.count_nonzero(values < 2.0**-20)) == len(values) - int(np.count_nonzero(values))
+def unusual(values: Floats) -> Ints:
+    """Return the indices of values that are neither 0 nor at least 2^-20 and below 2^20."""
+    if values.min(initial=0.0) >= 0 and values.max(initial=0.0) < 2.0**20:
+        is_small = values < 2.0**-20
+        if int(np.count_nonzero(is_small)) == len(values) - int(np.count_nonzero(values)):
+            return np.empty(0, dtype=np.int64)
+    is_usual = (values == 0) | ((values >= 2.0**-20) & (values < 2.0**20))
+    return np.flatnonzero(~is_usual)
 
 
 class GroupSums:
     """Exact sums of the values of each of many groups; values are added in any number of parts.
 
-    Usual values (see ``are_usual``) of groups with at most MOST_HALVES values are each split into a multiple
+    Usual values (see ``unusual``) of groups with at most MOST_HALVES values are each split into a multiple
     of 2^-26 and a rest up to 2^-27, which is a multiple of 2^-72: sums of 64 of each are exact as doubles.
     ``highs`` and ``lows`` (n_groups,) are these sums, times 2^26. Sums of other values are in ``digits``.
     """
@@ -206,15 +212,24 @@ class GroupSums:
 
     def add(self, values: Floats, groups: Ints) -> None:
         """Add values to the sums of their groups."""
-        if not self.has_halves or not are_usual(values):
-            for position, amounts in digits_by_group(values, groups, self.n_groups).items():
-                add(self.digits, position, amounts)
+        if not self.has_halves:
+            self.add_digits(values, groups)
             return
+        others = unusual(values)
+        if len(others):
+            self.add_digits(values[others], groups[others])
+            values = values.copy()
+            values[others] = 0.0
         scaled = values * 2.0**26
         high = np.rint(scaled)
         scaled -= high
         self.highs += np.bincount(groups, high, minlength=self.n_groups)
         self.lows += np.bincount(groups, scaled, minlength=self.n_groups)
+
+    def add_digits(self, values: Floats, groups: Ints) -> None:
+        """Add values of any size."""
+        for position, amounts in digits_by_group(values, groups, self.n_groups).items():
+            add(self.digits, position, amounts)
 
     @property
     def limbs(self) -> Mapping[int, Ints]:

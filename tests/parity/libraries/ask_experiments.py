@@ -31,13 +31,14 @@ Arm = dict[str, list[int]]
 
 
 def tea_tasting(arms: list[Arm]) -> dict[str, dict[str, float]]:
-    """The ratio, and the mean with and without the pre-period as a covariate."""
+    """The ratio and the mean, with and without the pre-period as a covariate."""
     users = pd.concat([pd.DataFrame(arm).assign(variant=number) for number, arm in enumerate(arms)])
     experiment = tt.Experiment(
         {
             "watch raw": tt.Mean("watch"),
             "watch cuped": tt.Mean("watch", "pre_watch"),
             "ctr raw": tt.RatioOfMeans("click", "view"),
+            "ctr cuped": tt.RatioOfMeans("click", "view", "pre_click", "pre_view"),
         }
     )
     return {

@@ -136,7 +136,9 @@ def add_clusters(
     for start in range(0, len(cell), MOST_SUMMED):
         part = slice(start, start + MOST_SUMMED)
         (total, weight), where = (values[part] for values in clusters), (slice(None), column)
-        groups = Groups([(cell[part], len(totals.cells))], groups_only=True)
+        # A single cell has all users, whose sums are quicker without codes.
+        n_cells = len(totals.cells)
+        groups = Groups([(cell[part], n_cells)], groups_only=True) if n_cells > 1 else Groups()
         is_defined = ~np.isnan(total)
         totals.put_count(N_USERS, where, groups.sums(np.ones(len(total), dtype=bool)))
         totals.put_count(N_DEFINED, where, groups.sums(is_defined))

@@ -330,7 +330,7 @@ class Bucket:
             rows = rows.filter(pa.array(is_assigned))
             when, keys, codes = when[is_assigned], keys[is_assigned], codes[is_assigned]
         units = Units.of(experiment, self.plan.timezone, len(self.ids), when, keys, codes)
-        of_rows = np.searchsorted(units.index, keys)
+        of_rows = units.numbers[keys]
         if self.plan.by_unit and USER in rows.column_names:
             units.count_users(of_rows, to_numpy(rows[USER]))
         for segment in experiment.segments:

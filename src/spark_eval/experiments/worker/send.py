@@ -1,6 +1,6 @@
 """Rows of exposures and events on their way to buckets of units; what no experiment needs is left behind."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -17,6 +17,7 @@ from spark_eval.arrow.codes import (
     count_by_code,
     decode_ids,
     hashes_of,
+    index_of,
     stable_argsort,
     to_numpy,
 )
@@ -237,11 +238,22 @@ def only_listed(table: pa.Table, source: str, plan: ExperimentPlan, counted: Buc
     )
     if column not in table.column_names:
         return table
-    codes = pc.index_in(table[column], value_set=pa.array(listed, pa.string())).cast(pa.int16())
-    is_listed, n_rows = codes.is_valid(), n_events(table)
-    table = table.set_column(table.column_names.index(column), column, codes).filter(is_listed)
+    codes = index_of_text(table[column], listed)
+    table = table.set_column(table.column_names.index(column), column, pa.array(codes))
+    is_listed = codes >= 0
+    if is_listed.all():
+        return table
+    n_rows, table = n_events(table), table.filter(pa.array(is_listed))
     counted.rows[None, source, Outcome.FILTERED, reason] += n_rows - n_events(table)
     return table
+
+
+def index_of_text(column: pa.ChunkedArray, names: Sequence[str]) -> NDArray[np.int16]:
+    """Return the index (n,) of each text among the names, -1 if it is missing."""
+    coded = column.combine_chunks().dictionary_encode()
+    of_texts = index_of(coded.dictionary.cast(pa.string()), pa.array(names, pa.string())).astype(np.int16)
+    indices: NDArray[np.int16] = of_texts[to_numpy(coded.indices)]
+    return indices
 
 
 def with_arms(table: pa.Table, plan: ExperimentPlan, counted: BucketSums) -> pa.Table:
@@ -250,7 +262,7 @@ def with_arms(table: pa.Table, plan: ExperimentPlan, counted: BucketSums) -> pa.
     names, indices = coded.dictionary.to_pylist(), to_numpy(coded.indices)
     if EXPERIMENT in table.column_names:
         codes = to_numpy(table[EXPERIMENT]).astype(np.int64) * len(names) + indices
-        pairs = [divmod(code, len(names)) for code in np.unique(codes).tolist()]
+        pairs = [divmod(code, len(names)) for code in np.flatnonzero(np.bincount(codes)).tolist()]
     else:
         pairs = [(number, index) for number in range(len(plan.experiments)) for index in range(len(names))]
     unlisted = {

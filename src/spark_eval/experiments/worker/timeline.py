@@ -3,7 +3,7 @@
 So a unit costs the same in every experiment, however many events it has.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -24,6 +24,8 @@ KEY: Final = "key"
 LARGEST_SUM: Final = 2.0**62
 # Codes of units and times must fit this number of bits.
 CODE_BITS: Final = 63
+# Cells of the index of events: more of them take longer to make than they save.
+CELLS_PER_EVENT: Final = 2
 
 # Kind, conditions, and the scale of sums of values; None for numbers of events.
 SummedTerm = tuple[str, tuple[Condition, ...], int | None]
@@ -58,6 +60,42 @@ class TimeCodes:
 
 
 @dataclass(frozen=True)
+class SortedIndex:
+    """Ascending integers (n,), with the position of the first one in each cell of equal upper bits.
+
+    Cells have few values, so that one is found in a step or two.
+    """
+
+    values: Ints
+    shift: int
+    starts: Ints
+
+    @classmethod
+    def of(cls, values: Ints, shift: int, n_cells: int) -> "SortedIndex":
+        """Index ascending values below ``n_cells`` << ``shift``."""
+        return cls(values, shift, running_totals(np.bincount(values >> shift, minlength=n_cells)))
+
+    def positions(self, sought: Ints) -> Ints:
+        """Return the position (m,) of the first value that is not below each of ``sought``.
+
+        >>> index = SortedIndex.of(np.array([1, 4, 5, 5, 9]), 2, 3)
+        >>> index.positions(np.array([0, 1, 5, 6, 11])).tolist()
+        [0, 0, 2, 4, 5]
+        """
+        cells = sought >> self.shift
+        low, high = self.starts[cells], self.starts[cells + 1]
+        rows = np.flatnonzero(low < high)
+        while len(rows):
+            least, most, wanted = low[rows], high[rows], sought[rows]
+            middle = (least + most) >> 1
+            is_below = self.values[middle] < wanted
+            low[rows] = least = np.where(is_below, middle + 1, least)
+            high[rows] = most = np.where(is_below, most, middle)
+            rows = rows[least < most]
+        return np.asarray(low)
+
+
+@dataclass(frozen=True)
 class Timeline:
     """Events of the units 0 to ``n_units`` - 1, or rows of ``user_days``; in any order in ``events``.
 
@@ -68,7 +106,6 @@ class Timeline:
     plan: ExperimentPlan
     events: pa.Table
     n_units: int
-    totals: dict[SummedTerm, Ints] = field(default_factory=dict)
     instants: dict[int, Ints] = field(default_factory=dict)
 
     @cached_property
@@ -110,9 +147,17 @@ class Timeline:
         times: Ints = self.column(TIMESTAMP)
         return times
 
+    @cached_property
+    def index(self) -> "SortedIndex":
+        """Index of the codes, whose upper bits are the unit."""
+        n_bits = self.clock.n_bits
+        n_cells_per_unit = max(1, CELLS_PER_EVENT * len(self.codes) // max(1, self.n_units))
+        shift = max(0, n_bits - n_cells_per_unit.bit_length() + 1)
+        return SortedIndex.of(self.codes, shift, self.n_units << (n_bits - shift))
+
     def positions(self, units: Ints, times: Ints) -> Ints:
         """Return the position (n,) of the unit's first event at or after a time."""
-        return np.searchsorted(self.codes, self.code(units, times))
+        return self.index.positions(self.code(units, times))
 
     def positions_at(self, instant: int) -> Ints:
         """Return the position (n_units,) of each unit's first event at or after an instant."""
@@ -155,20 +200,38 @@ class Timeline:
         is_kind: Booleans = self.kinds == self.plan.kinds.index(term.kind)
         return is_kind & holds(self.events, term.where)[self.order] if term.where else is_kind
 
-    def totals_before(self, term: Term, scale: int) -> Ints:
-        """Return the sum of a term before each position (n_events + 1,), in units of 1 / scale.
+    @cached_property
+    def terms(self) -> Mapping[SummedTerm, tuple[int, Term]]:
+        """Sums that metrics need, each with its column of ``totals`` and a term that it belongs to."""
+        metrics = self.plan.metrics
+        pairs = {summed_term(term, one.scale(term)): term for one in metrics for term in one.terms}
+        return {key: (column, term) for column, (key, term) in enumerate(pairs.items())}
 
-        Differences are exact: integers wrap around.
+    @cached_property
+    def totals(self) -> Ints:
+        """Sum of each term before each position (n_events + 1, n_terms), in units of 1 / scale.
+
+        Differences are exact: integers wrap around. The sums of a position are neighbours in memory.
         """
-        key = summed_term(term, scale)
-        if key not in self.totals:
+        totals = np.zeros((len(self.codes) + 1, len(self.terms)), dtype=np.int64)
+        for (_, _, scale), (column, term) in self.terms.items():
             is_term = self.is_term(term)
-            if term.value is TermValue.SUM:
+            if scale is not None:
                 values = np.where(is_term, self.amounts(term, scale), 0)
             else:
                 values = is_term if self.weights is None else is_term * self.weights
-            self.totals[key] = running_totals(values)
-        return self.totals[key]
+            np.cumsum(values, out=totals[1:, column])
+        return totals
+
+    def column_of(self, term: Term, scale: int) -> int:
+        """Return the column of a term in ``totals``."""
+        return self.terms[summed_term(term, scale)][0]
+
+    def sums_between(self, start: Ints, end: Ints) -> Ints:
+        """Return the sums (n, n_terms) of all terms from ``start`` to ``end``, which are positions."""
+        sums: Ints = self.totals.take(end, axis=0)
+        sums -= self.totals.take(start, axis=0)
+        return sums
 
     def amounts(self, term: Term, scale: int) -> Ints:
         """Return the values (n_events,) in units of 1 / scale; raise DataError METRIC_OVERFLOW."""
@@ -184,12 +247,12 @@ class Timeline:
 
     def sums(self, term: Term, scale: int, start: Ints, end: Ints) -> Ints:
         """Return the sums (n,) of a term from ``start`` to ``end``, which are positions."""
-        totals = self.totals_before(term, scale)
+        totals = self.totals[:, self.column_of(term, scale)]
         return limited(totals[end] - totals[start], term, scale)
 
     def sums_by_target(self, term: Term, scale: int, rows: Ints, targets: Ints, n_targets: int) -> Ints:
         """Return the sums (n_targets,) of a term over events (n,), each of which counts for its target."""
-        totals, sums = self.totals_before(term, scale), np.zeros(n_targets, dtype=np.int64)
+        totals, sums = self.totals[:, self.column_of(term, scale)], np.zeros(n_targets, dtype=np.int64)
         np.add.at(sums, targets, totals[rows + 1] - totals[rows])
         return limited(sums, term, scale)
 

@@ -25,7 +25,7 @@ from spark_eval.experiments.plan import (
 from spark_eval.experiments.worker.clock import day_name, day_starts, local_days, local_hours
 from spark_eval.experiments.worker.halves import Halves, sums_of_halves
 from spark_eval.experiments.worker.sums import moments_by_group
-from spark_eval.experiments.worker.timeline import LARGEST_SUM, SummedTerm, Timeline, limited, summed_term
+from spark_eval.experiments.worker.timeline import LARGEST_SUM, Timeline, limited
 from spark_eval.schema import ALL
 from spark_eval.statistics.exact import Ints
 
@@ -50,8 +50,9 @@ CellMoments = tuple[int, int, str, str, Moments]
 class Units:
     """Exposed units of an experiment: index in the bucket, first exposure, arm and stratum; of shape (n,).
 
-    Indices ascend. ``timezone`` is that of days. ``n_users`` are the numbers of users of units, None if units
-    are users. ``labels`` are the codes of each unit's value of a segment, and the values.
+    Indices ascend; ``numbers`` has the position of each unit of the bucket among them. ``timezone`` is that
+    of days. ``n_users`` are the numbers of users of units, None if units are users. ``labels`` are the codes
+    of each unit's value of a segment, and the values.
     """
 
     experiment: Experiment
@@ -60,6 +61,7 @@ class Units:
     first: Ints
     arms: Ints
     strata: Ints
+    numbers: Ints
     n_users: Ints | None = None
     labels: dict[str, tuple[Ints, Sequence[str]]] = field(default_factory=dict)
 
@@ -73,12 +75,13 @@ class Units:
         np.minimum.at(first, keys, when)
         np.minimum.at(lowest, keys, codes)
         np.maximum.at(highest, keys, codes)
-        index = np.flatnonzero(highest >= 0)
+        is_exposed = highest >= 0
+        index = np.flatnonzero(is_exposed)
         first, lowest, highest = first[index], lowest[index], highest[index]
         starts = np.array([stratum.start for stratum in experiment.strata])
         strata = np.searchsorted(starts, first, "right") - 1
         arms = np.where(lowest == highest, highest, CROSSOVER)
-        return cls(experiment, timezone, index, first, arms, strata)
+        return cls(experiment, timezone, index, first, arms, strata, np.cumsum(is_exposed) - 1)
 
     @cached_property
     def days(self) -> Ints:
@@ -136,7 +139,7 @@ class Phases:
 
     timeline: Timeline
     bounds: Mapping[str, tuple[Ints, Ints]]
-    known: dict[tuple[str, SummedTerm], Ints] = field(default_factory=dict)
+    known: dict[str, Ints] = field(default_factory=dict)
     numbers: dict[str, Ints] = field(default_factory=dict)
 
     def counts(self, phase: str) -> Ints:
@@ -148,11 +151,9 @@ class Phases:
 
     def sums(self, term: Term, scale: int, phase: str) -> Ints:
         """Return the sums (n,) of a term."""
-        key = (phase, summed_term(term, scale))
-        if key not in self.known:
-            totals, (start, end) = self.timeline.totals_before(term, scale), self.bounds[phase]
-            self.known[key] = totals[end] - totals[start]
-        return limited(self.known[key], term, scale)
+        if phase not in self.known:
+            self.known[phase] = self.timeline.sums_between(*self.bounds[phase])
+        return limited(self.known[phase][:, self.timeline.column_of(term, scale)], term, scale)
 
 
 @dataclass(frozen=True)
