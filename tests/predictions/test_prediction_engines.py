@@ -77,6 +77,7 @@ ASKED: Final[Mapping[str, dict[str, Any]]] = {
     },
     "by user": {"task": "binary", "intervals": "user", "segments": ["country"]},
     "by row": {"task": "binary", "metrics": ["auc", "log_loss", "auprc", "ece"], "intervals": "row"},
+    "by logit": {"task": "binary", "metrics": ["auc"], "intervals": "user", "auc_interval": "logit"},
     "regression": {"task": "regression", "intervals": "user"},
     "raw": {"task": "binary", "scores": "raw", "thresholds": [0.3, 0.5], "metrics": ["auc", "f1"]},
     "several classes": {

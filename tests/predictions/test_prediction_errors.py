@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from local import crowd, measure
+from scipy import special, stats
 from slow import slow_auc_errors
 
 from spark_eval.arrow.xxhash64 import id_hashes
@@ -56,6 +57,26 @@ def test_worked_errors_of_auc(place: int, auc: float, by_user: float, by_row: fl
     assert of_rows["n_users"] is None
     [plain] = measure(worked(place), metrics=["auc"]).metrics
     assert (plain["value"], plain["std_error"]) == (of_users["value"], None)
+
+
+def test_an_interval_of_auc_by_its_logit_lies_within_0_and_1() -> None:
+    usual, found = (row_of(worked(1), "auc", auc_interval=name) for name in ("normal", "logit"))
+    assert usual["ci_high"] > 1
+    # Around the logit of .9333 with the standard error .0695, from the definition with other functions.
+    center, margin = special.logit(found["value"]), stats.norm.ppf(0.975) * found["std_error"]
+    margin /= found["value"] * (1 - found["value"])
+    ends = special.expit([center - margin, center + margin])
+    assert [found["ci_low"], found["ci_high"]] == pytest.approx(ends, rel=1e-12)
+    assert found["std_error"] == usual["std_error"]
+    assert found["conventions"] == f"{usual['conventions']}; auc_interval=logit"
+    of_loss = [row_of(worked(1), "log_loss", auc_interval=name)["ci_low"] for name in ("normal", "logit")]
+    assert of_loss[0] == of_loss[1]
+
+
+def test_an_auc_of_1_has_no_interval_by_its_logit() -> None:
+    rows = {"user": [1, 1, 2, 2], "label": [0, 1, 0, 1], "score": [0.1, 0.8, 0.2, 0.9]}
+    found = row_of(rows, "auc", auc_interval="logit")
+    assert (found["value"], found["std_error"], found["ci_low"], found["ci_high"]) == (1.0, 0.0, None, None)
 
 
 @pytest.mark.parametrize("by", ["user", "row"])

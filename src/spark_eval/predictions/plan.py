@@ -14,6 +14,7 @@ from spark_eval.predictions.task import (
     DEFAULT_BINS,
     DEFAULT_CURVE_POINTS,
     PREDICTION_PRESETS,
+    AucInterval,
     Class,
     Clusters,
     Goal,
@@ -92,6 +93,9 @@ class PredictionOptions(TypedDict, total=False):
     ]
     conventions: Annotated[str, "preset: default or spark.", "default", known_preset]
     intervals: Annotated[str, "standard errors and intervals by user, by row, or none.", "none", Clusters]
+    auc_interval: Annotated[
+        str, "scale of the interval of auc: normal, or logit for one within (0, 1).", "normal", AucInterval
+    ]
     resamples: Annotated[
         int, "number of bootstrap replicates, for intervals of auprc and ece.", DEFAULT_RESAMPLES, RESAMPLES
     ]

@@ -1,6 +1,6 @@
 """Build the rows of the published predictions tables from exact sums."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -10,7 +10,7 @@ import numpy as np
 
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.registry import Sums, Value
-from spark_eval.predictions.task import Clusters, PredictionPlan, ThresholdRule
+from spark_eval.predictions.task import AUC, AucInterval, Clusters, PredictionPlan, ThresholdRule
 from spark_eval.predictions.worker.clusters import (
     N_OF_LABEL,
     N_USERS,
@@ -24,8 +24,11 @@ from spark_eval.predictions.worker.totals import Cell, Totals
 from spark_eval.results.rows import fold_rows
 from spark_eval.schema import ALL, CALIBRATION, ROC, ddl_of
 from spark_eval.statistics.exact import Floats
-from spark_eval.statistics.intervals import Summary, normal_interval, square_root
+from spark_eval.statistics.intervals import Summary, logit_interval, normal_interval, square_root
 from spark_eval.statistics.slopes import SumKey
+
+# Returns a value with its interval, from the value, its standard error and the number of users.
+Interval = Callable[[Fraction | None, float | None, int], Summary]
 
 
 class PredictionRow(NamedTuple):
@@ -189,7 +192,7 @@ class MeasuredPredictions:
             influences = self.influences.of(cell) if cell in self.influences.sums else {}
             for index, (name, value) in enumerate(values):
                 drawn = self.replicates.get(cell, {}).get(name + value.mark)
-                mean = value.summary or summary_of(value, index, influences, drawn)
+                mean = value.summary or summary_of(value, index, influences, drawn, self.interval_of(name))
                 has_users = value.summary is not None or (influences and self.plan.intervals is Clusters.USER)
                 rows.append(
                     PredictionRow(
@@ -205,6 +208,11 @@ class MeasuredPredictions:
                     )
                 )
         return rows + fold_rows(rows, ("n_users", "n_undefined", "n_rows"))
+
+    def interval_of(self, metric: str) -> Interval:
+        """Return the function that makes the intervals of a metric."""
+        is_logit = metric == AUC and self.plan.auc_interval is AucInterval.LOGIT
+        return logit_interval if is_logit else normal_interval
 
     @cached_property
     def sum_rows(self) -> list[PredictionSumRow]:
@@ -255,7 +263,11 @@ def six_digits(value: float | None) -> str:
 
 
 def summary_of(
-    value: Value, index: int, influences: Mapping[str, Sequence[Fraction]], drawn: Floats | None = None
+    value: Value,
+    index: int,
+    influences: Mapping[str, Sequence[Fraction]],
+    drawn: Floats | None = None,
+    interval: Interval = normal_interval,
 ) -> Summary:
     """Return the standard error and interval of a value from the sums of the users' influences on it.
 
@@ -271,7 +283,7 @@ def summary_of(
     variance = variance_of(influences, index, len(value.slopes))
     # Influences and their squares are rounded: where nothing varies, the variance may be just below 0.
     error = None if variance is None else square_root(max(variance, Fraction(0)))
-    return normal_interval(Fraction(value.value), error, n)
+    return interval(Fraction(value.value), error, n)
 
 
 def summary_of_replicates(value: float, drawn: Floats, n: int) -> Summary:

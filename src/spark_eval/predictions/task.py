@@ -13,6 +13,7 @@ Class = bool | int | float | str
 DEFAULT_EPS: Final = 2.0**-52
 DEFAULT_BINS: Final = 10
 DEFAULT_CURVE_POINTS: Final = 100_000
+AUC: Final = "auc"
 # Suffix of the names of sums over corrected probabilities.
 CORRECTED: Final = "'"
 # Sums of the placements of rows: the share of the rows of the other label that a row is on the right side of.
@@ -58,6 +59,13 @@ class Clusters(Choice):
     USER = "user", "users: rows of one user may resemble each other"
     ROW = "row", "rows: too narrow if a user has several rows"
     NONE = "none", "no standard errors"
+
+
+class AucInterval(Choice):
+    """Scale of a symmetric interval of AUC."""
+
+    NORMAL = "normal", "the area itself: value -+ 1.96 standard errors, which may exceed 1"
+    LOGIT = "logit", "its logit: the interval lies within (0, 1)"
 
 
 class Goal(StrEnum):
@@ -136,6 +144,7 @@ class PredictionPlan:
     preset: str = "default"
     needs: frozenset[str] = frozenset()
     intervals: Clusters = Clusters.NONE
+    auc_interval: AucInterval = AucInterval.NORMAL
     resamples: int = DEFAULT_RESAMPLES
     seed: int = 0
 
@@ -194,6 +203,8 @@ class PredictionPlan:
             parts.append(f"log_loss_eps={text(self.eps)}")
         if self.needs & {"order", "users"}:
             parts += ["auc_ties=half", f"auprc={self.auprc}", "one_class=undefined"]
+        if self.auc_interval is not AucInterval.NORMAL:
+            parts.append(f"auc_interval={self.auc_interval}")
         if "bins" in self.needs:
             parts.append(f"bins={self.bins} of equal width")
         return "; ".join(parts)

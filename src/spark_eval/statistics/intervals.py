@@ -61,6 +61,34 @@ def normal_interval(
     return Summary(value, std_error, value - margin, value + margin, n)
 
 
+def logit_interval(
+    share: Fraction | None, std_error: float | None, n: int, confidence: float = 0.95
+) -> Summary:
+    """Return a share p in [0, 1] over n users with an interval within (0, 1).
+
+    Its ends are those of logit p = log(p / (1 - p)), +- z * std_error / (p (1 - p)), taken back to shares.
+    Shares of 0 and 1 have no logit, and so no interval.
+
+    >>> summary = logit_interval(Fraction(43, 60), 0.1307827, 4)
+    >>> round(summary.ci_low, 6), round(summary.ci_high, 6)
+    (0.417177, 0.899379)
+
+    Source: Qin, Hotilovac, Comparison of non-parametric confidence intervals for the area under the ROC curve
+    of a continuous-scale diagnostic test, Statistical Methods in Medical Research, 2008.
+    """
+    summary = normal_interval(share, std_error, n, confidence)
+    value, error = summary.value, summary.std_error
+    if value is None or error is None:
+        return summary
+    if not 0 < value < 1:
+        return Summary(value, error, n=n)
+    margin = NormalDist().inv_cdf((1 + confidence) / 2) * error / (value * (1 - value))
+    logit = math.log(value / (1 - value))
+    # The inverse of the logit, as a hyperbolic tangent, which does not overflow.
+    low, high = ((1 + math.tanh(end / 2)) / 2 for end in (logit - margin, logit + margin))
+    return Summary(value, error, low, high, n)
+
+
 def square_root(number: Fraction) -> float:
     """Return the double nearest to the square root of a number of any size.
 
