@@ -33,6 +33,7 @@ from spark_eval.tables.local_tables import (
     is_number,
     is_whole,
     local_table,
+    path_here,
     paths_by_folder,
 )
 
@@ -102,8 +103,9 @@ def folder_by_bucket(given: Frame, models: Mapping[str, str] | None) -> str | No
     """Return the folder of files by model and bucket; None for other tables."""
     if models is None or not isinstance(given, str | Path) or not Path(given).is_dir():
         return None
-    files = user_files(str(given))
-    return str(given) if files is not None and {file.path for file in files} == set(models) else None
+    folder = str(path_here(str(given)))  # absolute, as the paths of ``models``
+    files = user_files(folder)
+    return folder if files is not None and {file.path for file in files} == set(models) else None
 
 
 def is_segment(kind: pa.DataType) -> bool:

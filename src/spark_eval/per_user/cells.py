@@ -66,6 +66,8 @@ class SegmentCombinations:
 
     def counted(self, chosen: Booleans) -> Ints:
         """Count the chosen users (n,) of each combination; shape (n_crossings,)."""
+        if self.n_crossings == 1:
+            return np.array([np.count_nonzero(chosen)])
         return np.bincount(self.crossing[chosen], minlength=self.n_crossings)
 
     def of_cells(self, sums: NDArray[Any]) -> NDArray[Any]:

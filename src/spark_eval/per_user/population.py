@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -280,17 +281,28 @@ class AlignedUsers:
             other_truth,
         )
 
-    def values(self, columns: Sequence[str]) -> Floats:
-        """Return the values of all models, NaN if missing; shape (models, columns, n)."""
-        n_rows = len(self) if self.averaged is None else len(self.averaged[0])
-        values = np.empty((len(self.rows), len(columns), n_rows))
+    @property
+    def n_read(self) -> int:
+        """Number of rows per model that ``values`` reads; without means over requests, it is n."""
+        return len(self) if self.averaged is None else len(self.averaged[0])
+
+    def values(self, columns: Sequence[str], memory: Floats | None = None) -> Floats:
+        """Return the values of all models, NaN if missing; shape (models, columns, n).
+
+        They are in ``memory`` if it is given, because fresh memory costs as much as the values.
+        """
+        shape = len(self.rows), len(columns), self.n_read
+        values = np.empty(shape) if memory is None else memory[: prod(shape)].reshape(shape)
+        is_finite = True
         for model, rows in enumerate(self.rows if self.averaged is None else self.averaged[1]):
             table = self.read(model, columns)
             for index, name in enumerate(columns):
-                column = to_numpy(table[name])
-                values[model, index] = column if rows is None else np.append(column, np.nan)[rows]
-        with np.errstate(invalid="ignore"):
-            is_finite = np.isfinite(values.sum())  # most often: then no value is looked at on its own
+                if rows is None:
+                    fill(values[model, index], table[name])
+                else:
+                    values[model, index] = np.append(to_numpy(table[name]), np.nan)[rows]
+                with np.errstate(invalid="ignore"):  # most often no value is looked at on its own
+                    is_finite &= bool(np.isfinite(values[model, index].sum()))
         if not is_finite and np.isinf(values).any():
             infinite = columns[int(np.flatnonzero(np.isinf(values).any(axis=(0, 2)))[0])]
             message = f"per_user: {infinite} holds infinite values; leave them null"
@@ -318,6 +330,14 @@ class AlignedUsers:
         column = to_numpy(self.read(model, [N_RELEVANT])[N_RELEVANT]).astype(np.int64)
         rows = self.rows[model]
         return column if rows is None else np.append(column, -1)[rows]
+
+
+def fill(memory: Floats, column: pa.ChunkedArray) -> None:
+    """Write a column into memory, NaN for nulls; its chunks are copied once."""
+    start = 0
+    for chunk in column.chunks:
+        memory[start : start + len(chunk)] = to_numpy(chunk)
+        start += len(chunk)
 
 
 def renumbered(rows: Ints) -> Ints | None:

@@ -23,8 +23,8 @@ from spark_eval.statistics.exact import BLOCK, Floats, Ints
 
 # Slices of the models, baseline and candidate: one model with each of several, or n pairs in order.
 Match = tuple[slice, slice]
-# Number of values that are split into digits at once, so that values and digits fit into the CPU cache.
-AT_ONCE: Final = 1 << 16
+# Number of values that are split into digits at once: they fit into the CPU cache, and outweigh the calls.
+AT_ONCE: Final = 1 << 17
 UNEVEN: Final = 8
 # Maximum number of users whose products are summed as 64-bit integers.
 MOST_USERS: Final = 1 << 20
@@ -37,6 +37,8 @@ MANTISSA_BITS: Final = 53
 # The largest scale factor is 2^998: smaller values have zeros as their first digits.
 LOWEST_UNIT: Final = -998
 HIGHEST: Final = 2**64 - 1
+# The bits of infinity.
+INFINITY: Final = 0x7FF << 52
 
 
 @dataclass
@@ -86,16 +88,17 @@ class ProductAccumulator:
         unit: Ints | None = None,
     ) -> None:
         self.values, self.matches, self.ends, self.starts = values, matches, ends, starts
-        self.known, self.defined = values, None
-        least, most = extremes(values)
-        if not np.isfinite([least, most]).all():  # NaN and infinity stand out among the extremes
-            self.defined = np.isfinite(values)
-            self.known = np.where(self.defined, values, 0.0)
-            least, most = extremes(self.known)
-        self.is_signed = bool((least < 0).any())
+        self.known, self.defined, self.is_signed = values, None, False
+        most = largest_if_plain(values)
+        if most is None:
+            is_defined = np.isfinite(values)
+            if not is_defined.all():
+                self.known, self.defined = np.where(is_defined, values, 0.0), is_defined
+            least, largest = (reduce(self.known, axis=(0, 2), initial=0.0) for reduce in (np.min, np.max))
+            most, self.is_signed = np.maximum(largest, -least), bool((least < 0).any())
         self.rest = self.magnitudes = np.empty((*values.shape[:2], 0))
         self.stacked = np.empty((*values.shape[:2], 0, 0))
-        self.unit = first_units(np.maximum(most, -least)) if unit is None else unit
+        self.unit = first_units(most) if unit is None else unit
         self.scale = 2.0 ** -self.unit.astype(np.float64)[:, None]
         check_scaled(self.known, self.scale)
 
@@ -115,7 +118,9 @@ class ProductAccumulator:
                 part = stacked[..., start:end]
                 # Fewer columns than rows on purpose: numpy is slower for a matrix times its own transpose.
                 own[cell, :, :, 1:rows, :rows] += (part[:, :, 1:] @ part.swapaxes(-1, -2)).astype(np.int64)
-                own[cell, :, :, 0, 0] += np.count_nonzero(part[:, :, 0], axis=-1)
+                own[cell, :, :, 0, 0] += (
+                    end - start if self.defined is None else np.count_nonzero(part[:, :, 0], axis=-1)
+                )
                 for pairs, (baseline, candidate) in self.pair_slices():
                     both = part[baseline] @ part[candidate].swapaxes(-1, -2)
                     cross[cell, pairs, :, :rows, :rows] += both.astype(np.int64)
@@ -239,10 +244,11 @@ def parts_of_users(
             yield values[:, :, begin:end], own_ends, starts[first:last] - begin
 
 
-def extremes(values: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the largest value of each column, NaN if a value is; both 0 without values."""
-    least, most = (reduce(values, axis=(0, 2), initial=0.0) for reduce in (np.min, np.max))
-    return least, most
+def largest_if_plain(values: Floats) -> Floats | None:
+    """Return the largest value of each column, 0 without values; None if any is undefined or has a sign."""
+    # As integers, bits of positive doubles have their order; infinity, NaN and signs are above all others.
+    largest = values.view(np.uint64).max(axis=(0, 2), initial=0)
+    return None if (largest >= INFINITY).any() else largest.view(np.float64)
 
 
 def model_indices(matches: Sequence[Match]) -> tuple[Ints, Ints]:

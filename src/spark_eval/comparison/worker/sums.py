@@ -138,8 +138,11 @@ def sum_bucket(population: AlignedUsers) -> BucketTotals:
         PairTotals(list(cells_of(groupings)), (task.n_pairs, n_columns)) for groupings in (grouped, single)
     )
     largest = np.zeros((task.n_pairs, n_columns))
-    for columns in column_groups(population, max(grouping.n_crossings for grouping in [*grouped, *single])):
-        values = population.values(task.columns[columns])
+    slices = list(column_groups(population, max(grouping.n_crossings for grouping in [*grouped, *single])))
+    widest = max((columns.stop - columns.start for columns in slices), default=0)
+    memory = np.empty(len(task.models) * widest * population.n_read)
+    for columns in slices:
+        values = population.values(task.columns[columns], memory)
         if task.needs_largest:
             largest[:, columns] = largest_differences(values, task)
         for grouping in grouped:

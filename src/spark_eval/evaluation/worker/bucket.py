@@ -354,9 +354,13 @@ class Bucket:
         if grid is None:
             row = sort_by_list_and_rank(rows.of_list, self.n_lists, ranked.rank, depth)
             of_list, rank = rows.of_list[row], ranked.rank[row]
+        elif (near := grid[:, :depth]).min(initial=0) >= 0:  # most often every list has a row at each rank
+            row, width = near.ravel(), near.shape[1]
+            of_list = np.repeat(np.arange(self.n_lists), width)
+            rank = np.tile(np.arange(1, width + 1), self.n_lists)
         else:
-            has_row = grid[:, :depth] >= 0
-            row = grid[:, :depth][has_row]
+            has_row = near >= 0
+            row = near[has_row]
             of_list = np.repeat(np.arange(self.n_lists), np.count_nonzero(has_row, axis=1))
             rank = np.broadcast_to(np.arange(1, has_row.shape[1] + 1), has_row.shape)[has_row]
         index = np.full(len(row), UNKNOWN) if rows.catalog_index is None else rows.catalog_index[row]

@@ -51,7 +51,9 @@ class ItemTally:
         self.unknown = pa.array([], task.item)
         self.cells: dict[SegmentCell, int] = {}
         self.names = COUNTED if Need.SLOTS in task.plan.needs else COUNTED[:1]
-        # Cell and item, both (rows,), and amounts (rows, names * cuts).
+        # Amounts (names * cuts, cells * items) of all items, in some cells.
+        self.dense: dict[tuple[int, ...], Ints] = {}
+        # Cell and item, both (rows,), and amounts (names * cuts, rows).
         self.parts: list[tuple[Ints, Ints, Ints]] = []
         self.n_added = 0
 
@@ -78,17 +80,40 @@ class ItemTally:
             if n_groups > SPARSEST_COUNTS * len(group):
                 distinct, group = unique_in_order_of_appearance(group)
                 n_groups = len(distinct)
-            n_lists = np.zeros((n_groups, n_cuts), dtype=np.int64)
+            n_lists = np.zeros((n_cuts, n_groups), dtype=np.int64)
             for cut, (above, last) in enumerate(pairwise([0, *self.cuts])):
-                n_lists[:, cut] = count_by_code(listed.between(group, above or 0, last), n_groups)
-            np.cumsum(n_lists, axis=1, out=n_lists)
+                n_lists[cut] = count_by_code(listed.between(group, above or 0, last), n_groups)
+            np.cumsum(n_lists, axis=0, out=n_lists)
             slots = slots_of(group, n_lists, listed, self.cuts, lengths)
-            used = np.flatnonzero(n_lists[:, -1])
-            amounts = np.concatenate([part[used] for part in (n_lists, *slots)], axis=1)
-            cell, item = np.divmod(used if distinct is None else distinct[used], max(n_numbers, 1))
-            self.parts.append((cells[cell], item, amounts))
+            amounts = np.concatenate([n_lists, *slots]) if slots else n_lists
+            if distinct is None:
+                self.add_dense(tuple(cells.tolist()), amounts)
+            else:
+                self.add_part(cells, n_numbers, distinct, amounts)
         if sum(amounts.size for *_, amounts in self.parts) > max(MOST_AMOUNTS, 2 * self.n_added):
             self.add_up()
+
+    def add_dense(self, cells: tuple[int, ...], amounts: Ints) -> None:
+        """Add amounts (names * cuts, cells * items) of all items in these cells."""
+        if cells in self.dense and self.dense[cells].shape == amounts.shape:
+            self.dense[cells] += amounts
+            return
+        self.move_dense(cells)  # new items have been numbered
+        self.dense[cells] = amounts
+
+    def move_dense(self, cells: tuple[int, ...]) -> None:
+        """Move the dense amounts of these cells to ``parts``."""
+        amounts = self.dense.pop(cells, None)
+        if amounts is not None and cells:
+            self.add_part(
+                np.array(cells), amounts.shape[1] // len(cells), np.arange(amounts.shape[1]), amounts
+            )
+
+    def add_part(self, cells: Ints, n_numbers: int, groups: Ints, amounts: Ints) -> None:
+        """Add a part, without groups that are in no list; a group is index of a cell * n_numbers + item."""
+        used = np.flatnonzero(amounts[len(self.cuts) - 1])
+        cell, item = np.divmod(groups[used], max(n_numbers, 1))
+        self.parts.append((cells[cell], item, amounts[:, used]))
 
     @property
     def n_numbers(self) -> int:
@@ -110,20 +135,24 @@ class ItemTally:
 
     def add_up(self) -> None:
         """Sum the amounts of equal items and cells."""
+        for cells in list(self.dense):
+            self.move_dense(cells)
+        if len(self.parts) < 2:
+            return
         keys = [cell * self.n_numbers + item for cell, item, _ in self.parts]
         distinct = np.sort(np.concatenate(keys))
         distinct = distinct[run_starts(distinct)]
-        total = np.zeros((len(distinct), self.parts[0][2].shape[1]), dtype=np.int64)
+        total = np.zeros((len(self.parts[0][2]), len(distinct)), dtype=np.int64)
         for key, (*_, amounts) in zip(keys, self.parts, strict=True):
-            total[np.searchsorted(distinct, key)] += amounts  # keys of a part are distinct
+            total[:, np.searchsorted(distinct, key)] += amounts  # keys of a part are distinct
         self.parts = [(*np.divmod(distinct, max(self.n_numbers, 1)), total)]
         self.n_added = total.size
 
     def table(self) -> pa.Table | None:
         """Return a row per cell and item with their names, bits, and counts by cutoff."""
+        self.add_up()
         if not self.parts:
             return None
-        self.add_up()
         [(cell, item, amounts)] = self.parts
         columns = {
             name: pa.array(names, pa.string()).dictionary_encode().take(pa.array(cell))
@@ -132,7 +161,7 @@ class ItemTally:
         columns[ITEM] = pa.concat_arrays([self.attributes.ids, self.unknown]).take(pa.array(item))
         columns[ITEM_BITS] = pa.array(self.item_bits(cell, item))
         names = [f"{name}_{self.order.index(k)}" for name in self.names for k in self.cuts]
-        return pa.table(columns | dict(zip(names, amounts.T.copy(), strict=True)))
+        return pa.table(columns | dict(zip(names, amounts, strict=True)))
 
     def item_bits(self, cell: Ints, item: Ints) -> NDArray[np.int8]:
         """Return the bits IS_LISTED and IS_TRAINED of items, in the fold of each cell or in any fold."""
@@ -171,8 +200,8 @@ def slots_of(
         shorter = np.flatnonzero(is_shorter if k is None else is_shorter & (listed.rank <= k))
         for sums, of_length in zip(slots, parts, strict=True):
             more = (of_length[length] - of_length[-1])[listed.row[shorter]]
-            added = np.bincount(group[shorter], more, minlength=len(n_lists))
-            sums[:, index] = n_lists[:, index] * int(of_length[-1]) + added.astype(np.int64)
+            added = np.bincount(group[shorter], more, minlength=n_lists.shape[1])
+            sums[index] = n_lists[index] * int(of_length[-1]) + added.astype(np.int64)
     return slots
 
 

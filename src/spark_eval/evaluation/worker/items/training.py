@@ -80,6 +80,7 @@ def counts_by_item(rows: pa.Table, people: Users, user: Ints, *, sees_takers: bo
     n_groups = len(columns[ITEM])
     columns[N_ROWS] = pa.array(count_by_code(group, n_groups))
     if sees_takers:
-        pairs = np.sort(user * n_groups + group)
+        pairs = user * n_groups + group
+        pairs = np.sort(pairs.astype(np.uint32) if len(people) * n_groups <= 1 << 32 else pairs)
         columns[N_TAKERS] = pa.array(count_by_code(pairs[run_starts(pairs)] % n_groups, n_groups))
     return pa.table(columns)
