@@ -66,12 +66,13 @@ def links_on_spark(job: Job, session: OpenSession) -> dict[str, Rows]:
     }
 
 
-def read_links(work: Work) -> dict[str, pa.Table]:
-    """Return all rows of the sources."""
-    tables = links_on_spark(work.job, work.session) if work.local is None else work.local
+def read_links(work: Work) -> dict[str, LocalTable]:
+    """Return the sources as tables of this process; those of Spark are collected."""
+    if work.local is not None:
+        tables: dict[str, LocalTable] = work.local
+        return tables
     return {
-        name: table.table() if isinstance(table, LocalTable) else table.toArrow()
-        for name, table in tables.items()
+        name: LocalTable.of(frame.toArrow()) for name, frame in links_on_spark(work.job, work.session).items()
     }
 
 

@@ -1,5 +1,6 @@
 """The verb ``linkage``: evaluate predicted links of records."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
@@ -20,13 +21,17 @@ def job(verb: Verb, config: "Config", run_id: str | None, session: "OpenSession"
 
 def compute(work: Work) -> Computed:
     """Compare the links with the truth, with the candidates and with reviews, if they are given."""
+    from spark_eval.linkage.coded import CodedRelations
     from spark_eval.linkage.evaluate import measure_linkage
     from spark_eval.linkage.wanted import REVIEWS
     from spark_eval.runs.linkage import read_links, sampled
 
     tables = read_links(work)
-    reviewed = {REVIEWS: tables.pop(REVIEWS), "sample": sampled(work.job)} if REVIEWS in tables else {}
-    found = measure_linkage(tables, reviewed, work.config.linkage.checked())
+    reviewed = (
+        {REVIEWS: tables.pop(REVIEWS).table(), "sample": sampled(work.job)} if REVIEWS in tables else {}
+    )
+    make = partial(CodedRelations.of, tables)
+    found = measure_linkage(make, tables, reviewed, work.config.linkage.checked())
     return Computed(
         rows=found.small_tables,
         entries=found.entries,
