@@ -18,6 +18,7 @@ from spark_eval.linkage.clusters import Contingency
 from spark_eval.linkage.coded import CodedRelations
 from spark_eval.tables.local_tables import LocalTable
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
 # Clusters of records, by record.
 Clustering = Mapping[int, int]
 CLUSTERINGS = st.dictionaries(st.integers(0, 12), st.integers(0, 4), max_size=13)
@@ -186,7 +187,7 @@ def test_nothing_gives_no_numbers() -> None:
     ("predicted", "code"),
     [
         (pa.table({"a": [1], "c": [2]}), "MISSING_COLUMN"),
-        (pa.table({"a": [1.5], "b": [2.5]}), "UNSUPPORTED_TYPE"),
+        (pa.table({"a": [1.5], "b": [2.5]}), "ID_IS_FLOAT"),
         (pa.table({"a": ["1"], "b": ["2"]}), "ID_TYPE_MISMATCH"),
         (pa.table({"record": [1, 1], "cluster": [1, 2]}), "RECORD_IN_TWO_CLUSTERS"),
     ],

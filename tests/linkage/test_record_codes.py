@@ -27,7 +27,7 @@ def few_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def column_of(ids: Sequence[Any], kind: pa.DataType) -> IdColumn:
     """The ids, added in batches of four rows."""
-    column = IdColumn(len(ids) + 2)
+    column = IdColumn(len(ids) + 2, is_text=kind == pa.string())
     for start in range(0, len(ids), 4):
         column.add(pa.array(ids[start : start + 4], kind))
     return column

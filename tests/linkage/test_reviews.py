@@ -15,6 +15,7 @@ from spark_eval.linkage.coded import CodedRelations, pair_hashes
 from spark_eval.linkage.estimates import Stratum, cohens_kappa, estimates
 from spark_eval.tables.local_tables import LocalTable
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
 N_PAIRS = 4_000
 
 

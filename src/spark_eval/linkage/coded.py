@@ -195,7 +195,10 @@ class ReadTable:
         """Read a table batch by batch; keep the rows without a null, and with finite scores."""
         form = form_of(name, table.columns)
         names = [*form, *([SCORE] if SCORE in table.columns else [])]
-        columns = {column: IdColumn(table.n_rows) for column in form}
+        kinds = {column: table.schema.field(column).type for column in form}
+        columns = {
+            column: IdColumn(table.n_rows, is_text=kind == pa.string()) for column, kind in kinds.items()
+        }
         scores, n_rows = [], 0
         chosen = table.select(*names)
         for batch in chain.from_iterable(part() for part in chosen.parts(1, coded=False)):

@@ -1,6 +1,7 @@
 """Evaluation of linkage: pairs or clusters against the truth, blocking, and estimates from reviews."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -9,19 +10,18 @@ from typing import Any, ClassVar, Final, NamedTuple, Unpack
 import pyarrow as pa
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_closed
-from spark_eval.errors import ConfigError, DataError, collect_errors
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.linkage.clusters import f1, harmonic, share
-from spark_eval.linkage.coded import CodedRelations
 from spark_eval.linkage.estimates import cohens_kappa, estimates
+from spark_eval.linkage.given import relations_of_tables, small_table
 from spark_eval.linkage.plan import LinkageOptions, LinkagePlan, make_linkage_plan
 from spark_eval.linkage.relations import Clusters, Pairs, Relation, Relations
 from spark_eval.linkage.reviews import check_same_links, reviewed_strata
-from spark_eval.linkage.wanted import table_here
 from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.schema import Outcome, Reason, Table, ddl_of
-from spark_eval.tables.arrow_frames import Frame, read_arrow
+from spark_eval.tables.arrow_frames import Frame
 
 PREDICTED: Final = "predicted"
 TRUE: Final = "true"
@@ -113,26 +113,31 @@ def evaluate_linkage(
     candidates: Frame | None = None,
     sample: Frame | None = None,
     reviews: Frame | None = None,
+    engine: str | None = None,
     **options: Unpack[LinkageOptions],
 ) -> Linkage:
-    """Evaluate predicted links of records, pairs or clusters, in this process.
+    """Evaluate predicted links of records, pairs or clusters.
 
     Args:
-        predicted: Pairs (``a``, ``b``, optionally ``score``) or clusters (``record``, ``cluster``): a pandas
-            or polars frame, an Arrow table, or the path of Parquet files.
+        predicted: Pairs (``a``, ``b``, optionally ``score``) or clusters (``record``, ``cluster``): a pandas,
+            polars or Spark frame, an Arrow table, or the path of Parquet files.
         true: The truth, in either form; None if only reviews are there.
         candidates: The pairs that blocking lets through, for measures of blocking.
         sample: The table of ``sample_pairs`` whose pairs were reviewed.
         reviews: Labels of its pairs: ``a``, ``b``, ``reviewer`` and ``label`` (match, non_match or unsure).
+        engine: ``local`` for this process, ``spark``, or ``auto``: this process for pandas, polars and Arrow
+            frames and for files of this machine, otherwise Spark. By default that of the environment variable
+            ``SPARK_EVAL_ENGINE``, otherwise ``auto``.
 
     Returns:
         A ``Linkage``: ``table("linkage")``, ``table("accounting")``, ``value(metric)``.
 
     Raises:
-        ConfigError: NOT_A_FRAME; NOTHING_TO_COMPARE without truth and reviews, or for a sample without
-            reviews.
-        DataError: MISSING_COLUMN, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH, RECORD_IN_TWO_CLUSTERS, UNKNOWN_LABEL,
-            DUPLICATE_REVIEW, TOO_FEW_REVIEWS, or LINKS_DIFFER for a sample that other links were drawn with.
+        ConfigError: NOT_A_FRAME; NEEDS_SPARK for tables that ``engine="local"`` cannot take;
+            NOTHING_TO_COMPARE without truth and reviews, or for a sample without reviews.
+        DataError: MISSING_COLUMN, ID_IS_FLOAT, ID_TYPE_UNSUPPORTED, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH,
+            RECORD_IN_TWO_CLUSTERS, UNKNOWN_LABEL, DUPLICATE_REVIEW, TOO_FEW_REVIEWS, or LINKS_DIFFER for a
+            sample that other links were drawn with.
 
     Examples:
         Eight records; the clusters have five pairs each, and share two:
@@ -145,17 +150,13 @@ def evaluate_linkage(
         >>> found.value("pairwise_precision"), round(found.value("bcubed_precision_by_cluster"), 6)
         (0.4, 0.645833)
     """
+    plan = make_linkage_plan(**options)
     given = {PREDICTED: predicted, TRUE: true, CANDIDATES: candidates}
-    tables = collect_errors(
-        {name: partial(table_here, name, one) for name, one in given.items() if one is not None}
-    )
-    reviewed = {
-        name: read_arrow(name, one)
-        for name, one in (("sample", sample), ("reviews", reviews))
-        if one is not None
-    }
-    make = partial(CodedRelations.of, tables)
-    return measure_linkage(make, tables, reviewed, make_linkage_plan(**options))
+    given = {name: frame for name, frame in given.items() if frame is not None}
+    labelled = {"sample": sample, "reviews": reviews}
+    reviewed = {name: small_table(name, one) for name, one in labelled.items() if one is not None}
+    with ExitStack() as resources:
+        return measure_linkage(partial(relations_of_tables, given, engine, resources), given, reviewed, plan)
 
 
 def measure_linkage(

@@ -37,7 +37,8 @@ class IdColumn:
     has the start of each block of rows and the distinct texts of the block.
     """
 
-    def __init__(self, n_most: int) -> None:
+    def __init__(self, n_most: int, *, is_text: bool = False) -> None:
+        self.is_text = is_text
         self.values: Codes32 | Ints = np.empty(n_most, dtype=np.int32)
         self.n_rows = self.least = self.last = 0
         self.waiting: list[pa.Array] = []
@@ -45,7 +46,7 @@ class IdColumn:
 
     def add(self, ids: pa.Array) -> None:
         """Add a batch of integers or of text, without nulls."""
-        if pa.types.is_integer(ids.type):
+        if not self.is_text:
             self.add_numbers(to_numpy(ids))
             return
         self.waiting.append(ids)
@@ -94,7 +95,7 @@ def code_together(columns: Sequence[IdColumn], *, in_order: bool = False) -> tup
 
     The columns are all of integers or all of text, and are used up: their codes take the place of the values.
 
-    >>> column = IdColumn(3)
+    >>> column = IdColumn(3, is_text=True)
     >>> column.add(pa.array(["x", "b", "x"]))
     >>> [codes], ids = code_together([column], in_order=True)
     >>> codes.tolist(), ids.to_pylist()
@@ -106,8 +107,8 @@ def code_together(columns: Sequence[IdColumn], *, in_order: bool = False) -> tup
         min((column.least for column in filled), default=0),
         max((column.last for column in filled), default=0),
     )
-    is_text = any(column.waiting or column.dictionaries for column in columns)
-    if not is_text and last - least < DENSEST * n_rows:
+    is_text = any(column.is_text for column in columns)
+    if not is_text and last - least < max(DENSEST * n_rows, 1):
         return codes_of_dense(columns, least, last)
     return codes_by_dictionary([column.by_dictionary() for column in columns], in_order=in_order)
 

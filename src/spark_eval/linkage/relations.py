@@ -101,6 +101,11 @@ def form_of(name: str, columns: Sequence[str]) -> Sequence[str]:
     raise DataError("MISSING_COLUMN", f"{name} has columns {has}; give a and b, or record and cluster")
 
 
+def is_form_of_pairs(name: str, columns: Sequence[str]) -> bool:
+    """Return True for the columns of pairs, False for those of clusters."""
+    return form_of(name, columns) == PAIR
+
+
 def check_columns(schemas: Mapping[str, pa.Schema]) -> None:
     """Raise one DataError for missing columns and wrong types of tables."""
     kinds: dict[str, str] = {}
@@ -109,8 +114,10 @@ def check_columns(schemas: Mapping[str, pa.Schema]) -> None:
         for column in form_of(name, schema.names):
             kind = schema.field(column).type
             if not is_id(kind):
+                is_fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
                 message = f"{name}: column {column!r} is {kind}; ids are text or integers"
-                faults.append(DataError("UNSUPPORTED_TYPE", message))
+                code = "ID_IS_FLOAT" if is_fraction else "ID_TYPE_UNSUPPORTED"
+                faults.append(DataError(code, message))
             elif column != CLUSTER:
                 kinds[f"{name}.{column}"] = "text" if kind == pa.string() else "integers"
         if SCORE in schema.names and not is_number(schema.field(SCORE).type):

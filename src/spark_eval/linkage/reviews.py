@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Final, Unpack
 
 import numpy as np
@@ -10,13 +11,14 @@ import pyarrow.compute as pc
 
 from spark_eval.accounting import Entry, check_closed
 from spark_eval.errors import DataError
-from spark_eval.linkage.coded import CodedRelations
 from spark_eval.linkage.estimates import Stratum
+from spark_eval.linkage.given import relations_of_tables
 from spark_eval.linkage.plan import SampleOptions, SamplePlan, make_sample_plan
 from spark_eval.linkage.relations import Pairs, Relations, check_columns
+from spark_eval.linkage.wanted import REVIEW_COLUMNS
 from spark_eval.options import documented
-from spark_eval.schema import INPUT_COLUMNS, LABEL, REVIEWER, A, B, Outcome, Reason
-from spark_eval.tables.arrow_frames import Frame, as_arrow
+from spark_eval.schema import LABEL, REVIEWER, A, B, Outcome, Reason
+from spark_eval.tables.arrow_frames import Frame
 from spark_eval.tables.local_tables import LocalTable
 
 MATCH: Final = "match"
@@ -28,27 +30,32 @@ CANDIDATES: Final = "candidates"
 PREDICTED_PAIRS: Final = "predicted"
 OTHER_PAIRS: Final = "not predicted"
 SAMPLE_COLUMNS: Final = (A, B, "stratum", "stratum_size", "sampled", "weight")
-REVIEW_COLUMNS: Final = INPUT_COLUMNS["reviews"]
 
 
 @documented(SampleOptions)
-def sample_pairs(candidates: Frame, predicted: Frame, **options: Unpack[SampleOptions]) -> pa.Table:
+def sample_pairs(
+    candidates: Frame, predicted: Frame, *, engine: str | None = None, **options: Unpack[SampleOptions]
+) -> pa.Table:
     """Draw pairs for review: of each stratum, a score band of predicted or of other pairs, equally many.
 
     The pairs of a stratum with the lowest hashes are drawn: the same pairs, whatever the order of rows.
 
     Args:
-        candidates: The pairs to draw from: ``a``, ``b``, and ``score`` if there are bands. A pandas or polars
-            frame, or an Arrow table.
+        candidates: The pairs to draw from: ``a``, ``b``, and ``score`` if there are bands. A pandas, polars
+            or Spark frame, an Arrow table, or the path of Parquet files.
         predicted: The predicted links: pairs, or clusters (``record``, ``cluster``).
+        engine: ``local`` for this process, ``spark``, or ``auto``: this process for pandas, polars and Arrow
+            frames and for files of this machine, otherwise Spark. By default that of the environment variable
+            ``SPARK_EVAL_ENGINE``, otherwise ``auto``.
 
     Returns:
         An Arrow table: ``a``, ``b``, ``stratum``, ``stratum_size`` (pairs of the stratum), ``sampled`` (pairs
         drawn of it) and ``weight`` (their ratio).
 
     Raises:
-        ConfigError: NOT_A_FRAME, or an option is invalid.
-        DataError: MISSING_COLUMN, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH or RECORD_IN_TWO_CLUSTERS.
+        ConfigError: NOT_A_FRAME, NEEDS_SPARK, or an option is invalid.
+        DataError: MISSING_COLUMN, ID_IS_FLOAT, ID_TYPE_UNSUPPORTED, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH or
+            RECORD_IN_TWO_CLUSTERS.
 
     Examples:
         >>> import pandas as pd
@@ -59,8 +66,9 @@ def sample_pairs(candidates: Frame, predicted: Frame, **options: Unpack[SampleOp
         {'stratum': 'not predicted, score below 0.5', 'stratum_size': 2, 'weight': 2.0}
     """
     given = {CANDIDATES: candidates, PREDICTED: predicted}
-    tables = {name: LocalTable.of(as_arrow(name, frame)) for name, frame in given.items()}
-    return draw_sample(CodedRelations.of(tables, scored=CANDIDATES), make_sample_plan(**options))[0]
+    plan = make_sample_plan(**options)
+    with ExitStack() as resources:
+        return draw_sample(relations_of_tables(given, engine, resources, scored=CANDIDATES), plan)[0]
 
 
 def draw_sample(relations: Relations, plan: SamplePlan) -> tuple[pa.Table, list[Entry]]:

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from spark_eval.errors import collect_errors
 from spark_eval.linkage.relations import PAIR, form_of
-from spark_eval.linkage.reviews import REVIEW_COLUMNS
-from spark_eval.schema import LABEL, REVIEWER, SCORE
+from spark_eval.schema import INPUT_COLUMNS, LABEL, REVIEWER, SCORE
 from spark_eval.tables.arrow_frames import read_arrow
 from spark_eval.tables.columns import check_mapping, missing_column
 from spark_eval.tables.local_tables import (
@@ -27,6 +26,7 @@ from spark_eval.tables.local_tables import (
 )
 
 REVIEWS: Final = "reviews"
+REVIEW_COLUMNS: Final = INPUT_COLUMNS[REVIEWS]
 
 
 def wanted_names(

@@ -1,6 +1,5 @@
 """The verb ``linkage``: evaluate predicted links of records."""
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
@@ -21,17 +20,13 @@ def job(verb: Verb, config: "Config", run_id: str | None, session: "OpenSession"
 
 def compute(work: Work) -> Computed:
     """Compare the links with the truth, with the candidates and with reviews, if they are given."""
-    from spark_eval.linkage.coded import CodedRelations
     from spark_eval.linkage.evaluate import measure_linkage
     from spark_eval.linkage.wanted import REVIEWS
-    from spark_eval.runs.linkage import read_links, sampled
+    from spark_eval.runs.linkage import relations_of, sampled
 
-    tables = read_links(work)
-    reviewed = (
-        {REVIEWS: tables.pop(REVIEWS).table(), "sample": sampled(work.job)} if REVIEWS in tables else {}
-    )
-    make = partial(CodedRelations.of, tables)
-    found = measure_linkage(make, tables, reviewed, work.config.linkage.checked())
+    make, names, reviews = relations_of(work)
+    reviewed = {} if reviews is None else {REVIEWS: reviews, "sample": sampled(work.job)}
+    found = measure_linkage(make, names, reviewed, work.config.linkage.checked())
     return Computed(
         rows=found.small_tables,
         entries=found.entries,
