@@ -269,8 +269,8 @@ def clusters_of(name: str, records: Codes32, labels: IdColumn, n_ids: int) -> tu
     of_record[records] = clusters
     differs = of_record[records] != clusters  # of several rows of a record the last one counts
     check_each_once(name, len(np.unique(records[differs])))
-    found = CodedClusters(of_record)
-    return found, {(Outcome.DEDUPLICATED, Reason.REPEATED_RECORD): len(records) - found.n_records}
+    of_table = CodedClusters(of_record)
+    return of_table, {(Outcome.DEDUPLICATED, Reason.REPEATED_RECORD): len(records) - of_table.n_records}
 
 
 def pair_hashes(pairs: CodedPairs, seed: int) -> Ints:

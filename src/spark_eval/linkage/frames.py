@@ -129,8 +129,8 @@ class FrameClusters(Clusters):
         best = list[Best]()
         for cluster in (CLUSTER, TRUE_CLUSTER):
             of_each = by_cell.groupBy(cluster).agg(jaccard)
-            found = of_each.groupBy("jaccard").agg(F.count("*").alias("times")).toArrow()
-            best.append(Best(to_numpy(found["jaccard"]), to_numpy(found["times"])))
+            of_index = of_each.groupBy("jaccard").agg(F.count("*").alias("times")).toArrow()
+            best.append(Best(to_numpy(of_index["jaccard"]), to_numpy(of_index["times"])))
         counts, predicted, expected, times = (to_numpy(sizes[name]) for name in ("n", "a", "b", "times"))
         return Contingency(counts, predicted, expected, times, *best)
 
@@ -156,8 +156,8 @@ class FrameRelations(Relations):
         for name, frame in frames.items():
             valid = valid_rows(name, frame)
             is_pairs = is_form_of_pairs(name, frame.columns)
-            made = pairs_of if is_pairs else clusters_of
-            relations[name], n_valid, counted = made(name, valid, resources)
+            relation_of = pairs_of if is_pairs else clusters_of
+            relations[name], n_valid, counted = relation_of(name, valid, resources)
             records += [valid.select(F.col(one).alias(RECORD)) for one in ((A, B) if is_pairs else (RECORD,))]
             entries += entries_of(name, frame.count(), n_valid, counted)
         return cls(relations, kinds, entries, records, resources)
@@ -194,8 +194,8 @@ def pairs_of(_name: str, valid: DataFrame, resources: ExitStack) -> tuple[FrameP
     """Return distinct pairs, the number of rows, and the numbers of those that are not used."""
     more = [SCORE] if SCORE in valid.columns else []
     counts = [F.max(SCORE).alias(SCORE)] if more else []
-    kept = valid.where(F.col(A) != F.col(B)).select(*ordered(), *more)
-    grouped = persist(kept.groupBy(*KEY).agg(F.count("*").alias("n"), *counts), resources)
+    listed = valid.where(F.col(A) != F.col(B)).select(*ordered(), *more)
+    grouped = persist(listed.groupBy(*KEY).agg(F.count("*").alias("n"), *counts), resources)
     pairs = FramePairs(grouped.select(*KEY, *more), bool(more), resources)
     n_valid, n_kept = valid.count(), total(grouped, F.col("n"))
     counted: Unused = {

@@ -73,7 +73,7 @@ def links_on_spark(job: Job, session: OpenSession) -> dict[str, Rows]:
 def relations_of(
     work: Work, scored: str | None = None
 ) -> tuple[Callable[[], Relations], set[str], pa.Table | None]:
-    """Return what makes the relations of the sources, their names, and the reviews, of either engine."""
+    """Return a maker of the relations of the sources, their names, and the reviews, of either engine."""
     if work.local is not None:
         tables: dict[str, LocalTable] = dict(work.local)
         reviews = tables.pop(REVIEWS, None)
