@@ -193,11 +193,11 @@ def ordered() -> list[Column]:
 def pairs_of(_name: str, valid: DataFrame, resources: ExitStack) -> tuple[FramePairs, int, Unused]:
     """Return distinct pairs, the number of rows, and the numbers of those that are not used."""
     more = [SCORE] if SCORE in valid.columns else []
-    counts = [F.max(SCORE).alias(SCORE)] if more else []
-    listed = valid.where(F.col(A) != F.col(B)).select(*ordered(), *more)
-    grouped = persist(listed.groupBy(*KEY).agg(F.count("*").alias("n"), *counts), resources)
-    pairs = FramePairs(grouped.select(*KEY, *more), bool(more), resources)
-    n_valid, n_kept = valid.count(), total(grouped, F.col("n"))
+    counts = [F.count("*").alias("n"), *(F.max(column).alias(column) for column in more)]
+    grouped = persist(valid.select(*ordered(), *more).groupBy(*KEY).agg(*counts), resources)
+    of_two = grouped.where(F.col(LEAST) != F.col(GREATEST))
+    pairs = FramePairs(of_two.select(*KEY, *more), bool(more), resources)
+    n_valid, n_kept = total(grouped, F.col("n")), total(of_two, F.col("n"))
     counted: Unused = {
         (Outcome.DROPPED, Reason.SELF_PAIR): n_valid - n_kept,
         (Outcome.DEDUPLICATED, Reason.REPEATED_PAIR): n_kept - pairs.n_pairs,
