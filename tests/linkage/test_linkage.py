@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from spark_eval import Linkage, evaluate_linkage
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.linkage.clusters import Contingency
-from spark_eval.linkage.relations import Relations
+from spark_eval.linkage.coded import CodedRelations
+from spark_eval.tables.local_tables import LocalTable
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
 # Clusters of records, by record.
 Clustering = Mapping[int, int]
 CLUSTERINGS = st.dictionaries(st.integers(0, 12), st.integers(0, 4), max_size=13)
@@ -148,14 +150,15 @@ def test_every_row_of_pairs_is_accounted_for() -> None:
 
 def test_a_repeated_pair_has_its_highest_score() -> None:
     rows = {"a": [3, 1, 2, 1, 4], "b": [1, 2, 1, 3, 4], "score": [0.5, 0.25, 0.75, 0.125, 1.0]}
-    found = Relations.of({"predicted": pa.table(rows), "true": pa.table(rows).slice(0, 0)})
+    tables = {"predicted": LocalTable.of(pa.table(rows)), "true": LocalTable.of(pa.table(rows).slice(0, 0))}
+    found = CodedRelations.of(tables, scored="predicted")
     pairs: Any = found.tables["predicted"]
     assert list(zip(pairs.least.tolist(), pairs.greatest.tolist(), pairs.scores.tolist(), strict=True)) == [
         (0, 1, 0.75),
         (0, 2, 0.5),
     ]
     none: Any = found.tables["true"]
-    assert (none.n_pairs, none.scores.tolist()) == (0, [])
+    assert (none.n_pairs, none.scores) == (0, None)
 
 
 def test_blocking() -> None:
@@ -184,7 +187,7 @@ def test_nothing_gives_no_numbers() -> None:
     ("predicted", "code"),
     [
         (pa.table({"a": [1], "c": [2]}), "MISSING_COLUMN"),
-        (pa.table({"a": [1.5], "b": [2.5]}), "UNSUPPORTED_TYPE"),
+        (pa.table({"a": [1.5], "b": [2.5]}), "ID_IS_FLOAT"),
         (pa.table({"a": ["1"], "b": ["2"]}), "ID_TYPE_MISMATCH"),
         (pa.table({"record": [1, 1], "cluster": [1, 2]}), "RECORD_IN_TWO_CLUSTERS"),
     ],

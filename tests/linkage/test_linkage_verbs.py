@@ -155,18 +155,25 @@ def test_tables_that_only_spark_reads_give_the_same_numbers(spark: "SparkSession
     pa.csv.write_csv(TRUE, home / "true.csv")
     options: Any = {"format": "csv", "options": {"header": True, "inferSchema": True}}
     above = {"column": "score", "op": ">", "value": 0.2}
-    config = parse_config(
-        {
-            "output": {"path": str(home / "out")},
-            "predicted": {"path": str(home / "predicted"), "columns": {"record": "id"}},
-            "true": {"path": str(home / "true.csv"), **options},
-            "candidates": {"path": str(home / "candidates"), "columns": {"a": "left"}, "where": [above]},
-            "sample": SAMPLE,
-        }
-    )
+    tree = {
+        "output": {"path": str(home / "out")},
+        "predicted": {"path": str(home / "predicted"), "columns": {"record": "id"}},
+        "true": {"path": str(home / "true.csv"), **options},
+        "candidates": {"path": str(home / "candidates"), "columns": {"a": "left"}, "where": [above]},
+        "sample": SAMPLE,
+    }
+    config = parse_config(tree)
     run_verb(VERBS["linkage"], lambda: spark, config, "march", False)
     some = candidates.filter(pa.array([score > 0.2 for score in CANDIDATES["score"].to_pylist()]))
     expected = evaluate_linkage(predicted, TRUE, candidates=some)
     assert published(home, "linkage", "march").equals(expected.to_arrow("linkage"))
     run_verb(VERBS["sample"], lambda: spark, config, "march", False)
-    assert published(home, "sample", "march").equals(sample_pairs(some, predicted, **SAMPLE))
+    drawn = published(home, "sample", "march")
+    assert drawn.equals(sample_pairs(some, predicted, **SAMPLE))
+    reviews = write_labels(home, "march")
+    labels = {"path": str(home / "labels.parquet"), "columns": {"reviewer": "who"}, "run": "march"}
+    run_verb(VERBS["linkage"], lambda: spark, parse_config({**tree, "reviews": labels}), "april", False)
+    expected = evaluate_linkage(predicted, TRUE, candidates=some, sample=drawn, reviews=reviews)
+    assert published(home, "linkage", "april").equals(expected.to_arrow("linkage"))
+    accounting = pq.read_table(home / "out" / "accounting" / "run_id=april" / "linkage.parquet")
+    assert accounting.equals(expected.to_arrow("accounting"))

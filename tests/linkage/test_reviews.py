@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 
 from spark_eval import evaluate_linkage, sample_pairs
 from spark_eval.errors import DataError
+from spark_eval.linkage.coded import CodedRelations, pair_hashes
 from spark_eval.linkage.estimates import Stratum, cohens_kappa, estimates
-from spark_eval.linkage.relations import Relations
-from spark_eval.linkage.reviews import pair_hashes
+from spark_eval.tables.local_tables import LocalTable
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
 N_PAIRS = 4_000
 
 
@@ -100,10 +101,11 @@ def test_the_same_pairs_are_drawn_in_any_order_of_rows(seed: int, order: int) ->
 
 
 def test_hashes_are_those_of_spark(spark: SparkSession) -> None:
-    relations = Relations.of({"pairs": pa.table({"a": ["2", "zw\u00f6lf"], "b": ["1", "1"]})})
+    table = pa.table({"a": ["2", "zw\u00f6lf"], "b": ["1", "1"]})
+    relations = CodedRelations.of({"pairs": LocalTable.of(table)}, scored="pairs")
     pairs: Any = relations.tables["pairs"]
     [row] = spark.sql("SELECT xxhash64(7L, '1', '2'), xxhash64(7L, '1', 'zw\u00f6lf')").collect()
-    assert pair_hashes(relations.ids, pairs, 7).tolist() == list(row)
+    assert pair_hashes(pairs, 7).tolist() == list(row)
 
 
 def reviews(rows: list[tuple[str, str, str, str]]) -> pa.Table:

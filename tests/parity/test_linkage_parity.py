@@ -13,7 +13,7 @@ from spark_eval import evaluate_linkage
 
 PYTHON = Path(__file__).parents[2] / ".venv-parity" / "bin" / "python"
 SCRIPT = Path(__file__).parent / "libraries" / "ask_linkage.py"
-pytestmark = [pytest.mark.parity, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.parity, pytest.mark.timeout(900), pytest.mark.usefixtures("engine_of_users")]
 TOLERANCE = 1e-9
 # The cluster of each record, null for a record without one.
 Clusters = Sequence[int | None]

@@ -1,17 +1,19 @@
 """Evaluation of linkage: pairs or clusters against the truth, blocking, and estimates from reviews."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple, Unpack
 
-import numpy as np
 import pyarrow as pa
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_closed
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.linkage.clusters import Contingency, f1, harmonic, share
+from spark_eval.linkage.clusters import f1, harmonic, share
 from spark_eval.linkage.estimates import cohens_kappa, estimates
+from spark_eval.linkage.given import relations_of_tables, small_table
 from spark_eval.linkage.plan import LinkageOptions, LinkagePlan, make_linkage_plan
 from spark_eval.linkage.relations import Clusters, Pairs, Relation, Relations
 from spark_eval.linkage.reviews import check_same_links, reviewed_strata
@@ -19,7 +21,7 @@ from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.schema import Outcome, Reason, Table, ddl_of
-from spark_eval.tables.arrow_frames import Frame, read_arrow
+from spark_eval.tables.arrow_frames import Frame
 
 PREDICTED: Final = "predicted"
 TRUE: Final = "true"
@@ -111,26 +113,31 @@ def evaluate_linkage(
     candidates: Frame | None = None,
     sample: Frame | None = None,
     reviews: Frame | None = None,
+    engine: str | None = None,
     **options: Unpack[LinkageOptions],
 ) -> Linkage:
-    """Evaluate predicted links of records, pairs or clusters, in this process.
+    """Evaluate predicted links of records, pairs or clusters.
 
     Args:
-        predicted: Pairs (``a``, ``b``, optionally ``score``) or clusters (``record``, ``cluster``): a pandas
-            or polars frame, an Arrow table, or the path of Parquet files.
+        predicted: Pairs (``a``, ``b``, optionally ``score``) or clusters (``record``, ``cluster``): a pandas,
+            polars or Spark frame, an Arrow table, or the path of Parquet files.
         true: The truth, in either form; None if only reviews are there.
         candidates: The pairs that blocking lets through, for measures of blocking.
         sample: The table of ``sample_pairs`` whose pairs were reviewed.
         reviews: Labels of its pairs: ``a``, ``b``, ``reviewer`` and ``label`` (match, non_match or unsure).
+        engine: ``local`` for this process, ``spark``, or ``auto``: this process for pandas, polars and Arrow
+            frames and for files of this machine, otherwise Spark. By default that of the environment variable
+            ``SPARK_EVAL_ENGINE``, otherwise ``auto``.
 
     Returns:
         A ``Linkage``: ``table("linkage")``, ``table("accounting")``, ``value(metric)``.
 
     Raises:
-        ConfigError: NOT_A_FRAME; NOTHING_TO_COMPARE without truth and reviews, or for a sample without
-            reviews.
-        DataError: MISSING_COLUMN, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH, RECORD_IN_TWO_CLUSTERS, UNKNOWN_LABEL,
-            DUPLICATE_REVIEW, TOO_FEW_REVIEWS, or LINKS_DIFFER for a sample that other links were drawn with.
+        ConfigError: NOT_A_FRAME; NEEDS_SPARK for tables that ``engine="local"`` cannot take;
+            NOTHING_TO_COMPARE without truth and reviews, or for a sample without reviews.
+        DataError: MISSING_COLUMN, ID_IS_FLOAT, ID_TYPE_UNSUPPORTED, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH,
+            RECORD_IN_TWO_CLUSTERS, UNKNOWN_LABEL, DUPLICATE_REVIEW, TOO_FEW_REVIEWS, or LINKS_DIFFER for a
+            sample that other links were drawn with.
 
     Examples:
         Eight records; the clusters have five pairs each, and share two:
@@ -143,41 +150,40 @@ def evaluate_linkage(
         >>> found.value("pairwise_precision"), round(found.value("bcubed_precision_by_cluster"), 6)
         (0.4, 0.645833)
     """
+    plan = make_linkage_plan(**options)
     given = {PREDICTED: predicted, TRUE: true, CANDIDATES: candidates}
-    tables = {name: read_arrow(name, frame) for name, frame in given.items() if frame is not None}
-    reviewed = {
-        name: read_arrow(name, one)
-        for name, one in (("sample", sample), ("reviews", reviews))
-        if one is not None
-    }
-    return measure_linkage(tables, reviewed, make_linkage_plan(**options))
+    given = {name: frame for name, frame in given.items() if frame is not None}
+    labelled = {"sample": sample, "reviews": reviews}
+    reviewed = {name: small_table(name, one) for name, one in labelled.items() if one is not None}
+    with ExitStack() as resources:
+        return measure_linkage(partial(relations_of_tables, given, engine, resources), given, reviewed, plan)
 
 
 def measure_linkage(
-    tables: Mapping[str, pa.Table], reviewed: Mapping[str, pa.Table], plan: LinkagePlan
+    make: Callable[[], Relations], names: Collection[str], reviewed: Mapping[str, pa.Table], plan: LinkagePlan
 ) -> Linkage:
-    """Evaluate tables; see ``evaluate_linkage``."""
-    if TRUE not in tables and len(reviewed) < 2:
+    """Evaluate tables of these names, whose relations are made at need; see ``evaluate_linkage``."""
+    if TRUE not in names and len(reviewed) < 2:
         raise ConfigError("NOTHING_TO_COMPARE", "nothing to compare with: give true, or sample and reviews")
     if len(reviewed) == 1:
         raise ConfigError("NOTHING_TO_COMPARE", f"{next(iter(reviewed))} is alone; give sample and reviews")
-    relations = Relations.of(tables)
+    relations = make()
     rows: list[LinkageRow] = []
     entries = list(relations.entries)
-    if TRUE in tables:
+    if TRUE in names:
         predicted, true = relations.tables[PREDICTED], relations.tables[TRUE]
         if isinstance(predicted, Clusters) and isinstance(true, Clusters):
             numbers, entries = of_clusters(predicted, true, entries)
         else:
             numbers, entries = of_pairs(predicted, true, entries)
         rows += numbers
-    if CANDIDATES in tables:
+    if CANDIDATES in names:
         candidates = relations.tables[CANDIDATES]
         if not isinstance(candidates, Pairs):
             raise DataError("MISSING_COLUMN", "candidates: blocking is measured on pairs; give a and b")
-        rows += of_blocking(candidates, relations.tables.get(TRUE), sizes(plan, len(relations.ids)))
+        rows += of_blocking(candidates, relations.tables.get(TRUE), sizes(plan, relations.n_records))
     if reviewed:
-        check_same_links(tables[PREDICTED], reviewed["sample"])
+        check_same_links(relations, reviewed["sample"])
         strata, labels, more = reviewed_strata(reviewed["sample"], reviewed["reviews"])
         entries += more
         n = sum(one.n_reviewed for one in strata)
@@ -193,18 +199,18 @@ def of_pairs(
 ) -> tuple[list[LinkageRow], list[Entry]]:
     """Return precision, recall and F1 of the pairs whose records are in both tables."""
     moved = list(entries)
-    n_predicted, n_true = predicted.n_pairs, true.n_pairs
-    n_common = 0
-    for name, listed, other in ((PREDICTED, predicted, true), (TRUE, true, predicted)):
-        if isinstance(listed, Pairs):
-            is_known = other.knows(listed)
-            known = listed.only(is_known)
-            moved = leave_out(moved, name, listed.n_pairs - known.n_pairs)
-            n_common = int(np.count_nonzero(other.holds(known)))
-            n_predicted, n_true = (
-                (known.n_pairs, n_true) if name == PREDICTED else (n_predicted, known.n_pairs)
-            )
-    return pairwise(n_common, n_predicted, n_true), moved
+    known = {PREDICTED: predicted, TRUE: true}
+    for name, other in ((PREDICTED, true), (TRUE, predicted)):
+        listed = known[name]
+        if isinstance(listed, Pairs) and isinstance(other, Clusters):
+            known[name] = listed.known_to(other)
+            moved = leave_out(moved, name, listed.n_pairs - known[name].n_pairs)
+    listed, other = known[PREDICTED], known[TRUE]
+    if not isinstance(listed, Pairs):
+        listed, other = other, listed
+    assert isinstance(listed, Pairs)
+    n_common = listed.n_held_by(other)
+    return pairwise(n_common, known[PREDICTED].n_pairs, known[TRUE].n_pairs), moved
 
 
 def pairwise(n_common: int, n_predicted: int, n_true: int) -> list[LinkageRow]:
@@ -220,14 +226,12 @@ def of_clusters(
     predicted: Clusters, true: Clusters, entries: Sequence[Entry]
 ) -> tuple[list[LinkageRow], list[Entry]]:
     """Return all metrics of clusters, over the records in both."""
-    is_both = (predicted.of_record >= 0) & (true.of_record >= 0)
-    n_both = int(np.count_nonzero(is_both))
+    contingency = predicted.contingency(true)
     moved = list(entries)
     for name, clusters in ((PREDICTED, predicted), (TRUE, true)):
-        moved = leave_out(moved, name, int(np.count_nonzero(clusters.of_record >= 0)) - n_both)
-    contingency = Contingency.of(predicted.of_record[is_both], true.of_record[is_both])
+        moved = leave_out(moved, name, clusters.n_records - contingency.n_records)
     rows = pairwise(contingency.n_common, contingency.n_predicted_pairs, contingency.n_true_pairs)
-    n_clusters = [int(np.count_nonzero(sizes)) for sizes in (contingency.predicted, contingency.true)]
+    n_clusters = [best.n_clusters for best in (contingency.best_predicted, contingency.best_true)]
     for by_cluster, end, n in ((False, "", contingency.n_records), (True, "_by_cluster", n_clusters[1])):
         precision, recall = contingency.b_cubed(by_cluster=by_cluster)
         values = (precision, recall, harmonic(precision, recall))
@@ -248,7 +252,7 @@ def of_blocking(candidates: Pairs, true: Relation | None, n_records: Sequence[in
     """
     n, rows = candidates.n_pairs, list[LinkageRow]()
     if true is not None:
-        n_found = int(np.count_nonzero(true.holds(candidates)))
+        n_found = candidates.n_held_by(true)
         rows.append(LinkageRow("pair_completeness", share(n_found, true.n_pairs), None, true.n_pairs))
         rows.append(LinkageRow("pair_quality", share(n_found, n), None, n))
     total = n_records[0] * n_records[1] if len(n_records) == 2 else n_records[0] * (n_records[0] - 1) // 2

@@ -73,6 +73,11 @@ class SamplePlan:
     per_stratum: int
     seed: int
 
+    @property
+    def n_strata(self) -> int:
+        """Number of strata: each band of predicted and of other pairs."""
+        return 2 * (len(self.strata) + 1)
+
 
 def make_sample_plan(**options: Unpack[SampleOptions]) -> SamplePlan:
     """Return the validated options; raise ConfigError for an invalid one.

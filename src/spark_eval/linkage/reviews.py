@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Final, Unpack
 
 import numpy as np
@@ -9,43 +10,52 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.accounting import Entry, check_closed
-from spark_eval.arrow.xxhash64 import SPARK_SEED, text_hashes, xxh64
 from spark_eval.errors import DataError
 from spark_eval.linkage.estimates import Stratum
+from spark_eval.linkage.given import relations_of_tables
 from spark_eval.linkage.plan import SampleOptions, SamplePlan, make_sample_plan
-from spark_eval.linkage.relations import Pairs, Relations
+from spark_eval.linkage.relations import Pairs, Relations, check_columns
+from spark_eval.linkage.wanted import REVIEW_COLUMNS
 from spark_eval.options import documented
-from spark_eval.schema import INPUT_COLUMNS, LABEL, REVIEWER, A, B, Outcome, Reason
-from spark_eval.tables.arrow_frames import Frame, as_arrow
+from spark_eval.schema import LABEL, REVIEWER, A, B, Outcome, Reason
+from spark_eval.tables.arrow_frames import Frame
+from spark_eval.tables.local_tables import LocalTable
 
 MATCH: Final = "match"
 NON_MATCH: Final = "non_match"
 UNSURE: Final = "unsure"
 LABELS: Final = (MATCH, NON_MATCH, UNSURE)
+PREDICTED: Final = "predicted"
+CANDIDATES: Final = "candidates"
 PREDICTED_PAIRS: Final = "predicted"
 OTHER_PAIRS: Final = "not predicted"
 SAMPLE_COLUMNS: Final = (A, B, "stratum", "stratum_size", "sampled", "weight")
-REVIEW_COLUMNS: Final = INPUT_COLUMNS["reviews"]
 
 
 @documented(SampleOptions)
-def sample_pairs(candidates: Frame, predicted: Frame, **options: Unpack[SampleOptions]) -> pa.Table:
+def sample_pairs(
+    candidates: Frame, predicted: Frame, *, engine: str | None = None, **options: Unpack[SampleOptions]
+) -> pa.Table:
     """Draw pairs for review: of each stratum, a score band of predicted or of other pairs, equally many.
 
     The pairs of a stratum with the lowest hashes are drawn: the same pairs, whatever the order of rows.
 
     Args:
-        candidates: The pairs to draw from: ``a``, ``b``, and ``score`` if there are bands. A pandas or polars
-            frame, or an Arrow table.
+        candidates: The pairs to draw from: ``a``, ``b``, and ``score`` if there are bands. A pandas, polars
+            or Spark frame, an Arrow table, or the path of Parquet files.
         predicted: The predicted links: pairs, or clusters (``record``, ``cluster``).
+        engine: ``local`` for this process, ``spark``, or ``auto``: this process for pandas, polars and Arrow
+            frames and for files of this machine, otherwise Spark. By default that of the environment variable
+            ``SPARK_EVAL_ENGINE``, otherwise ``auto``.
 
     Returns:
         An Arrow table: ``a``, ``b``, ``stratum``, ``stratum_size`` (pairs of the stratum), ``sampled`` (pairs
         drawn of it) and ``weight`` (their ratio).
 
     Raises:
-        ConfigError: NOT_A_FRAME, or an option is invalid.
-        DataError: MISSING_COLUMN, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH or RECORD_IN_TWO_CLUSTERS.
+        ConfigError: NOT_A_FRAME, NEEDS_SPARK, or an option is invalid.
+        DataError: MISSING_COLUMN, ID_IS_FLOAT, ID_TYPE_UNSUPPORTED, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH or
+            RECORD_IN_TWO_CLUSTERS.
 
     Examples:
         >>> import pandas as pd
@@ -55,39 +65,30 @@ def sample_pairs(candidates: Frame, predicted: Frame, **options: Unpack[SampleOp
         >>> drawn.select(["stratum", "stratum_size", "weight"]).to_pylist()[0]
         {'stratum': 'not predicted, score below 0.5', 'stratum_size': 2, 'weight': 2.0}
     """
-    tables = {"candidates": as_arrow("candidates", candidates), "predicted": as_arrow("predicted", predicted)}
-    return draw_sample(tables, make_sample_plan(**options))[0]
+    given = {CANDIDATES: candidates, PREDICTED: predicted}
+    plan = make_sample_plan(**options)
+    with ExitStack() as resources:
+        return draw_sample(relations_of_tables(given, engine, resources, scored=CANDIDATES), plan)[0]
 
 
-def draw_sample(tables: Mapping[str, pa.Table], plan: SamplePlan) -> tuple[pa.Table, list[Entry]]:
+def draw_sample(relations: Relations, plan: SamplePlan) -> tuple[pa.Table, list[Entry]]:
     """Return the sample of the tables ``candidates`` and ``predicted``, and the accounting."""
-    relations = Relations.of(tables)
-    pairs, entries = relations.tables["candidates"], list(relations.entries)
+    pairs, entries = relations.tables[CANDIDATES], list(relations.entries)
     if not isinstance(pairs, Pairs):
         raise DataError("MISSING_COLUMN", "candidates: pairs are reviewed; give a and b")
-    if plan.strata and pairs.scores is None:
+    if plan.strata and not pairs.has_scores:
         raise DataError("MISSING_COLUMN", "candidates has no column score; sample.strata are bands of scores")
-    band = np.zeros(pairs.n_pairs, dtype=np.int64)
-    if pairs.scores is not None:
-        band = np.searchsorted(np.array(plan.strata), pairs.scores, side="right")
-    is_predicted = relations.tables["predicted"].holds(pairs)
-    strata = 2 * band + is_predicted
-    hashes = pair_hashes(relations.ids, pairs, plan.seed)
-    order = np.lexsort((hashes, strata))
-    sizes = np.bincount(strata, minlength=2 * (len(plan.strata) + 1))
-    ranks = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    chosen = order[ranks < plan.per_stratum]
-    n_pairs = sizes[strata[chosen]]
-    n_drawn = np.minimum(n_pairs, plan.per_stratum)
-    names = [stratum_name(number, plan.strata) for number in range(len(sizes))]
+    drawn = pairs.draw(relations.tables[PREDICTED], plan)
+    n_drawn = np.minimum(drawn.sizes, plan.per_stratum)
+    names = [stratum_name(number, plan.strata) for number in range(plan.n_strata)]
     table = pa.table(
         {
-            A: relations.ids.take(pa.array(pairs.least[chosen])),
-            B: relations.ids.take(pa.array(pairs.greatest[chosen])),
-            "stratum": pa.array([names[number] for number in strata[chosen].tolist()], pa.string()),
-            "stratum_size": pa.array(n_pairs, pa.int64()),
+            A: drawn.least,
+            B: drawn.greatest,
+            "stratum": pa.array([names[number] for number in drawn.strata.tolist()], pa.string()),
+            "stratum_size": pa.array(drawn.sizes, pa.int64()),
             "sampled": pa.array(n_drawn, pa.int64()),
-            "weight": pa.array(n_pairs / n_drawn, pa.float64()),
+            "weight": pa.array(drawn.sizes / n_drawn, pa.float64()),
         }
     )
     check_closed(entries)
@@ -101,15 +102,6 @@ def shown_strata(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str,
         (name, f"{row['stratum_size']:,}", f"{row['sampled']:,}", f"{row['weight']:g}")
         for name, row in sorted(strata.items())
     ]
-
-
-def pair_hashes(ids: pa.Array, pairs: Pairs, seed: int) -> Any:
-    """Return ``xxhash64(seed, string(least), string(greatest))`` of each pair, as Spark computes it."""
-    texts = ids.cast(pa.string())
-    of_seed = xxh64(np.frombuffer(np.int64(seed).tobytes(), dtype=np.uint8)[None, :], np.uint64(SPARK_SEED))
-    of_least = text_hashes(texts, of_seed[0])[pairs.least] if len(texts) else np.empty(0, dtype=np.uint64)
-    hashes = text_hashes(texts.take(pa.array(pairs.greatest)), of_least)
-    return hashes.view(np.int64)
 
 
 def stratum_name(number: int, edges: Sequence[float]) -> str:
@@ -127,23 +119,24 @@ def stratum_name(number: int, edges: Sequence[float]) -> str:
     return f"{kind}, score from {edges[band - 1]:g}{end}"
 
 
-def check_same_links(predicted: pa.Table, sample: pa.Table) -> None:
+def check_same_links(relations: Relations, sample: pa.Table) -> None:
     """Raise DataError LINKS_DIFFER unless the links hold just the sampled pairs of predicted strata.
 
     Estimates take their strata from the sample, so after a change of the links they would be of the old ones.
     """
     check_columns_of("sample", sample, SAMPLE_COLUMNS)
+    drawn = LocalTable.of(sample.select([A, B])).table()
+    check_columns({PREDICTED: relations.kinds[PREDICTED], "sample": drawn.schema})
     is_predicted = pc.starts_with(sample["stratum"], PREDICTED_PAIRS)
-    drawn = sample.select([A, B])
-    parts = {True: drawn.filter(is_predicted), False: drawn.filter(pc.invert(is_predicted))}
-    relations = Relations.of({"predicted": predicted, **{f"sample {was}": one for was, one in parts.items()}})
-    n_changed = 0
-    for was in parts:
-        pairs = relations.tables[f"sample {was}"]
-        assert isinstance(pairs, Pairs)
-        n_changed += int(np.count_nonzero(relations.tables["predicted"].holds(pairs) != was))
-    if n_changed:
-        message = f"{n_changed} of {len(sample)} sampled pairs were drawn with other predicted links"
+    predicted, other = drawn.filter(is_predicted), drawn.filter(pc.invert(is_predicted))
+    links = relations.tables[PREDICTED]
+    n_distinct = len({pair_of(row) for row in predicted.to_pylist()})
+    n_lost, n_new = (
+        n_distinct - relations.listed(predicted).n_held_by(links),
+        relations.listed(other).n_held_by(links),
+    )
+    if n_lost + n_new:
+        message = f"{n_lost + n_new} of {len(sample)} sampled pairs were drawn with other predicted links"
         raise DataError("LINKS_DIFFER", f"{message}; give those links, or draw and review a new sample")
 
 

@@ -1,27 +1,32 @@
 """Columns that linkage reads of each table, and tables of this process with them. No Spark here."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 
 from spark_eval.errors import collect_errors
 from spark_eval.linkage.relations import PAIR, form_of
-from spark_eval.linkage.reviews import REVIEW_COLUMNS
-from spark_eval.schema import LABEL, REVIEWER, SCORE
+from spark_eval.schema import INPUT_COLUMNS, LABEL, REVIEWER, SCORE
+from spark_eval.tables.arrow_frames import read_arrow
 from spark_eval.tables.columns import check_mapping, missing_column
 from spark_eval.tables.local_tables import (
     LocalTable,
+    NotPlain,
     OpenedTable,
     Takes,
     Wanted,
+    columns_of,
     is_id,
     is_number,
     local_table,
 )
 
 REVIEWS: Final = "reviews"
+REVIEW_COLUMNS: Final = INPUT_COLUMNS[REVIEWS]
 
 
 def wanted_names(
@@ -51,16 +56,28 @@ def local_tables(
         check_mapping(name, names[name])
 
     def conformed(name: str) -> LocalTable:
-        table = opened[name]()
-        needed, optional = wanted_names(name, names[name], table[2].names)
-        wanted = Wanted(
-            {one: test_of(one) for one in needed},
-            {one: test_of(one) for one in optional},
-            lambda ours, theirs: missing_column(name, ours, names[name], theirs),
-        )
-        return local_table(name, table, names[name], wanted)
+        return conformed_table(name, opened[name](), names[name])
 
     return collect_errors({name: partial(conformed, name) for name in opened})
+
+
+def conformed_table(name: str, opened: OpenedTable, names: Mapping[str, str]) -> LocalTable:
+    """Return an opened table with our columns; raise NotPlain if only Spark can take it."""
+    needed, optional = wanted_names(name, names, opened[2].names)
+    wanted = Wanted(
+        {one: test_of(one) for one in needed},
+        {one: test_of(one) for one in optional},
+        lambda ours, theirs: missing_column(name, ours, names, theirs),
+    )
+    return local_table(name, opened, names, wanted)
+
+
+def table_here(name: str, given: Any) -> LocalTable:
+    """Return a frame, or the Parquet files at a path: plain ones are read batch by batch."""
+    if isinstance(given, str | Path):
+        with suppress(NotPlain):
+            return conformed_table(name, columns_of(name, given), {})
+    return LocalTable.of(read_arrow(name, given))
 
 
 def test_of(column: str) -> Takes:

@@ -1,11 +1,15 @@
 """Tables of the verbs ``linkage`` and ``sample``, and the published sample that was reviewed."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
-from spark_eval.linkage.wanted import local_tables
+from spark_eval.linkage.coded import CodedRelations
+from spark_eval.linkage.relations import Relations
+from spark_eval.linkage.wanted import REVIEWS, local_tables
 from spark_eval.publishing.commits import published, records_of
 from spark_eval.publishing.published import open_table, unknown_run
 from spark_eval.runs.job import Job, digest_of, fingerprints_of, usual_id
@@ -66,13 +70,21 @@ def links_on_spark(job: Job, session: OpenSession) -> dict[str, Rows]:
     }
 
 
-def read_links(work: Work) -> dict[str, pa.Table]:
-    """Return all rows of the sources."""
-    tables = links_on_spark(work.job, work.session) if work.local is None else work.local
-    return {
-        name: table.table() if isinstance(table, LocalTable) else table.toArrow()
-        for name, table in tables.items()
-    }
+def relations_of(
+    work: Work, scored: str | None = None
+) -> tuple[Callable[[], Relations], set[str], pa.Table | None]:
+    """Return a maker of the relations of the sources, their names, and the reviews, of either engine."""
+    if work.local is not None:
+        tables: dict[str, LocalTable] = dict(work.local)
+        reviews = tables.pop(REVIEWS, None)
+        here = partial(CodedRelations.of, tables, scored)
+        return here, set(tables), None if reviews is None else reviews.table()
+    from spark_eval.linkage.frames import FrameRelations
+
+    frames: dict[str, Any] = links_on_spark(work.job, work.session)
+    labels = frames.pop(REVIEWS, None)
+    make = partial(FrameRelations.of, frames, work.resources)
+    return make, set(frames), None if labels is None else labels.toArrow()
 
 
 def check_links(verb: Verb, config: Config, session: OpenSession) -> list[str]:

@@ -22,11 +22,11 @@ def compute(work: Work) -> Computed:
     """Compare the links with the truth, with the candidates and with reviews, if they are given."""
     from spark_eval.linkage.evaluate import measure_linkage
     from spark_eval.linkage.wanted import REVIEWS
-    from spark_eval.runs.linkage import read_links, sampled
+    from spark_eval.runs.linkage import relations_of, sampled
 
-    tables = read_links(work)
-    reviewed = {REVIEWS: tables.pop(REVIEWS), "sample": sampled(work.job)} if REVIEWS in tables else {}
-    found = measure_linkage(tables, reviewed, work.config.linkage.checked())
+    make, names, reviews = relations_of(work)
+    reviewed = {} if reviews is None else {REVIEWS: reviews, "sample": sampled(work.job)}
+    found = measure_linkage(make, names, reviewed, work.config.linkage.checked())
     return Computed(
         rows=found.small_tables,
         entries=found.entries,

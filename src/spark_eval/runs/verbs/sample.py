@@ -25,12 +25,13 @@ def job(verb: Verb, config: "Config", run_id: str | None, session: "OpenSession"
 def compute(work: Work) -> Computed:
     """Draw pairs of each stratum."""
     from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
-    from spark_eval.linkage.reviews import draw_sample
-    from spark_eval.runs.linkage import read_links
+    from spark_eval.linkage.reviews import CANDIDATES, draw_sample
+    from spark_eval.runs.linkage import relations_of
     from spark_eval.runs.run import stage_frame
     from spark_eval.tables.local_tables import LocalTable
 
-    drawn, entries = draw_sample(read_links(work), work.config.sample.checked())
+    make, _, _ = relations_of(work, scored=CANDIDATES)
+    drawn, entries = draw_sample(make(), work.config.sample.checked())
     is_local = work.attempt.store.is_local
     stage_frame(
         LocalTable.of(drawn) if is_local else work.spark.createDataFrame(drawn), work.attempt, Table.SAMPLE

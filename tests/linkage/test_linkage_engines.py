@@ -1,0 +1,144 @@
+"""Linkage on Spark: the same rows, accounting and samples, to the last bit, and the same errors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_eval import evaluate_linkage, sample_pairs
+from spark_eval.errors import ConfigError, DataError
+
+pytestmark = pytest.mark.usefixtures("spark")
+Tables = dict[str, pa.Table]
+NOT_FINITE = [float("nan"), float("inf"), None]
+
+
+def ids(records: Any, kind: str) -> pa.Array:
+    """Integers around 0, some beyond 32 bits, or text that sorts in another order than its numbers."""
+    numbers = [int(one) * 3 - 50 if one % 7 else int(one) << 40 for one in records]
+    return pa.array([f"é{one}" for one in numbers] if kind == "text" else numbers)
+
+
+def clusters(random: Any, n: int, kind: str) -> pa.Table:
+    """Records with a cluster each, one large one; some repeated, some with nulls."""
+    records = random.permutation(n)
+    labels = [None if one % 31 == 0 else 0 if one < n // 4 else int(one) // 3 for one in records]
+    table = pa.table({"record": ids(records, kind), "cluster": pa.array(labels, pa.int32())})
+    return pa.concat_tables([table, table.slice(0, n // 5)])
+
+
+def pairs(random: Any, n: int, kind: str) -> pa.Table:
+    """Pairs in either order, some repeated, some of one record, with scores that are not all finite."""
+    a = random.integers(0, n, 3 * n)
+    b = np.clip(a + random.integers(-3, 4, 3 * n), 0, n + 5)
+    scores = [NOT_FINITE[at % 3] if at % 50 == 0 else round(float(random.random()), 2) for at in range(3 * n)]
+    return pa.table({"a": ids(a, kind), "b": ids(b, kind), "score": pa.array(scores, pa.float64())})
+
+
+def differs(random: Any, table: pa.Table) -> pa.Table:
+    """The same clusters, some in two parts, and without some records."""
+    labels = [one if one is None or one % 5 else one + 1000 for one in table["cluster"].to_pylist()]
+    changed = table.set_column(1, "cluster", pa.array(labels, pa.int32()))
+    return changed.filter(pa.array(random.random(len(table)) < 0.9))
+
+
+def made(kind: str, predicted: str, true: str, seed: int = 0, n: int = 60) -> Tables:
+    random = np.random.default_rng(seed)
+    whole = clusters(random, n, kind)
+    links: dict[str, Callable[[], pa.Table]] = {
+        "clusters": lambda: differs(random, whole),
+        "pairs": lambda: pairs(random, n, kind).drop_columns("score"),
+    }
+    tables = {"predicted": links[predicted](), "true": whole if true == "clusters" else links[true]()}
+    return tables | {"candidates": pairs(random, n, kind)}
+
+
+def reviewed(candidates: pa.Table, predicted: pa.Table) -> Tables:
+    sample = sample_pairs(candidates, predicted, strata=[0.3, 0.8], per_stratum=6, engine="local")
+    labels = ["match" if at % 3 else "non_match" for at in range(len(sample))]
+    reviewers = pa.repeat("ann", len(sample))
+    return {
+        "sample": sample,
+        "reviews": pa.table([sample["b"], sample["a"], reviewers, labels], ["a", "b", "reviewer", "label"]),
+    }
+
+
+@pytest.mark.parametrize("kind", ["integers", "text"])
+@pytest.mark.parametrize(
+    "forms", [("clusters", "clusters"), ("pairs", "clusters"), ("clusters", "pairs"), ("pairs", "pairs")]
+)
+def test_both_engines_find_the_same_bits(kind: str, forms: tuple[str, str]) -> None:
+    tables = made(kind, *forms)
+    tables |= reviewed(tables["candidates"], tables["predicted"])
+    here, there = (evaluate_linkage(**tables, engine=engine) for engine in ("local", "spark"))
+    assert there.rows == here.rows
+    assert there.entries == here.entries
+    assert len({one.reason for one in here.entries}) > 3
+
+
+@pytest.mark.parametrize("kind", ["integers", "text"])
+@pytest.mark.parametrize("predicted", ["clusters", "pairs"])
+def test_both_engines_draw_the_same_sample(kind: str, predicted: str) -> None:
+    tables = made(kind, predicted, "clusters", seed=1)
+    for strata, per_stratum in (((), 7), ((0.2, 0.6), 5), ((0.99,), 1000)):
+        options: Any = {"strata": strata, "per_stratum": per_stratum, "seed": 2**40}
+        here, there = (
+            sample_pairs(tables["candidates"], tables["predicted"], engine=engine, **options)
+            for engine in ("local", "spark")
+        )
+        assert there.equals(here)
+        assert len(here)
+
+
+def test_nothing_is_the_same_nothing() -> None:
+    tables = {name: table.slice(0, 0) for name, table in made("integers", "clusters", "pairs").items()}
+    here, there = (evaluate_linkage(**tables, engine=engine) for engine in ("local", "spark"))
+    assert (there.rows, there.entries) == (here.rows, here.entries)
+    none = [
+        sample_pairs(tables["candidates"], tables["predicted"], engine=engine)
+        for engine in ("local", "spark")
+    ]
+    assert none[0].equals(none[1])
+
+
+def test_frames_of_spark_are_measured_there(spark: SparkSession) -> None:
+    tables = made("integers", "clusters", "clusters")
+    frames: dict[str, Any] = {name: spark.createDataFrame(table) for name, table in tables.items()}
+    assert evaluate_linkage(**frames).rows == evaluate_linkage(**tables).rows
+    with pytest.raises(ConfigError, match="predicted is a Spark frame") as refused:
+        evaluate_linkage(**frames, engine="local")
+    assert refused.value.code == "NEEDS_SPARK"
+
+
+TRUE = pa.table({"record": [1, 2, 3], "cluster": [1, 1, 2]})
+OTHER = pa.table(
+    {"a": [1], "b": [3], "stratum": ["predicted"], "stratum_size": [1], "sampled": [1], "weight": [1.0]}
+)
+LABELS = pa.table({"a": [1], "b": [3], "reviewer": ["ann"], "label": ["match"]})
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"predicted": pa.table({"a": [1], "c": [2]})}, "MISSING_COLUMN"),
+        ({"predicted": pa.table({"a": [1.5], "b": [2.5]})}, "ID_IS_FLOAT"),
+        ({"predicted": pa.table({"a": [True], "b": [False]})}, "ID_TYPE_UNSUPPORTED"),
+        ({"predicted": pa.table({"a": [1], "b": [2], "score": ["x"]})}, "UNSUPPORTED_TYPE"),
+        ({"predicted": pa.table({"a": ["1"], "b": ["2"]})}, "ID_TYPE_MISMATCH"),
+        ({"predicted": pa.table({"record": [1, 1], "cluster": [1, 2]})}, "RECORD_IN_TWO_CLUSTERS"),
+        ({"candidates": TRUE}, "MISSING_COLUMN"),
+        ({"sample": OTHER, "reviews": LABELS}, "LINKS_DIFFER"),
+        (
+            {"sample": OTHER.set_column(0, "a", [["x"]]).set_column(1, "b", [["y"]]), "reviews": LABELS},
+            "ID_TYPE_MISMATCH",
+        ),
+    ],
+)
+def test_the_same_errors(engine: str, changed: Any, code: str) -> None:
+    with pytest.raises(DataError) as refused:
+        evaluate_linkage(**({"predicted": TRUE, "true": TRUE} | changed), engine=engine)
+    assert refused.value.code == code
