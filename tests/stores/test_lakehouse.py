@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 from tests.cli.conftest import call
-from tests.stores.chain import RUN, hash_of, run_chain, tree_of, write_config, write_inputs
+from tests.stores.chain import RUN, failing, hash_of, run_chain, tree_of, write_config, write_inputs
 from tests.stores.conftest import SPARK_OF_LAKE, need_jars
+from tests.stores.test_catalog import CATALOGS, race
 
+from spark_eval import read_published
 from spark_eval.runs.job import Job
 
 if TYPE_CHECKING:
@@ -117,6 +119,33 @@ def test_the_whole_chain_gives_the_values_of_parquet(
         assert found == snapshot(lake, table)
     page = (tmp_path / "on_lake" / "report" / f"{RUN}.html").read_text()
     assert f"versionAsOf: {lake.version('lists')}" in page
+
+
+def told_of(status: dict[str, Any]) -> list[Any]:
+    """Return what status tells of runs, but times."""
+    return [[run[key] for key in ("verb", "run_id", "rows", "damage", "stale")] for run in status["runs"]]
+
+
+@pytest.mark.parametrize("lake", ["delta table", "iceberg table"], indirect=True)
+def test_the_whole_chain_from_table_to_table(lake: Lake, spark: "SparkSession", tmp_path: Path) -> None:
+    """Inputs and results are tables: values and status of Parquet, and of two attempts at a run one wins."""
+    local = write_config(tmp_path / "local.yaml", tree_of(str(tmp_path / "in"), str(tmp_path / "out")))
+    schema = f"{CATALOGS[lake.format]}.{lake.home.name}_out"
+    tree = {**tree_on(lake, tmp_path), "output": {"table": schema}}
+    there = write_config(tmp_path / "there.yaml", tree)
+    of_files = run_chain(call, local)
+    status = run_chain(call, there, "--to", str(tmp_path / "page.html"))
+    assert told_of(status) == told_of(of_files)
+    values = hash_of(spark, str(tmp_path / "out"))
+    assert hash_of(spark, status["root"]) == values
+    assert [race(spark, schema, "other") for _ in range(2)] == [["RUN_BUSY", "published"]] * 2
+    assert hash_of(spark, status["root"]) == values
+    failed = write_config(tmp_path / "failed.yaml", failing(tree))
+    for words in (("--replace",), ()):
+        told = call("compare", "--config", failed, "--run-id", RUN, *words)
+        assert (told.code, told.error) == (5, "GATE_FAILED")
+    [gate] = read_published(spark, status["root"], "gates", [RUN]).collect()
+    assert not gate["passed"]
 
 
 def run_id_of(config: str, *settings: str) -> tuple[str, bool]:
