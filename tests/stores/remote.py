@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 from tests.cli.conftest import call
 from tests.stores.chain import RUN, hash_of, run_chain, tree_of, write_config
 from tests.stores.test_catalog import CATALOGS, race
-from tests.stores.verbs import NEXT, WINDOW, run_verbs, write_configs
+from tests.stores.verbs import WINDOW, run_verbs, write_configs
 
 # Users of two runs are compared from files of this machine.
 NEED_FILES: Final = (
     ("window", *WINDOW, "--run-id", "clustered"),
     ("history", "--page", "page.html", "--paired"),
-    ("watch", "--run-id", NEXT, "--set", "watch.reference=top"),
+    ("watch", "--run-id", RUN, "--set", "watch.reference=top"),
 )
 
 
