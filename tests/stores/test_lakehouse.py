@@ -297,7 +297,6 @@ def test_iceberg_on_hdfs_decides_between_drivers(
         "interactions": {"table": "far.shop.log", "timestamp_unit": "s"},
         "recommendations": {"table": "far.shop.lists"},
         "output": {"table": "far.evals"},
-        "spark": {"master": "local[1]", "conf": {**catalog, "spark.hadoop.dfs.replication": "2"}},
     }
     there = write_config(tmp_path / "there.yaml", tree)
     run_chain(
@@ -306,7 +305,9 @@ def test_iceberg_on_hdfs_decides_between_drivers(
     run_chain(call, there, "--to", str(tmp_path / "page.html"), is_repeated=False)
     values = hash_of(spark, str(tmp_path / "out"))
     assert hash_of(spark, "catalog://far.evals") == values
-    program = [str(Path(sys.executable).with_name("spark-eval")), "split", "--config", there]
+    of_driver = {"master": "local[1]", "conf": {**catalog, "spark.hadoop.dfs.replication": "2"}}
+    own = write_config(tmp_path / "own.yaml", {**tree, "spark": of_driver})
+    program = [str(Path(sys.executable).with_name("spark-eval")), "split", "--config", own]
     drivers = [
         subprocess.Popen(
             [*program, "--run-id", "both"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

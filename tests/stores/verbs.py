@@ -141,7 +141,7 @@ def run_verbs(
     told = json.loads(call("status", "--config", configs["days"], "--json").out)
     runs = {f"{run['verb']} {run['run_id']}": run for run in told["runs"]}
     return {
-        "history": done.out.rpartition("\n  page ")[0],
+        "history": done.out[done.out.index("history of") : done.out.index("\n  page ")],
         "status": {
             name: {key: run[key] for key in ("rows", "damage", "stale")} for name, run in runs.items()
         },
