@@ -51,10 +51,14 @@ def write_inputs(home: Path) -> None:
         }
     )
     for name, rows in (("log", log), ("lists", lists)):
-        folder = home / name
-        folder.mkdir(parents=True)
-        for number in range(3):
-            rows.iloc[number::3].to_parquet(folder / f"{number}.parquet", index=False)
+        write_folder(home / name, rows, 3)
+
+
+def write_folder(folder: Path, rows: pd.DataFrame, n_files: int) -> None:
+    """Write rows as a folder of Parquet files."""
+    folder.mkdir(parents=True)
+    for number in range(n_files):
+        rows.iloc[number::n_files].to_parquet(folder / f"{number}.parquet", index=False)
 
 
 def tree_of(inputs: str, out: str, **output: Any) -> dict[str, Any]:
@@ -84,9 +88,13 @@ def write_config(path: Path, tree: dict[str, Any]) -> str:
 
 
 def hash_of(spark: SparkSession, out: str, run_id: str = RUN) -> dict[str, str]:
-    """Return a hash of each published table: its rows in a fixed order, doubles by their bits."""
-    lines = {table: rows_of(spark, out, table, run_id) for table in TABLES}
-    return {table: hashlib.sha256("\n".join(rows).encode()).hexdigest() for table, rows in lines.items()}
+    """Return a hash of each published table of the chain."""
+    return {table: hash_of_table(spark, out, table, run_id) for table in TABLES}
+
+
+def hash_of_table(spark: SparkSession, out: str, table: str, run_id: str) -> str:
+    """Return a hash of a published table: its rows in a fixed order, doubles by their bits."""
+    return hashlib.sha256("\n".join(rows_of(spark, out, table, run_id)).encode()).hexdigest()
 
 
 def rows_of(spark: SparkSession, out: str, table: str = "splits", run_id: str = RUN) -> list[str]:

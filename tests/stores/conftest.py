@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
-from tests.cluster.conftest import REPOSITORY, asked, free_port, spark_home, until
+from tests.cluster.conftest import REPOSITORY, asked, free_port, until
 from tests.stores.jars import CACHE, NO_MAVEN, missing, pinned
 
 from spark_eval.runtime.session import find_java
@@ -71,7 +71,9 @@ class Daemons:
         self.home = home
         self.conf = home / "conf"
         self.conf.mkdir()
-        self.classpath = ":".join(map(str, (self.conf, *jars, spark_home() / "jars" / "*")))
+        # The servers' release is that of the Hadoop in .venv, whichever Spark the tests run on.
+        [shared] = (REPOSITORY / ".venv" / "lib").glob("python3*/site-packages/pyspark/jars")
+        self.classpath = ":".join(map(str, (self.conf, *jars, shared / "*")))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def command(self, program: str, *arguments: str) -> list[str]:

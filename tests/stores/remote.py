@@ -2,36 +2,45 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-import pandas as pd
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from tests.cli.conftest import call
 from tests.stores.chain import RUN, hash_of, run_chain, tree_of, write_config
 from tests.stores.test_catalog import CATALOGS, race
+from tests.stores.verbs import WINDOW, run_verbs, write_configs
+
+# Users of two runs are compared from files of this machine.
+NEED_FILES: Final = (
+    ("window", *WINDOW, "--run-id", "clustered"),
+    ("history", "--page", "page.html", "--paired"),
+    ("watch", "--run-id", RUN, "--set", "watch.reference=top"),
+)
 
 
 def write_tables(spark: SparkSession, home: Path, schema: str, kind: str) -> None:
-    """Write the inputs of the chain as tables of a schema."""
+    """Write folders of Parquet as tables of a schema."""
     spark.sql(f"CREATE SCHEMA {schema}")
-    for name in ("log", "lists"):
-        rows = spark.createDataFrame(pd.read_parquet(home / "in" / name))
-        rows.writeTo(f"{schema}.{name}").using(kind).create()
+    for folder in home.iterdir():
+        rows = spark.createDataFrame(pq.read_table(folder))
+        rows.writeTo(f"{schema}.{folder.name}").using(kind).create()
 
 
-def ends(config: str, *settings: str) -> str:
+def ends(config: str, *settings: str, run_id: str = RUN) -> str:
     """How a split ends: nothing, or the code of its error, which names what to do instead."""
     words = [word for setting in settings for word in ("--set", setting)]
-    answer = call("split", "--config", config, "--run-id", RUN, *words)
+    answer = call("split", "--config", config, "--run-id", run_id, *words)
     print(answer.err, file=sys.stderr)
     return answer.error if answer.code else ""
 
 
-def answers(spark: SparkSession, home: Path, kind: str) -> dict[str, Any]:
+def answers_of_chain(spark: SparkSession, home: Path, kind: str) -> dict[str, Any]:
     """What the chain publishes there, and how splits end that name other snapshots or are refused."""
     inputs = f"{CATALOGS[kind]}.{kind}_in"
-    write_tables(spark, home, inputs, kind)
+    write_tables(spark, home / "in", inputs, kind)
     tree = {
         **tree_of("", ""),
         "output": {"table": f"{CATALOGS[kind]}.{kind}_out"},
@@ -52,15 +61,37 @@ def answers(spark: SparkSession, home: Path, kind: str) -> dict[str, Any]:
     spark.sql(f"CREATE SCHEMA {kind}_others")
     spark.range(1).writeTo(f"{kind}_others.files").using("parquet").create()
     spark.sql(f"CREATE VIEW {kind}_others.view AS SELECT * FROM {kind}_others.files")
+    # Runs of their own: one that is published with other inputs would be RUN_EXISTS.
+    new = partial(ends, there, run_id="new")
     found["refused"] = [
-        ends(there, f"{table}.files"),
-        ends(there, f"{table}.view"),
-        ends(there, "interactions.options.timestampAsOf=2999-01-01"),
-        ends(there, "output.table=null", "output.path=s3a://bucket/out", "output.manifest=true"),
-        ends(there, "output.table=null", f"output.path={home / 'out'}"),
+        new("interactions.table=null", f"interactions.path={home / 'in' / 'log'}"),
+        new(f"{table}.files"),
+        new(f"{table}.view"),
+        new("interactions.options.timestampAsOf=2999-01-01"),
+        new("output.table=null", "output.path=s3a://bucket/out", "output.manifest=true"),
+        new("output.table=null", f"output.path={home / 'out'}"),
+    ]
+    found["missing"] = [new(f"{table}.nothing"), new("interactions.options.versionAsOf=999")]
+    return found
+
+
+def answers_of_verbs(spark: SparkSession, home: Path, kind: str) -> dict[str, Any]:
+    """What the other verbs publish there, and how they end where they need files."""
+    inputs = f"{CATALOGS[kind]}.{kind}_verbs_in"
+    write_tables(spark, home / "in", inputs, kind)
+    output = {"table": f"{CATALOGS[kind]}.{kind}_verbs_out"}
+    configs = write_configs(home / kind, lambda name: {"table": f"{inputs}.{name}"}, output)
+    found = run_verbs(call, spark, configs, home / kind / "page.html")
+    found["refused"] = [
+        (verb, answer.code, answer.error)
+        for verb, *words in NEED_FILES
+        for answer in [call(verb, "--config", configs["days"], *words)]
     ]
     return found
 
 
+ANSWERS = {"chain": answers_of_chain, "verbs": answers_of_verbs}
+
 if __name__ == "__main__":
-    print(json.dumps(answers(SparkSession.builder.getOrCreate(), Path(sys.argv[1]), sys.argv[2])))
+    part, folder, kind = sys.argv[1:]
+    print(json.dumps(ANSWERS[part](SparkSession.builder.getOrCreate(), Path(folder), kind)))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
@@ -23,6 +23,7 @@ from tests.cluster.conftest import (
 )
 from tests.stores.chain import hash_of, run_chain, tree_of, write_config, write_inputs
 from tests.stores.conftest import LAKE, SPARK_OF_LAKE, listens, need_jars
+from tests.stores.verbs import run_verbs, write_configs, write_inputs_of_verbs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +33,8 @@ pytestmark = [
     pytest.mark.timeout(1800),
     pytest.mark.skipif(find_spec("grpc") is None, reason="no grpcio in this environment"),
 ]
+
+BY_KIND = pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.exhaustive)])
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +63,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"sc://127.0.0.1:{port}"
 
 
+def answers(server: str, part: str, home: Path, kind: str) -> tuple[dict[str, Any], str]:
+    """Return what a client of the server tells of a part of ``tests.stores.remote``, and its errors."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.stores.remote", part, str(home), kind],
+        env=os.environ | {"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}", "SPARK_REMOTE": server},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,  # a client that leaves an attempt open waits at its end for a thread that cannot start
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
 @pytest.fixture(scope="module")
 def files(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Mapping[str, str]]:
     """The folder of inputs as files, and hashes of what the chain makes of them in a classic session."""
@@ -69,22 +87,38 @@ def files(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> tu
     return home, hash_of(spark, str(home / "out"))
 
 
-@pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.exhaustive)])
+@BY_KIND
 def test_verbs_go_from_table_to_table(server: str, kind: str, files: tuple[Path, Mapping[str, str]]) -> None:
     home, values = files
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.stores.remote", str(home), kind],
-        env=os.environ | {"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}", "SPARK_REMOTE": server},
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    found, errors = answers(server, "chain", home, kind)
     assert found["values"] == values
     assert found["status"] == [["compare", None], ["evaluate", None], ["split", None]]
     assert found["the newest snapshot"] == "RUN_EXISTS"
     assert found["the snapshot of the record"] == ""
     assert found["races"] == [["RUN_BUSY", "published"]] * 2
-    assert found["refused"] == ["CONNECT_UNSUPPORTED"] * 5, done.stderr
+    assert found["refused"] == ["CONNECT_UNSUPPORTED"] * 6, errors
+    assert found["missing"] == ["MISSING_INPUT", "MISSING_SNAPSHOT"], errors
+
+
+@pytest.fixture(scope="module")
+def verbs_of_files(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """The folder of inputs as files, and what the other verbs make of them without Spark Connect."""
+    home = tmp_path_factory.mktemp("verbs")
+    write_inputs(home / "in")
+    write_inputs_of_verbs(home / "in")
+    configs = write_configs(
+        home / "files", lambda name: {"path": str(home / "in" / name)}, {"path": str(home / "out")}
+    )
+    return home, run_verbs(call, spark, configs, home / "page.html")
+
+
+@BY_KIND
+def test_the_other_verbs_end_as_on_files(server: str, kind: str, verbs_of_files: tuple[Path, Any]) -> None:
+    home, of_files = verbs_of_files
+    found, errors = answers(server, "verbs", home, kind)
+    assert found.pop("refused") == [
+        ["window", 2, "UNSUPPORTED_OUTPUT"],
+        ["history", 2, "UNSUPPORTED_OUTPUT"],
+        ["watch", 2, "UNSUPPORTED_OUTPUT"],
+    ], errors
+    assert found["history"] == of_files["history"]

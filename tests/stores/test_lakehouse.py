@@ -1,6 +1,8 @@
 """Delta and Iceberg tables as inputs: the values of Parquet, snapshots that a run keeps to, named errors."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,9 +10,20 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 from tests.cli.conftest import call
-from tests.stores.chain import RUN, hash_of, run_chain, tree_of, write_config, write_inputs
-from tests.stores.conftest import SPARK_OF_LAKE, need_jars
+from tests.stores.chain import (
+    RUN,
+    failing,
+    hash_of,
+    rows_of,
+    run_chain,
+    tree_of,
+    write_config,
+    write_inputs,
+)
+from tests.stores.conftest import SPARK_OF_LAKE, Hdfs, need_jars
+from tests.stores.test_catalog import CATALOGS, race
 
+from spark_eval import read_published
 from spark_eval.runs.job import Job
 
 if TYPE_CHECKING:
@@ -117,6 +130,33 @@ def test_the_whole_chain_gives_the_values_of_parquet(
         assert found == snapshot(lake, table)
     page = (tmp_path / "on_lake" / "report" / f"{RUN}.html").read_text()
     assert f"versionAsOf: {lake.version('lists')}" in page
+
+
+def told_of(status: dict[str, Any]) -> list[Any]:
+    """Return what status tells of runs, but times."""
+    return [[run[key] for key in ("verb", "run_id", "rows", "damage", "stale")] for run in status["runs"]]
+
+
+@pytest.mark.parametrize("lake", ["delta table", "iceberg table"], indirect=True)
+def test_the_whole_chain_from_table_to_table(lake: Lake, spark: "SparkSession", tmp_path: Path) -> None:
+    """Inputs and results are tables: values and status of Parquet, and of two attempts at a run one wins."""
+    local = write_config(tmp_path / "local.yaml", tree_of(str(tmp_path / "in"), str(tmp_path / "out")))
+    schema = f"{CATALOGS[lake.format]}.{lake.home.name}_out"
+    tree = {**tree_on(lake, tmp_path), "output": {"table": schema}}
+    there = write_config(tmp_path / "there.yaml", tree)
+    of_files = run_chain(call, local)
+    status = run_chain(call, there, "--to", str(tmp_path / "page.html"))
+    assert told_of(status) == told_of(of_files)
+    values = hash_of(spark, str(tmp_path / "out"))
+    assert hash_of(spark, status["root"]) == values
+    assert [race(spark, schema, "other") for _ in range(2)] == [["RUN_BUSY", "published"]] * 2
+    assert hash_of(spark, status["root"]) == values
+    failed = write_config(tmp_path / "failed.yaml", failing(tree))
+    for words in (("--replace",), ()):
+        told = call("compare", "--config", failed, "--run-id", RUN, *words)
+        assert (told.code, told.error) == (5, "GATE_FAILED")
+    [gate] = read_published(spark, status["root"], "gates", [RUN]).collect()
+    assert not gate["passed"]
 
 
 def run_id_of(config: str, *settings: str) -> tuple[str, bool]:
@@ -233,3 +273,51 @@ def test_a_view_must_rest(
         patch.setattr(Job, "check_rest", commit_first)
         told = call("split", "--config", config, "--run-id", "other")
     assert (told.code, told.error) == (3, "INPUT_CHANGED_DURING_RUN")
+
+
+def test_iceberg_on_hdfs_decides_between_drivers(
+    hdfs: Hdfs, on_hdfs: str, spark: "SparkSession", tmp_path: Path
+) -> None:
+    """Tables on HDFS have the values of files; of two drivers at one run one publishes it."""
+    if not pyspark.__version__.startswith(SPARK_OF_LAKE):
+        pytest.skip(f"the pinned Iceberg is of Spark {SPARK_OF_LAKE}*: run by make test-stores")
+    assert hdfs.n_live() == 2
+    conf = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": f"{on_hdfs}/lake"}
+    catalog = {f"spark.sql.catalog.far{key}": value for key, value in conf.items()}
+    for key, value in catalog.items():
+        spark.conf.set(key, value)
+    write_inputs(tmp_path / "in")
+    spark.sql("CREATE SCHEMA far.shop")
+    for table in ("log", "lists"):
+        spark.read.parquet(str(tmp_path / "in" / table)).writeTo(f"far.shop.{table}").using(
+            "iceberg"
+        ).create()
+    tree = {
+        **tree_of(str(tmp_path / "in"), str(tmp_path / "out")),
+        "interactions": {"table": "far.shop.log", "timestamp_unit": "s"},
+        "recommendations": {"table": "far.shop.lists"},
+        "output": {"table": "far.evals"},
+    }
+    there = write_config(tmp_path / "there.yaml", tree)
+    run_chain(
+        call, write_config(tmp_path / "local.yaml", tree_of(str(tmp_path / "in"), str(tmp_path / "out")))
+    )
+    run_chain(call, there, "--to", str(tmp_path / "page.html"), is_repeated=False)
+    values = hash_of(spark, str(tmp_path / "out"))
+    assert hash_of(spark, "catalog://far.evals") == values
+    of_driver = {"master": "local[1]", "conf": {**catalog, "spark.hadoop.dfs.replication": "2"}}
+    own = write_config(tmp_path / "own.yaml", {**tree, "spark": of_driver})
+    program = [str(Path(sys.executable).with_name("spark-eval")), "split", "--config", own]
+    drivers = [
+        subprocess.Popen(
+            [*program, "--run-id", "both"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    ends = [driver.communicate(timeout=500) for driver in drivers]
+    codes = sorted(driver.returncode for driver in drivers)
+    is_late = codes == [0, 0] and "already published" in "".join(out for out, _ in ends)
+    assert codes == [0, 4] or is_late, ends
+    splits = [rows_of(spark, "catalog://far.evals", run_id=run_id) for run_id in (RUN, "both")]
+    assert [row.replace("both", RUN) for row in splits[1]] == splits[0]
+    assert spark.table("far.evals.splits").count() == 2 * 720

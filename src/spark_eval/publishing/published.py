@@ -264,9 +264,14 @@ def read_published(
         warn_of_damage(run_id, fault)
     if not found:
         raise DataError("MISSING_INPUT", f"no run published below {path!r} has a table {table!r}")
-    if isinstance(files, CatalogTables):
-        return reduce(united, (one.frame(spark) for one in found))
-    return read_tables(spark, table, [one.path for one in found])
+    return frame_of(spark, found)
+
+
+def frame_of(spark: "SparkSession", tables: Sequence[PublishedTable]) -> "DataFrame":
+    """Return the rows of a table of some runs, at least one, one below the other."""
+    if isinstance(tables[0].files, CatalogTables):
+        return reduce(united, (one.frame(spark) for one in tables))
+    return read_tables(spark, tables[0].table, [one.path for one in tables])
 
 
 def united(one: "DataFrame", other: "DataFrame") -> "DataFrame":

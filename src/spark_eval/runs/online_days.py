@@ -18,8 +18,8 @@ from spark_eval.publishing.published import (
     RUN_ID_COLUMN,
     PublishedTable,
     data_files,
+    frame_of,
     open_table,
-    read_tables,
 )
 from spark_eval.runs.job import Job, digest_of, usual_id
 from spark_eval.runs.sections import Config
@@ -131,5 +131,4 @@ def open_days(job: Job) -> OpenedTable:
 
 def read_days(job: Job, spark: "SparkSession") -> "DataFrame":
     """Return the rows of the days on Spark."""
-    paths = [table.path for table in tables_of_days(job)]
-    return read_tables(spark, Table.USER_DAYS, paths).drop(RUN_ID_COLUMN)
+    return frame_of(spark, tables_of_days(job)).drop(RUN_ID_COLUMN)

@@ -243,13 +243,12 @@ class CatalogTables:
         known = {field.name: field.dataType.simpleString() for field in self.spark.table(name).schema}
         for field in schema:
             kind = field.dataType.simpleString()
-            there = known.get(field.name)
-            if there is None:
-                column = f"{quote_column(field.name)} {kind}"
-                undisturbed(partial(self.widen, name, column))
-            elif kind not in (there, "void") and KEPT_AS.get(kind, kind) != there:
+            there = known.get(field.name, kind)
+            if kind not in (there, "void") and KEPT_AS.get(kind, kind) != there:
                 message = f"{table}.{field.name} is {there} in output.table, and {kind} in this run"
                 raise ConfigError("UNSUPPORTED_OUTPUT", f"{message}; publish it to another schema")
+        if not known.keys() >= {field.name for field in schema}:
+            undisturbed(partial(self.widen, name, schema))
         self.spark.catalog.refreshTable(name)
         return self.spark.table(name).schema
 
@@ -268,11 +267,21 @@ class CatalogTables:
             writer = writer.tableProperty(key, value)
         writer.partitionedBy(*map(F.col, by)).create()
 
-    def widen(self, name: str, column: str) -> None:
-        """Add a column to a table, unless another attempt has just added it."""
+    def widen(self, name: str, schema: "T.StructType") -> None:
+        """Add the columns of ``schema`` that a table lacks; another attempt may just have added some."""
+        from pyspark.sql import types as T
+
         self.spark.catalog.refreshTable(name)
-        if column.partition(" ")[0] not in map(quote_column, self.spark.table(name).columns):
-            self.spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({column})")
+        known = set(self.spark.table(name).columns)
+        lacking = [field for field in schema if field.name not in known]
+        if not lacking:
+            return
+        if self.kind == "delta":  # its release 4.2.0 cannot alter tables in Spark 4.1.4
+            rows = self.spark.createDataFrame([], T.StructType(lacking))
+            rows.writeTo(name).option("mergeSchema", "true").append()
+        else:
+            columns = [f"{quote_column(field.name)} {field.dataType.simpleString()}" for field in lacking]
+            self.spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(columns)})")
 
     def commit(self, run_id: str, verb: str, number: int, attempt: str, record: str) -> None:
         """Make an attempt the published one of a verb and run, if the commit before is ``number - 1``.
