@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 from pathlib import Path
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Read = TypeVar("Read")
+FooterOf = Callable[[Path], pq.FileMetaData]
 RUN_ID_COLUMN: Final = "run_id"
 # Number of runs that are checked concurrently: on a store each waits for two short Spark jobs.
 RUNS_AT_ONCE: Final = 8
@@ -42,7 +43,7 @@ WITH_OTHER_COLUMNS: Final = (Table.SPLITS, Table.QUARANTINE)
 class PublishedTable:
     """A table of a published run that was checked to be complete.
 
-    ``folder`` is its local path, None elsewhere, and ``footers`` are those of its local files by their paths.
+    ``folder`` is its local path, None elsewhere.
     ``opened`` are the rows of a table of a catalog.
     """
 
@@ -51,7 +52,6 @@ class PublishedTable:
     table: str
     folder: Path | None
     opened: "DataFrame | None" = None
-    footers: Mapping[str, pq.FileMetaData] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -83,8 +83,12 @@ class PublishedTable:
         return rows
 
 
-def open_table(files: Files, record: Record, table: str) -> PublishedTable:
+def open_table(
+    files: Files, record: Record, table: str, footer_of: FooterOf = pq.read_metadata
+) -> PublishedTable:
     """Return a table of a published run after comparing files, rows and columns with the commit record.
+
+    ``footer_of`` reads the footer of a local file.
 
     Raises:
         DataError: CORRUPT_FILE for an unreadable file; INCOMPLETE_RUN for a table that differs from its
@@ -96,7 +100,8 @@ def open_table(files: Files, record: Record, table: str) -> PublishedTable:
     if isinstance(files, CatalogTables):
         return open_rows(files, record, table)
     if folder is not None:
-        return PublishedTable(files, record, table, folder, footers=checked_footers(record, table, folder))
+        check_files(record, table, folder, footer_of)
+        return PublishedTable(files, record, table, folder)
     if isinstance(files, HadoopFiles):
         frame = with_named_errors(path, lambda: read_paths(files.spark, [path]))
         n_files = sum(one.endswith(".parquet") for one, *_ in files.files_below(path))
@@ -137,12 +142,12 @@ def check_is_there(files: Files, record: Record, table: str) -> None:
         raise incomplete(record.run_id, f"its table {table} is missing from {record.path_of(table)!r}")
 
 
-def checked_footers(record: Record, table: str, folder: Path) -> dict[str, pq.FileMetaData]:
-    """Return the footers of the local files of a table; raise DataError unless they are as in its record."""
+def check_files(record: Record, table: str, folder: Path, footer_of: FooterOf) -> None:
+    """Raise DataError unless the footers of the local files of a table are as in its record."""
     footers: dict[str, pq.FileMetaData] = {}
     for path in data_files(folder):
         with named_read_errors(str(path)):
-            footers[str(path.relative_to(folder))] = pq.read_metadata(path)
+            footers[str(path.relative_to(folder))] = footer_of(path)
     manifest = manifest_of(folder).get("files")
     published_rows = manifest if isinstance(manifest, dict) else {}
     faults = [f"{name!r} is missing" for name in published_rows if name not in footers]
@@ -158,7 +163,6 @@ def checked_footers(record: Record, table: str, folder: Path) -> dict[str, pq.Fi
     of_all = united_kinds(kinds.values())
     for name, of_file in kinds.items():
         check_columns(record, table, str(folder / name), of_file, of_all)
-    return {str(folder / name): footer for name, footer in footers.items()}
 
 
 def check_sizes(record: Record, table: str, n_files: int, n_rows: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Unpack
 from urllib.parse import unquote
 
@@ -62,7 +63,7 @@ def past_runs(store: Store, plan: HistoryPlan) -> tuple[list[PastRun], dict[str,
         if measured is None:
             return None
         try:
-            metrics = metrics_of(open_table(store.files, measured, Table.METRICS))
+            metrics = metrics_of(store, measured)
             return PastRun(run_id, metrics, rules_of(measured), list(marks_of(store, records[run_id])))
         except DataError as fault:
             return fault
@@ -74,11 +75,20 @@ def past_runs(store: Store, plan: HistoryPlan) -> tuple[list[PastRun], dict[str,
     return runs, {run_id: reason for run_id, reason in damaged.items() if plan.has(run_id)}
 
 
-def metrics_of(table: PublishedTable) -> pa.Table:
-    """Return the columns of a table ``metrics`` that a history reads; columns that it lacks are null."""
+def metrics_of(store: Store, record: Record) -> pa.Table:
+    """Return the columns of a run's ``metrics`` that a history reads; columns that it lacks are null."""
+    opened: dict[str, pq.ParquetFile] = {}
+
+    def footer_of(path: Path) -> pq.FileMetaData:
+        """Open a small file once, for its footer and its rows."""
+        file = pq.ParquetFile(pa.py_buffer(path.read_bytes()), page_checksum_verification=True)
+        opened[str(path)] = file
+        return file.metadata
+
+    table = open_table(store.files, record, Table.METRICS, footer_of)
     if table.folder is None:
         return pa.Table.from_pylist(table.rows(), schema=COLUMNS)
-    parts = {path: rows_of(table, path) for path in table.footers}
+    parts = {path: rows_of(file, path, model_of(table, path)) for path, file in opened.items()}
     whole = pa.concat_tables(parts.values(), promote_options="permissive")
     try:
         check_no_nan(whole, str(table.folder))
@@ -91,16 +101,12 @@ def metrics_of(table: PublishedTable) -> pa.Table:
     return whole.select(READ).cast(COLUMNS)
 
 
-def rows_of(table: PublishedTable, path: str) -> pa.Table:
-    """Return the columns of a file of ``metrics`` that a history reads."""
-    footer = table.footers[path]
-    with (
-        named_read_errors(path),
-        pq.ParquetFile(path, metadata=footer, pre_buffer=True, page_checksum_verification=True) as file,
-    ):
-        names = file.schema_arrow.names
+def rows_of(file: pq.ParquetFile, path: str, model: str) -> pa.Table:
+    """Return the columns of a file of ``metrics`` of a model that a history reads."""
+    names = file.schema_arrow.names
+    with named_read_errors(path):
         part = file.read(columns=[name for name in READ if name in names], use_threads=False)
-    return part.append_column(MODEL, pa.repeat(model_of(table, path), len(part)))
+    return part.append_column(MODEL, pa.repeat(model, len(part)))
 
 
 def model_of(table: PublishedTable, path: str) -> str:
