@@ -1,5 +1,6 @@
 """The program where output is published by manifest."""
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,3 +37,9 @@ def test_runs_by_manifest_are_those_of_a_folder(desk: "Desk", spark: "SparkSessi
     assert "1 runs published under file://" in said
     assert "a split" in said
     assert "1 attempts unfinished" in said  # what was replaced, until nobody can be reading it
+
+    # What is said of a session that exists already is no part of the object.
+    there.change("spark", conf={"spark.sql.session.timeZone": "Asia/Tokyo"})
+    done = there.run("status", "--json")
+    assert [run["run_id"] for run in json.loads(done.out)["runs"]] == ["a", "a"]
+    assert "settings_ignored" in done.err

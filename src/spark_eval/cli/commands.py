@@ -328,6 +328,8 @@ def status(file: Path, as_json: bool) -> None:
     from spark_eval.cli import terminal
     from spark_eval.cli.runner import open_config, open_session
 
+    if as_json:
+        events.listen(as_json=True)  # on stderr
     events.log.setLevel(logging.WARNING)  # stdout is the list
     config = open_config(file, (), None)
     terminal.show_status(config, lambda: open_session(config, "status"), as_json)
