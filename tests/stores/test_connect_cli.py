@@ -122,3 +122,8 @@ def test_the_other_verbs_end_as_on_files(server: str, kind: str, verbs_of_files:
         ["watch", 2, "UNSUPPORTED_OUTPUT"],
     ], errors
     assert found["history"] == of_files["history"]
+    # Without ``per_user`` on this machine, a window does not count distinct users.
+    window = "window 2024-05-01_2024-05-02"
+    for part, name in (("status", window), ("values", f"{window}: accounting")):
+        assert found[part].keys() == of_files[part].keys()
+        assert [one for one, told in of_files[part].items() if found[part][one] != told] == [name]
