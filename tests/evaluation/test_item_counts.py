@@ -38,15 +38,17 @@ def found(layout: Layout) -> Any:
         table_of(lists, model=pa.string(), **ids, rank=pa.int64()),
         table_of(truth, **ids, relevance=pa.float64()),
     )
-    return drive(make_plan(metrics=METRICS, k=[2, 4, "all"]), tables, layout).metrics
+    users = [(user, "ab"[user % 2]) for user in range(40)]
+    tables = replace(tables, users=table_of(users, user=pa.int64(), country=pa.string()))
+    return drive(make_plan(metrics=METRICS, k=[2, 4, "all"], segments=["country"]), tables, layout).metrics
 
 
 @pytest.mark.parametrize(("name", "value"), [("MOST_AMOUNTS", 0), ("SPARSEST_COUNTS", 0)])
 def test_counts_are_the_same_however_they_are_held(name: str, value: int) -> None:
     expected = found(Layout(n_buckets=1, n_tasks=1))
-    assert len(expected) == len(METRICS) * 3 * 2
+    assert len(expected) == len(METRICS) * 3 * 2 * 3  # of all users, and in two countries
     # Personalization of lists without a cutoff has no value.
-    assert [row[1:3] for row in expected if row[5] is None] == [("personalization", None)] * 2
+    assert [row[1:3] for row in expected if row[5] is None] == [("personalization", None)] * 6
     assert found(Layout(n_buckets=5)) == expected
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counts, name, value)

@@ -16,16 +16,14 @@ from spark_eval.linkage.estimates import cohens_kappa, estimates
 from spark_eval.linkage.given import relations_of_tables, small_table
 from spark_eval.linkage.plan import LinkageOptions, LinkagePlan, make_linkage_plan
 from spark_eval.linkage.relations import Clusters, Pairs, Relation, Relations
-from spark_eval.linkage.reviews import check_same_links, reviewed_strata
+from spark_eval.linkage.reviews import CANDIDATES, PREDICTED, check_same_links, reviewed_strata
 from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.schema import Outcome, Reason, Table, ddl_of
 from spark_eval.tables.arrow_frames import Frame
 
-PREDICTED: Final = "predicted"
 TRUE: Final = "true"
-CANDIDATES: Final = "candidates"
 
 
 class LinkageRow(NamedTuple):

@@ -137,7 +137,7 @@ class FrameClusters(Clusters):
 
 @dataclass(frozen=True)
 class FrameRelations(Relations):
-    """Relations of conformed Spark frames; ``records`` are those of each table, with repetitions."""
+    """Relations of conformed Spark frames; ``records`` are those of each table, with some repetitions."""
 
     records: list[DataFrame]
     resources: ExitStack
@@ -157,8 +157,9 @@ class FrameRelations(Relations):
             valid = valid_rows(name, frame)
             is_pairs = is_form_of_pairs(name, frame.columns)
             relation_of = pairs_of if is_pairs else clusters_of
-            relations[name], n_valid, counted = relation_of(name, valid, resources)
-            records += [valid.select(F.col(one).alias(RECORD)) for one in ((A, B) if is_pairs else (RECORD,))]
+            relations[name], grouped, n_valid, counted = relation_of(name, valid, resources)
+            keys = KEY if is_pairs else (RECORD,)
+            records += [grouped.select(F.col(key).alias(RECORD)) for key in keys]
             entries += entries_of(name, frame.count(), n_valid, counted)
         return cls(relations, kinds, entries, records, resources)
 
@@ -190,8 +191,8 @@ def ordered() -> list[Column]:
     return [F.least(A, B).alias(LEAST), F.greatest(A, B).alias(GREATEST)]
 
 
-def pairs_of(_name: str, valid: DataFrame, resources: ExitStack) -> tuple[FramePairs, int, Unused]:
-    """Return distinct pairs, the number of rows, and the numbers of those that are not used."""
+def pairs_of(_name: str, valid: DataFrame, resources: ExitStack) -> tuple[FramePairs, DataFrame, int, Unused]:
+    """Return distinct pairs, the rows by pair, also of one record, their number, and what is not used."""
     more = [SCORE] if SCORE in valid.columns else []
     counts = [F.count("*").alias("n"), *(F.max(column).alias(column) for column in more)]
     grouped = persist(valid.select(*ordered(), *more).groupBy(*KEY).agg(*counts), resources)
@@ -202,17 +203,20 @@ def pairs_of(_name: str, valid: DataFrame, resources: ExitStack) -> tuple[FrameP
         (Outcome.DROPPED, Reason.SELF_PAIR): n_valid - n_kept,
         (Outcome.DEDUPLICATED, Reason.REPEATED_PAIR): n_kept - pairs.n_pairs,
     }
-    return pairs, n_valid, counted
+    return pairs, grouped, n_valid, counted
 
 
-def clusters_of(name: str, valid: DataFrame, resources: ExitStack) -> tuple[FrameClusters, int, Unused]:
-    """Return the cluster of each record, the number of rows, and the numbers of those that are not used."""
+def clusters_of(
+    name: str, valid: DataFrame, resources: ExitStack
+) -> tuple[FrameClusters, DataFrame, int, Unused]:
+    """Return the cluster of each record, the rows by record, their number, and what is not used."""
     least, last = F.min(CLUSTER).alias(CLUSTER), F.max(CLUSTER).alias("last")
     grouped = persist(valid.groupBy(RECORD).agg(least, last, F.count("*").alias("n")), resources)
     check_each_once(name, grouped.where(F.col(CLUSTER) != F.col("last")).count())
     clusters = FrameClusters(grouped.select(RECORD, CLUSTER), resources)
     n_valid = total(grouped, F.col("n"))
-    return clusters, n_valid, {(Outcome.DEDUPLICATED, Reason.REPEATED_RECORD): n_valid - clusters.n_records}
+    n_repeated = n_valid - clusters.n_records
+    return clusters, grouped, n_valid, {(Outcome.DEDUPLICATED, Reason.REPEATED_RECORD): n_repeated}
 
 
 def total(frame: DataFrame, column: Column) -> int:

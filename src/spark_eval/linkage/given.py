@@ -12,6 +12,7 @@ from spark_eval.errors import collect_errors
 from spark_eval.linkage.coded import CodedRelations
 from spark_eval.linkage.relations import Relations
 from spark_eval.linkage.wanted import table_here
+from spark_eval.results.driver_tables import is_of_spark
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
 from spark_eval.runtime.local_files import local_path
 from spark_eval.tables.arrow_frames import read_arrow
@@ -47,6 +48,4 @@ def relations_of_tables(
 
 def small_table(name: str, given: Any) -> pa.Table:
     """Return a small table of this process: a sample, or reviews; a Spark frame is collected."""
-    if type(given).__module__.startswith("pyspark."):
-        return given.toArrow()
-    return read_arrow(name, given)
+    return given.toArrow() if is_of_spark(given) else read_arrow(name, given)

@@ -99,6 +99,9 @@ class ItemTally:
             self.dense[cells] += amounts
             return
         self.move_dense(cells)  # new items have been numbered
+        if sum(one.size for one in self.dense.values()) + amounts.size > MOST_AMOUNTS:
+            for others in list(self.dense):
+                self.move_dense(others)
         self.dense[cells] = amounts
 
     def move_dense(self, cells: tuple[int, ...]) -> None:
