@@ -121,7 +121,7 @@ def run_chain(
         if not is_repeated:
             continue
         again = call(verb, "--config", config, "--run-id", RUN)
-        assert again.code == 0
+        assert again.code == 0, again.err
         assert "already published" in again.out
     done = call("report", "--config", config, "--run-id", RUN, *of_report)
     assert (done.code, done.err) == (0, ""), done.err
