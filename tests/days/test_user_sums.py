@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_eval.days.user_sums import ROWS_AT_ONCE, MeanColumns, UserSums, user_sums
+from spark_eval.days.worker.user_sums import ROWS_AT_ONCE, MeanColumns, UserSums, user_sums
 
 N_ROWS = 2 * ROWS_AT_ONCE + 100
 N_USERS = 5000

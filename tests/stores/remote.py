@@ -4,21 +4,14 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from tests.cli.conftest import call
 from tests.stores.chain import RUN, hash_of, run_chain, tree_of, write_config
 from tests.stores.test_catalog import CATALOGS, race
-from tests.stores.verbs import WINDOW, run_verbs, write_configs
-
-# Users of two runs are compared from files of this machine.
-NEED_FILES: Final = (
-    ("window", *WINDOW, "--run-id", "clustered"),
-    ("history", "--page", "page.html", "--paired"),
-    ("watch", "--run-id", RUN, "--set", "watch.reference=top"),
-)
+from tests.stores.verbs import run_verbs, write_configs
 
 
 def write_tables(spark: SparkSession, home: Path, schema: str, kind: str) -> None:
@@ -76,18 +69,12 @@ def answers_of_chain(spark: SparkSession, home: Path, kind: str) -> dict[str, An
 
 
 def answers_of_verbs(spark: SparkSession, home: Path, kind: str) -> dict[str, Any]:
-    """What the other verbs publish there, and how they end where they need files."""
+    """What the other verbs publish there."""
     inputs = f"{CATALOGS[kind]}.{kind}_verbs_in"
     write_tables(spark, home / "in", inputs, kind)
     output = {"table": f"{CATALOGS[kind]}.{kind}_verbs_out"}
     configs = write_configs(home / kind, lambda name: {"table": f"{inputs}.{name}"}, output)
-    found = run_verbs(call, spark, configs, home / kind / "page.html")
-    found["refused"] = [
-        (verb, answer.code, answer.error)
-        for verb, *words in NEED_FILES
-        for answer in [call(verb, "--config", configs["days"], *words)]
-    ]
-    return found
+    return run_verbs(call, spark, configs, home / kind / "page.html")
 
 
 ANSWERS = {"chain": answers_of_chain, "verbs": answers_of_verbs}

@@ -40,8 +40,8 @@ CALLS: Final = (
     ("days", "evaluate", ("--run-id", RUN), 0),
     ("days", "split", ("--run-id", NEXT), 0),
     ("days", "evaluate", ("--run-id", NEXT, "--set", FEWER), 0),
-    ("days", "window", (*WINDOW, "--set", "window.errors=independent"), 0),
-    ("days", "watch", ("--run-id", NEXT), 0),
+    ("days", "window", WINDOW, 0),
+    ("days", "watch", ("--run-id", NEXT, "--set", "watch.reference=top"), 0),
 )
 
 
@@ -136,7 +136,7 @@ def run_verbs(
     for config, verb, words, code in CALLS:
         done = call(verb, "--config", configs[config], *words)
         assert done.code == code, f"{verb}: {done.err}"
-    done = call("history", "--config", configs["days"], "--page", str(page))
+    done = call("history", "--config", configs["days"], "--page", str(page), "--paired")
     assert (done.code, done.err) == (0, ""), done.err
     told = json.loads(call("status", "--config", configs["days"], "--json").out)
     runs = {f"{run['verb']} {run['run_id']}": run for run in told["runs"]}

@@ -91,11 +91,6 @@ class WindowPlan:
         days = self.days
         return f"{days[0]}_{days[-1]}"
 
-    @property
-    def reads_users(self) -> bool:
-        """True if the window needs ``per_user``."""
-        return self.unit is Unit.USERS or self.errors is Errors.CLUSTERED
-
 
 def make_window_plan(**options: Unpack[WindowOptions]) -> WindowPlan:
     """Return the validated options; raise ConfigError for an invalid one.

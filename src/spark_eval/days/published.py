@@ -2,21 +2,25 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from spark_eval.accounting import Entry, entries_of_rows
 from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
+from spark_eval.days.spread import ModelUsers, map_users
 from spark_eval.days.sums import sum_row
+from spark_eval.days.worker.user_rows import check_ids, of_all
 from spark_eval.errors import DataError
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.summary import SumRow
 from spark_eval.names import summarize_names
 from spark_eval.publishing.published import PublishedTable
-from spark_eval.schema import ALL, FOLDS, REQUEST, USER, Table
+from spark_eval.schema import ALL, FOLDS, Table
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +28,7 @@ class PublishedDay:
     """Published run of a day: its record and its tables.
 
     ``settings`` are the parts of its config that decide the metrics. ``has_users`` is false if ``per_user``
-    was removed, or is not on this machine.
+    was removed; ``is_local`` if its tables are on a store.
     """
 
     run_id: str
@@ -34,6 +38,7 @@ class PublishedDay:
     version: str
     settings: Mapping[str, Any]
     has_users: bool
+    is_local: bool
     open: Callable[[Table], PublishedTable]
 
     @property
@@ -93,22 +98,31 @@ def segments_of(days: Sequence[Day]) -> list[str]:
     return [name for name in named if name != ALL]
 
 
-def ranges_of_users(days: Sequence[Day], model: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+def map_ranges(
+    days: Sequence[PublishedDay], model: str, columns: Sequence[str], make: Callable[[pa.Table], Made]
+) -> Iterator[Made]:
+    """Yield what ``make`` returns of each range of users of a model; see ``ranges_of_users``.
+
+    Spark reads days on a store, and its workers call ``make``.
+    """
+    if days[0].is_local:
+        return map(make, ranges_of_users(days, model, columns))
+    tables = [day.open(Table.PER_USER) for day in days if model in day.models]
+    return map_users([ModelUsers(table, model, columns) for table in tables], partial(of_all, make=make))
+
+
+def ranges_of_users(days: Sequence[PublishedDay], model: str, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yield columns of all rows of some users of a model, in the order of the days; a user is in one range.
 
     Raises DataError MIXED_CONVENTIONS if the ids of the days have different types.
     """
     for paths in paths_of_users(days, model):
         tables = read_files(paths, columns)
-        for name in (USER, REQUEST):
-            kinds = {str(table.schema.field(name).type) for table in tables if name in columns}
-            if len(kinds) > 1:
-                message = f"{name}s are of types {' and '.join(sorted(kinds))}"
-                raise DataError("MIXED_CONVENTIONS", f"{message}; write them with one type on all days")
+        check_ids(table.schema for table in tables)
         yield pa.concat_tables(tables, promote_options="permissive")
 
 
-def paths_of_users(days: Sequence[Day], model: str) -> Iterator[list[str]]:
+def paths_of_users(days: Sequence[PublishedDay], model: str) -> Iterator[list[str]]:
     """Yield the files of all days that may have the same users of a model, in the order of the days."""
     files: dict[str, UserFile | None] = {}
     for day in (day for day in days if model in day.models):

@@ -1,23 +1,19 @@
 """Days of lists by request, merged: a list belongs to a user, a request and a day; users are clusters."""
 
 from collections.abc import Sequence
+from functools import partial
 
-import numpy as np
-import pyarrow as pa
-
-from spark_eval.arrow.codes import Codes, to_numpy, unique_sorted
 from spark_eval.conventions.presets import request_rules
 from spark_eval.days.plan import Errors, Unit, WindowPlan
-from spark_eval.days.published import Day, ranges_of_users, segments_of
-from spark_eval.days.user_sums import as_floats, segment_codes
+from spark_eval.days.published import Day, map_ranges, segments_of
+from spark_eval.days.worker.request_sums import sums_of_requests
 from spark_eval.errors import DataError
 from spark_eval.evaluation.plan import ListWeight
 from spark_eval.evaluation.summary import SumRow, request_sum_rows
-from spark_eval.evaluation.worker.lists import SegmentTotals, merge_sums, sums
-from spark_eval.evaluation.worker.requests import means_of, sums_of_users
+from spark_eval.evaluation.worker.lists import SegmentTotals, merge_sums
+from spark_eval.evaluation.worker.requests import means_of
 from spark_eval.metrics.columns import sum_of_columns
-from spark_eval.schema import FOLD, REQUEST, USER
-from spark_eval.statistics.exact import Ints
+from spark_eval.schema import REQUEST, USER
 
 
 def is_of_users(day: Day) -> bool:
@@ -44,45 +40,17 @@ def check_requests(day: Day, plan: WindowPlan) -> None:
 def request_sums(days: Sequence[Day], model: str) -> tuple[list[SumRow], int]:
     """Return the rows of ``sums`` of one job over all days for a model, and its number of distinct users."""
     plan, segments, n_users = days[0].plan, segments_of(days), 0
-    summed, means = sum_of_columns(plan.metrics), means_of(plan)
     of_lists, of_users = list[SegmentTotals](), list[SegmentTotals]()
     columns = list(dict.fromkeys([USER, REQUEST, *segments, *plan.columns]))
-    for rows in ranges_of_users(days, model, columns):
-        user, n_of_range = numbers_of_users(rows)
+    make = partial(sums_of_requests, model=model, segments=segments, plan=plan)
+    for own_lists, own_users, n_of_range in map_ranges(days, model, columns, make):
+        of_lists.append(own_lists)
+        of_users.append(own_users)
         n_users += n_of_range
-        # A user's values are added in this order; rows come in the order of the days.
-        order = np.lexsort((numbers_of_requests(rows), user))
-        values = {name: as_floats(rows, name)[order] for name in plan.columns}
-        everybody = (np.zeros(len(order), dtype=np.int64), [model])
-        cells = {}
-        for segment in segments:
-            code, names = segment_codes(rows[segment])
-            cells[segment] = (code[order], names)
-        of_lists.append(sums(values, summed, everybody, cells, has_squares=False))
-        of_users.append(sums_of_users(means, plan.weight, values, user[order], everybody, cells))
-    totals = merge_sums(of_lists, list(summed)), merge_sums(of_users, list(means))
-    rows_of_plan = request_sum_rows(*totals, [model], plan)
+    lists = merge_sums(of_lists, list(sum_of_columns(plan.metrics)))
+    rows_of_plan = request_sum_rows(lists, merge_sums(of_users, list(means_of(plan))), [model], plan)
     # The plan of a published run does not know whose the truth was; the stamp of the run does.
     return [row._replace(conventions=days[0].conventions) for row in rows_of_plan], n_users
-
-
-def numbers_of_users(rows: pa.Table) -> tuple[Ints, int]:
-    """Return the number of each row's user, in its fold if there are folds, and the number of users."""
-    codes = Codes.of([rows[USER]])
-    distinct, user = unique_sorted(codes.columns[0])
-    if FOLD not in rows.column_names:
-        return user, len(distinct)
-    fold = unique_sorted(to_numpy(rows[FOLD]).astype(np.int64))[1]
-    return unique_sorted(fold * len(distinct) + user)[1], len(distinct)
-
-
-def numbers_of_requests(rows: pa.Table) -> Ints:
-    """Return integers in the order of the requests, the null request first."""
-    is_null = to_numpy(rows[REQUEST].is_null())
-    codes = Codes.of([rows[REQUEST].drop_null()])
-    numbers = np.zeros(len(rows), dtype=np.int64)
-    numbers[~is_null] = unique_sorted(codes.in_order(codes.columns[0]))[1] + 1
-    return numbers
 
 
 def check_same_lists(merged: Sequence[SumRow], one_job: Sequence[SumRow]) -> None:

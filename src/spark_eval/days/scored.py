@@ -1,23 +1,16 @@
 """Days of predictions merged into a window: exact sums added, standard errors clustered by user."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import ClassVar, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
-
-from spark_eval.arrow.codes import to_numpy, unique_sorted
-from spark_eval.arrow.files import named_read_errors
-from spark_eval.arrow.messages import partition_rows
-from spark_eval.arrow.user_files import check_no_nan
 from spark_eval.days.plan import Errors, Unit, WindowPlan
-from spark_eval.days.published import PublishedDay, check_models, check_same_question
+from spark_eval.days.published import PublishedDay, check_models, check_same_question, map_ranges
 from spark_eval.days.window import Window, merge_entries
+from spark_eval.days.worker.influences import CellInfluences, influences_of
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.tables import (
@@ -33,15 +26,13 @@ from spark_eval.predictions.tables import (
 from spark_eval.predictions.task import Clusters, PredictionPlan
 from spark_eval.predictions.worker.clusters import (
     InfluenceSums,
-    UserSums,
     column_of,
-    influence_sums,
 )
 from spark_eval.predictions.worker.totals import Cell, Totals
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
-from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, SEGMENT_VALUE, USER, Table
-from spark_eval.statistics.exact import digits_of_sums, sums_by_group
+from spark_eval.schema import ALL, FOLD, FOLDS, SEGMENT, SEGMENT_VALUE, USER, Table
+from spark_eval.statistics.exact import digits_of_sums
 from spark_eval.statistics.slopes import SumKey
 
 # Columns of a published sum.
@@ -108,12 +99,13 @@ def merge_scored_days(days: Sequence[ScoredDay], plan: WindowPlan) -> ScoredWind
     n_users: dict[str, int] = {}
     if has_errors and not without:
         by_user = plan.errors is Errors.CLUSTERED
-        influences = InfluenceSums()
+        influences, n_rows = InfluenceSums(), Counter[Cell]()
         for own in chain.from_iterable(users_of(days, model, measured, by_user=by_user) for model in models):
-            check_users(measured, own)
-            influences.merge(influence_sums(own, measured.slopes))
+            influences.merge(own.influences)
+            n_rows[own.cell] += own.n_rows
             if by_user and own.cell[1] == ALL:
-                n_users[str(own.cell[0])] = len(own)
+                n_users[str(own.cell[0])] = n_users.get(str(own.cell[0]), 0) + own.n_users
+        check_users(measured, n_rows)
         measured = replace(measured, influences=influences.totals)
     rows = [row for row in measured.metric_rows if row.segment != FOLDS]
     return ScoredWindow(
@@ -142,27 +134,13 @@ def add_rows(totals: Totals, rows: Sequence[PredictionSumRow]) -> None:
 
 def users_of(
     days: Sequence[ScoredDay], model: str, measured: MeasuredPredictions, *, by_user: bool
-) -> Iterator[UserSums]:
-    """Yield for each cell of a model the sums of each user over all days, or of each user of each day.
-
-    They are exact sums of the users' sums, rounded once; only those that a standard error needs are read.
-    """
+) -> Iterator[CellInfluences]:
+    """Yield the influences of each cell and range of users of a model; only sums that they need are read."""
     keys = needed_sums(measured, model)
-    columns = [USER, *map(column_of, keys)]
-    tables = [read_users(day, model, columns) for day in days if model in day.models]
-    kinds = {str(table.schema.field(USER).type) for table in tables}
-    if len(kinds) > 1:
-        message = f"users are of types {' and '.join(sorted(kinds))}; write them with one type on all days"
-        raise DataError("MIXED_CONVENTIONS", message)
-    for cell, rows in by_cell(model, pa.concat_tables(tables, promote_options="permissive")):
-        values = {key: to_numpy(rows[column_of(key)]) for key in keys}
-        if not by_user:
-            yield UserSums(cell, rows[USER], values)
-            continue
-        encoded = pc.dictionary_encode(rows[USER])
-        groups, n_users = to_numpy(encoded.indices).astype("int64"), len(encoded.dictionary)
-        sums = {key: sums_by_group(own, groups, n_users) for key, own in values.items()}
-        yield UserSums(cell, encoded.dictionary, sums)
+    columns = [USER, SEGMENT, SEGMENT_VALUE, *map(column_of, keys)]
+    slopes = {cell: values for cell, values in measured.slopes.items() if cell[0] == model}
+    make = partial(influences_of, model=model, keys=keys, slopes=slopes, by_user=by_user)
+    return chain.from_iterable(map_ranges(days, model, columns, make))
 
 
 def needed_sums(measured: MeasuredPredictions, model: str) -> list[SumKey]:
@@ -172,36 +150,13 @@ def needed_sums(measured: MeasuredPredictions, model: str) -> list[SumKey]:
     return sorted({("rows", 0), *chain.from_iterable(slopes)})
 
 
-def by_cell(model: str, rows: pa.Table) -> Iterator[tuple[Cell, pa.RecordBatch]]:
-    """Yield the rows of each value of each segment; without segments all rows are one cell."""
-    if SEGMENT not in rows.column_names:
-        yield (model, ALL, ALL), rows.combine_chunks().to_batches()[0]
-        return
-    segments, values = (rows[name].combine_chunks().dictionary_encode() for name in (SEGMENT, SEGMENT_VALUE))
-    pairs = to_numpy(segments.indices).astype("int64") * len(values.dictionary) + to_numpy(values.indices)
-    found, groups = unique_sorted(pairs)
-    names, texts = segments.dictionary.to_pylist(), values.dictionary.to_pylist()
-    for pair, part in zip(found.tolist(), partition_rows(rows, groups, len(found)), strict=True):
-        yield (model, names[pair // len(texts)], texts[pair % len(texts)]), part
-
-
-def read_users(day: ScoredDay, model: str, columns: Sequence[str]) -> pa.Table:
-    """Return columns of the sums of users of a model on a day, with segments if the day has them."""
-    table = day.open(Table.PER_USER)
-    with named_read_errors(table.path):
-        published = table.dataset()
-        of_segments = [name for name in (SEGMENT, SEGMENT_VALUE) if name in published.schema.names]
-        rows = published.to_table(columns=[*columns, *of_segments], filter=ds.field(MODEL) == model)
-    check_no_nan(rows, table.path)
-    return rows
-
-
-def check_users(measured: MeasuredPredictions, users: UserSums) -> None:
+def check_users(measured: MeasuredPredictions, n_rows: Mapping[Cell, int]) -> None:
     """Raise DataError INCOMPLETE_RUN if the rows of all users of a cell are not those of its sums."""
-    [n_rows] = measured.totals.of(users.cell)["rows"]
-    if int(users.sums["rows", 0].sum()) != n_rows:
-        message = f"rows of {users.cell[0]!r}: sums and per_user of the days differ"
-        raise DataError("INCOMPLETE_RUN", f"{message}; make them again, with --replace")
+    for cell, n_of_users in n_rows.items():
+        [n_of_cell] = measured.totals.of(cell)["rows"]
+        if n_of_users != n_of_cell:
+            message = f"rows of {cell[0]!r}: sums and per_user of the days differ"
+            raise DataError("INCOMPLETE_RUN", f"{message}; make them again, with --replace")
 
 
 def absent_names(plan: PredictionPlan, rows: Sequence[PredictionRow]) -> list[str]:

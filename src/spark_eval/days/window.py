@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import chain
 from typing import ClassVar, Final
 
@@ -13,11 +14,11 @@ from spark_eval.days.published import (
     Day,
     check_models,
     check_same_question,
-    ranges_of_users,
+    map_ranges,
     segments_of,
 )
 from spark_eval.days.requests import check_requests, check_same_lists, is_of_users, request_sums
-from spark_eval.days.user_sums import Cell, MeanColumns, UserSums, user_sums
+from spark_eval.days.worker.user_sums import Cell, MeanColumns, UserSums, user_sums
 from spark_eval.errors import DataError
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.summary import (
@@ -170,8 +171,8 @@ def users_of(days: Sequence[Day], model: str, unit: Unit) -> OfModel:
     means, segments = list(mean_columns(days[0].plan).values()), segments_of(days)
     columns = [USER, *segments, *dict.fromkeys(name for mean in means for name in mean if name is not None)]
     sums: dict[MeanColumns, dict[Cell, UserSums]] = {}
-    for rows in ranges_of_users(days, model, columns):
-        part = user_sums(rows, segments, means, of_users=unit is Unit.USERS)
+    make = partial(user_sums, segments=segments, means=means, of_users=unit is Unit.USERS)
+    for part in map_ranges(days, model, columns, make):
         for mean, cells in part.items():
             known = sums.setdefault(mean, {})
             for cell, more in cells.items():

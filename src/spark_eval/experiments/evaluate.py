@@ -1,6 +1,6 @@
 """Online experiments: from exposures and events to estimates, checks, decisions and accounting."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack
@@ -47,7 +47,7 @@ from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runners.quarantine import share_faults
-from spark_eval.runners.spread import collect_objects, collect_or_raise, concat, group_by_key, map_objects
+from spark_eval.runners.spread import collect_objects, concat, group_by_key, map_objects, of_buckets
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import UNIT, Outcome, Reason, Table
 from spark_eval.tables.arrow_frames import Frame
@@ -215,18 +215,6 @@ def rows_by_bucket(
             for name in tables.rows
         ]
     )
-
-
-def of_buckets(parts: Any, n_buckets: int, measure: Callable[[list[Any]], Any]) -> Iterator[Any]:
-    """Yield what is measured of each bucket of units; raise the errors of all buckets as one."""
-
-    def measured(_: int, objects: list[Any]) -> Any:
-        try:
-            return measure(objects)
-        except DataError as error:
-            return error
-
-    yield from collect_or_raise(group_by_key(parts, n_buckets, measured))
 
 
 def caps_of(parts: Any, n_buckets: int, plan: ExperimentPlan) -> dict[TermKey, int]:

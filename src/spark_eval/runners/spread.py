@@ -348,3 +348,15 @@ def collect_or_raise(objects: Spread) -> list[Any]:
     faults = {str(one): one for one in collected if isinstance(one, DataError)}
     DataError.raise_all([fault for _, fault in sorted(faults.items())])
     return collected
+
+
+def of_buckets(parts: Spread, n_buckets: int, measure: Callable[[list[Any]], Any]) -> Iterator[Any]:
+    """Yield what ``measure`` returns of the objects of each bucket; raise the errors of all as one."""
+
+    def measured(_: int, objects: list[Any]) -> Any:
+        try:
+            return measure(objects)
+        except DataError as error:
+            return error
+
+    yield from collect_or_raise(group_by_key(parts, n_buckets, measured))

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Any, Final, NamedTuple, Unpack
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -13,11 +14,12 @@ from spark_eval.arrow.files import named_read_errors
 from spark_eval.arrow.user_files import UserFile, check_no_nan, overlapping_groups, read_files, user_files
 from spark_eval.conventions.presets import request_rules
 from spark_eval.days.history import COLUMNS, READ, History, Line, Mark, PastRun, make_history
-from spark_eval.days.pairs import PairTotals, add_users
 from spark_eval.days.plan import HistoryOptions, HistoryPlan, make_history_plan
-from spark_eval.days.user_sums import MeanColumns
+from spark_eval.days.spread import ModelUsers, map_users
 from spark_eval.days.window import mean_columns
-from spark_eval.errors import ConfigError, DataError
+from spark_eval.days.worker.pairs import PairTotals, pair_totals
+from spark_eval.days.worker.user_sums import MeanColumns
+from spark_eval.errors import DataError
 from spark_eval.options import documented
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published
@@ -39,8 +41,7 @@ def history_of(store: Store, plan: HistoryPlan) -> History:
 
     Raises:
         DataError: UNKNOWN_RUN if no run of a day is published.
-        ConfigError: METRIC_NOT_MEASURED, UNKNOWN_MODEL, or UNSUPPORTED_OUTPUT for paired differences on a
-            store.
+        ConfigError: METRIC_NOT_MEASURED or UNKNOWN_MODEL.
     """
     runs, damaged = past_runs(store, plan)
     if not runs:
@@ -139,17 +140,23 @@ def marks_of(store: Store, records: Iterable[Record]) -> Iterator[Mark]:
                     yield Mark(row["model"], row["metric"], row["k"], row.get("watch"))
 
 
+class RunUsers(NamedTuple):
+    """A run of ``evaluate`` and its ``per_user``; ``files`` are its files on this machine."""
+
+    run: MeasuredRun
+    table: PublishedTable
+    files: Sequence[UserFile]
+
+
 @dataclass(frozen=True)
 class UserPairs:
-    """Differences between the users of two runs of ``evaluate``, read from their ``per_user``."""
+    """Differences between the users of two runs of ``evaluate``, read from their ``per_user``.
+
+    Spark reads those on a store.
+    """
 
     store: Store
-    known: dict[str, MeasuredRun | None] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not self.store.is_local:
-            message = f"per_user is read on this machine alone, not below {self.store.files.root!r}"
-            raise ConfigError("UNSUPPORTED_OUTPUT", f"{message}; leave out paired and reference")
+    known: dict[str, RunUsers | None] = field(default_factory=dict)
 
     def difference(self, earlier: str, later: str, line: Line) -> Estimate | None:
         """Return the difference of a line between two runs.
@@ -171,36 +178,48 @@ class UserPairs:
 
         Raises DataError MIXED_CONVENTIONS if the users of the runs have different types.
         """
+        users: list[ModelUsers] = []
         files: list[list[UserFile]] = []
         means: list[MeanColumns] = []
         for run_id, model in sides:
-            measured = self.runs(run_id)
-            mean = None if measured is None else mean_columns(measured.plan).get((metric, k))
-            named = None if measured is None else users_of_run(measured)
-            if measured is None or mean is None or named is None or request_rules(measured.conventions):
+            of_run = self.users_of(run_id)
+            mean = None if of_run is None else mean_columns(of_run.run.plan).get((metric, k))
+            if of_run is None or mean is None:
                 return None
-            files.append([file for file in named if file.model == model])
+            segments = [] if segment == ALL else [segment]
+            columns = list(dict.fromkeys([USER, *filter(None, mean), *segments]))
+            users.append(ModelUsers(of_run.table, model, columns))
+            files.append([file for file in of_run.files if file.model == model])
             means.append(mean)
-        totals, segments = PairTotals(), [] if segment == ALL else [segment]
-        for group in overlapping_groups({file.path: file for one in files for file in one}.values()):
-            paths = [[file.path for file in group if file in of_side] for of_side in files]
-            columns = [list(dict.fromkeys([USER, *filter(None, mean), *segments])) for mean in means]
-            read = [read_files(*one) for one in zip(paths, columns, strict=True)]
-            add_users(totals, read, means, (segment, segment_value))
+        make, totals = partial(pair_totals, means=means, cell=(segment, segment_value)), PairTotals()
+        if self.store.is_local:
+            parts: Iterator[PairTotals] = map(make, local_ranges(files, [one.columns for one in users]))
+        else:
+            parts = map_users(users, make)
+        for part in parts:
+            totals.merge(part)
         return totals.difference
 
-    def runs(self, run_id: str) -> MeasuredRun | None:
-        """Return a run of ``evaluate``; None if there is none."""
+    def users_of(self, run_id: str) -> RunUsers | None:
+        """Return the users of a run; None without ``per_user``, of lists by request, or of unknown files."""
         if run_id not in self.known:
-            self.known[run_id] = MeasuredRun.of(self.store, run_id)
+            self.known[run_id] = None
+            run = MeasuredRun.of(self.store, run_id)
+            if run and self.store.files.is_there(run.record.path_of(Table.PER_USER)):
+                table = run.open(Table.PER_USER)
+                files = user_files(str(table.folder)) if self.store.is_local else []
+                if files is not None and not request_rules(run.conventions):
+                    self.known[run_id] = RunUsers(run, table, files)
         return self.known[run_id]
 
 
-def users_of_run(measured: MeasuredRun) -> list[UserFile] | None:
-    """Return the files of ``per_user``; None if it was removed or has files of other names."""
-    if not measured.store.files.is_there(measured.record.path_of(Table.PER_USER)):
-        return None
-    return user_files(str(measured.open(Table.PER_USER).folder))
+def local_ranges(
+    files: Sequence[Sequence[UserFile]], columns: Sequence[Sequence[str]]
+) -> Iterator[list[list[pa.Table]]]:
+    """Yield the rows of each side of a range of users, from its files."""
+    for group in overlapping_groups({file.path: file for of_side in files for file in of_side}.values()):
+        paths = [[file.path for file in group if file in of_side] for of_side in files]
+        yield [read_files(*one) for one in zip(paths, columns, strict=True)]
 
 
 @documented(HistoryOptions)

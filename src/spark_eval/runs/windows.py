@@ -8,7 +8,7 @@ from spark_eval.days.plan import WindowOptions, WindowPlan, make_window_plan
 from spark_eval.days.published import Day
 from spark_eval.days.scored import ScoredDay, merge_scored_days
 from spark_eval.days.window import Window, merge_days
-from spark_eval.errors import ConfigError, DataError
+from spark_eval.errors import DataError
 from spark_eval.names import summarize_names
 from spark_eval.options import documented
 from spark_eval.publishing.attempt import Store
@@ -65,13 +65,7 @@ def parts_of(store: Store, plan: WindowPlan) -> dict[str, str | None]:
 
 
 def merge_published(store: Store, days: Sequence[str], plan: WindowPlan) -> Window:
-    """Merge published days; raises DataError as ``merge_days`` and ``MeasuredRun.of`` do.
-
-    Raises ConfigError UNSUPPORTED_OUTPUT if ``per_user`` is not on this machine.
-    """
-    if not store.is_local and plan.reads_users:
-        message = f"window reads per_user on this machine alone, not below {store.files.root!r}"
-        raise ConfigError("UNSUPPORTED_OUTPUT", f"{message}; set window.errors: independent")
+    """Merge published days; raises DataError as ``merge_days`` and ``MeasuredRun.of`` do."""
     of_verb = {run_id: PREDICTIONS in records_of(store.files, run_id) for run_id in days}
     if all(of_verb.values()):
         return merge_scored_days([scored_day_of(store, run_id) for run_id in days], plan)
@@ -97,6 +91,7 @@ def day_of(store: Store, run_id: str) -> Day:
         version=str(job["versions"].get("spark_eval")),
         settings={key: job["config"].get(key) for key in DECIDING},
         has_users=has_users(store, measured.record),
+        is_local=store.is_local,
         open=measured.open,
     )
 
@@ -116,13 +111,14 @@ def scored_day_of(store: Store, run_id: str) -> ScoredDay:
         version=str(job["versions"].get("spark_eval")),
         settings={key: value for key, value in settings.items() if key not in OF_INPUT},
         has_users=has_users(store, record),
+        is_local=store.is_local,
         open=lambda table: open_table(store.files, record, table),
     )
 
 
 def has_users(store: Store, record: Record) -> bool:
-    """Return True if ``per_user`` of a run is there, and on this machine."""
-    return store.is_local and store.files.is_there(record.path_of(Table.PER_USER))
+    """Return True if ``per_user`` of a run is there."""
+    return store.files.is_there(record.path_of(Table.PER_USER))
 
 
 def removed(run_id: str) -> DataError:

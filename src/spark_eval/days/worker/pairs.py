@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import to_numpy
-from spark_eval.days.user_sums import MeanColumns, as_floats
-from spark_eval.errors import DataError
+from spark_eval.days.worker.user_rows import Tables, check_ids
+from spark_eval.days.worker.user_sums import MeanColumns, as_floats
 from spark_eval.schema import ALL, MISSING, USER
 from spark_eval.statistics.differences import Estimate, RatioSums
 from spark_eval.statistics.exact import POINT_BITS, Ints, limbs_by_group, sum_of_products
@@ -31,7 +31,7 @@ class PairTotals:
     products: list[list[Fraction]] = field(default_factory=lambda: [[Fraction()] * 4 for _ in range(4)])
 
     def add(self, n: int, amounts: Sequence[Limbs]) -> None:
-        """Add other users."""
+        """Add other users: those with a value, and the amounts of all."""
         self.n += n
         ones = {0: np.full(1, 1 << POINT_BITS, dtype=np.int64)}
         for i, one in enumerate(amounts):
@@ -43,38 +43,38 @@ class PairTotals:
                 if i != j:
                     self.products[j][i] += product
 
+    def merge(self, other: "PairTotals") -> None:
+        """Add the sums over other users."""
+        self.n += other.n
+        self.totals = [one + more for one, more in zip(self.totals, other.totals, strict=True)]
+        for own, more in zip(self.products, other.products, strict=True):
+            own[:] = [one + another for one, another in zip(own, more, strict=True)]
+
     @property
     def difference(self) -> Estimate:
         """The mean of the second table minus that of the first, with the error of users who are in both."""
         return RatioSums(self.n, self.totals, self.products).combination(Fraction(-1), Fraction(1))
 
 
-def add_users(
-    totals: PairTotals,
-    sides: Sequence[Sequence[pa.Table]],
-    means: Sequence[MeanColumns],
-    cell: tuple[str, str] = (ALL, ALL),
-) -> None:
-    """Add users of two tables of ``per_user``, within a segment value; each side has all rows of these users.
+def pair_totals(
+    sides: Sequence[Tables], means: Sequence[MeanColumns], cell: tuple[str, str] = (ALL, ALL)
+) -> PairTotals:
+    """Sum users of two tables of ``per_user``, within a segment value; each side has all rows of these users.
 
     Users a, b on one day, a, c on the next:
 
     >>> days = [{"user": ["a", "b"], "ap": [0.5, 1.0]}, {"user": ["a", "c"], "ap": [0.0, 0.25]}]
-    >>> totals = PairTotals()
-    >>> add_users(totals, [[pa.table(day)] for day in days], [MeanColumns("ap")] * 2)
+    >>> totals = pair_totals([[pa.table(day)] for day in days], [MeanColumns("ap")] * 2)
     >>> float(totals.difference.value), round(totals.difference.std_error, 6)
     (-0.625, 0.1875)
 
     Raises DataError MIXED_CONVENTIONS if users are of different types.
     """
     tables = [[in_cell(table, *cell) for table in side] for side in sides]
-    kinds = {str(table.schema.field(USER).type) for side in tables for table in side}
-    if len(kinds) > 1:
-        message = f"users are of types {' and '.join(sorted(kinds))}"
-        raise DataError("MIXED_CONVENTIONS", f"{message}; write them with one type in all runs")
-    users = [chunk for side in tables for table in side for chunk in table[USER].chunks]
+    check_ids(table.schema for side in tables for table in side)
+    totals, users = PairTotals(), [chunk for side in tables for table in side for chunk in table[USER].chunks]
     if not users:
-        return
+        return totals
     codes = to_numpy(pa.chunked_array(users).combine_chunks().dictionary_encode().indices).astype(np.int64)
     n_users = int(codes.max(initial=-1)) + 1
     has_value, amounts, start = np.zeros(n_users, dtype=np.bool_), list[Limbs](), 0
@@ -89,6 +89,7 @@ def add_users(
         for part in (values * weights, weights):
             amounts.append(limbs_by_group(np.where(is_defined, part, 0.0), groups, n_users))
     totals.add(int(np.count_nonzero(has_value)), amounts)
+    return totals
 
 
 def in_cell(table: pa.Table, segment: str, value: str) -> pa.Table:
