@@ -29,7 +29,7 @@ from spark_eval.runs.job import Job
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-pytestmark = [pytest.mark.stores, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stores, pytest.mark.timeout(1800)]
 # How a config names a table, and what SQL names it.
 WAYS = ("delta path", "delta table", "iceberg path", "iceberg table")
 
