@@ -9,7 +9,13 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from spark_eval.accounting import Entry, entries_of_rows
-from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
+from spark_eval.arrow.user_files import (
+    UserFile,
+    check_same_type,
+    overlapping_groups,
+    read_files,
+    user_files,
+)
 from spark_eval.days.sums import sum_row
 from spark_eval.errors import DataError
 from spark_eval.evaluation.plan import Plan
@@ -101,10 +107,7 @@ def ranges_of_users(days: Sequence[Day], model: str, columns: Sequence[str]) -> 
     for paths in paths_of_users(days, model):
         tables = read_files(paths, columns)
         for name in (USER, REQUEST):
-            kinds = {str(table.schema.field(name).type) for table in tables if name in columns}
-            if len(kinds) > 1:
-                message = f"{name}s are of types {' and '.join(sorted(kinds))}"
-                raise DataError("MIXED_CONVENTIONS", f"{message}; write them with one type on all days")
+            check_same_type(name, [table.schema.field(name).type for table in tables if name in columns])
         yield pa.concat_tables(tables, promote_options="permissive")
 
 

@@ -56,7 +56,7 @@ def request_sums(days: Sequence[Day], model: str) -> tuple[list[SumRow], int]:
         everybody = (np.zeros(len(order), dtype=np.int64), [model])
         cells = {}
         for segment in segments:
-            code, names = segment_codes(rows[segment])
+            [code], names = segment_codes([rows[segment]])
             cells[segment] = (code[order], names)
         of_lists.append(sums(values, summed, everybody, cells, has_squares=False))
         of_users.append(sums_of_users(means, plan.weight, values, user[order], everybody, cells))

@@ -13,7 +13,7 @@ from spark_eval.days.published import (
     Day,
     check_models,
     check_same_question,
-    ranges_of_users,
+    paths_of_users,
     segments_of,
 )
 from spark_eval.days.requests import check_requests, check_same_lists, is_of_users, request_sums
@@ -36,7 +36,7 @@ from spark_eval.names import summarize_names
 from spark_eval.predictions.tables import PredictionRow, PredictionSumRow
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
-from spark_eval.schema import ALL, USER, Outcome, Table
+from spark_eval.schema import ALL, Outcome, Table
 from spark_eval.statistics.intervals import normal_interval, summarise
 
 # Sums over the users of a model, by mean and cell.
@@ -168,10 +168,9 @@ def mean_columns(plan: Plan) -> dict[tuple[str, int | None], MeanColumns]:
 def users_of(days: Sequence[Day], model: str, unit: Unit) -> OfModel:
     """Return the sums over the users of a model: the files of all days are read a range of users at once."""
     means, segments = list(mean_columns(days[0].plan).values()), segments_of(days)
-    columns = [USER, *segments, *dict.fromkeys(name for mean in means for name in mean if name is not None)]
     sums: dict[MeanColumns, dict[Cell, UserSums]] = {}
-    for rows in ranges_of_users(days, model, columns):
-        part = user_sums(rows, segments, means, of_users=unit is Unit.USERS)
+    for paths in paths_of_users(days, model):
+        part = user_sums(paths, segments, means, of_users=unit is Unit.USERS)
         for mean, cells in part.items():
             known = sums.setdefault(mean, {})
             for cell, more in cells.items():
