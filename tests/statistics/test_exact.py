@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from spark_eval.statistics import exact
 from spark_eval.statistics.exact import (
     DigitSums,
+    GroupSums,
     add,
     counts,
     digits_of_sums,
     exact_sums,
     integers_of_sums,
-    limbs_by_group,
-    sum_of_limbs,
+    sum_of_terms,
     sums_by_group,
     two_product,
     unusual,
@@ -87,13 +87,13 @@ def test_limbs_are_the_same_by_halves_and_by_digits(values: list[float], seed: i
     numbers = np.array(values, dtype=np.float64)
     groups = np.random.default_rng(seed).integers(0, 7, len(numbers))
     known = int(np.bincount(groups, minlength=7).max())
-    found = limbs_by_group(numbers, groups, 7, known)
-    expected = limbs_by_group(numbers, groups, 7)
-    assert {limb: amounts.tolist() for limb, amounts in found.items()} == {
-        limb: amounts.tolist() for limb, amounts in expected.items()
+    by_halves, by_digits = GroupSums(7, known), GroupSums(7)
+    for sums in (by_halves, by_digits):
+        sums.add(numbers, groups)
+        assert sum_of_terms(sums.terms(slice(None))) == sum(map(Fraction, values), Fraction())
+    assert {limb: amounts.tolist() for limb, amounts in by_halves.limbs.items()} == {
+        limb: amounts.tolist() for limb, amounts in by_digits.limbs.items()
     }
-    total = sum(map(Fraction, values), Fraction())
-    assert sum_of_limbs(found) == total
 
 
 def test_usual_values_are_no_smaller_and_no_larger_than_halves_can_hold() -> None:

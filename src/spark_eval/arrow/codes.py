@@ -171,19 +171,34 @@ def unique_in_order_of_appearance(values: Ints) -> tuple[Ints, Ints]:
 
 def unique_sorted(values: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values, ascending, and the index of each row's value in them."""
-    if len(values):
-        least, last = int(values.min()), int(values.max())
-        if last - least < DENSEST * len(values):
-            # Marks of all numbers between them are quicker than a hash table.
-            offset, is_there = values - least, np.zeros(last - least + 1, dtype=bool)
-            is_there[offset] = True
-            found = np.flatnonzero(is_there)
-            return found + least, (np.cumsum(is_there) - 1)[offset]
+    if (found := unique_by_marks(values)) is not None:
+        return found
     distinct, index = unique_in_order_of_appearance(values)
     order = np.argsort(distinct)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return distinct[order], rank[index]
+
+
+def unique(values: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct values in the order that is quickest, and the index of each row's value in them."""
+    if (values[1:] > values[:-1]).all():
+        return values, np.arange(len(values))
+    return unique_by_marks(values) or unique_in_order_of_appearance(values)
+
+
+def unique_by_marks(values: Ints) -> tuple[Ints, Ints] | None:
+    """Find the values of ``unique_sorted`` by marks of all numbers between them; None if these are many.
+
+    Marks are quicker than a hash table.
+    """
+    least, last = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if last - least >= DENSEST * len(values):
+        return None
+    offset, is_there = values - least, np.zeros(last - least + 1, dtype=bool)
+    is_there[offset] = True
+    found = np.flatnonzero(is_there)
+    return found + least, (np.cumsum(is_there) - 1)[offset]
 
 
 def count_unique(values: Ints) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -97,10 +97,52 @@ def overlapping_groups(files: Iterable[UserFile]) -> Iterator[list[UserFile]]:
 
 
 def read_files(paths: Sequence[str], columns: Sequence[str]) -> list[pa.Table]:
-    """Read columns of each file; raise DataError as ``named_read_errors`` and ``check_no_nan`` do."""
-    tables = []
+    """Read columns of each file; raise DataError as ``read_columns`` does."""
+    return [read_columns(path, columns) for path in paths]
+
+
+def read_columns(path: str, columns: Sequence[str]) -> pa.Table:
+    """Read columns of a file; raise DataError as ``named_read_errors`` and ``check_no_nan`` do."""
+    with named_read_errors(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        rows = file.read(columns=list(columns), use_threads=False)
+    check_no_nan(rows, path)
+    return rows
+
+
+def read_ids(paths: Sequence[str], column: str) -> list[pa.ChunkedArray]:
+    """Read a column of ids of each file, text as codes; raise DataError as ``named_read_errors`` does.
+
+    Files of several days often have the same users: a file shares the ids of the one before if both have the
+    same bytes in this column. They take longer to decode than to compare.
+    """
+    ids: list[pa.ChunkedArray] = []
+    before = None
     for path in paths:
-        with named_read_errors(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
-            tables.append(file.read(columns=list(columns), use_threads=False))
-        check_no_nan(tables[-1], path)
-    return tables
+        with named_read_errors(path), pa.OSFile(path) as source:
+            file = pq.ParquetFile(source, read_dictionary=[column], page_checksum_verification=True)
+            encoded = encoded_column(source, file, column)
+            ids.append(ids[-1] if encoded == before else file.read([column], use_threads=False)[column])
+        before = encoded
+    return ids
+
+
+def check_same_type(name: str, types: Iterable[pa.DataType]) -> None:
+    """Raise DataError MIXED_CONVENTIONS if the ids of the days have different types; codes count as text."""
+    kinds = {str(one.value_type if pa.types.is_dictionary(one) else one) for one in types}
+    if len(kinds) > 1:
+        message = f"{name}s are of types {' and '.join(sorted(kinds))}"
+        raise DataError("MIXED_CONVENTIONS", f"{message}; write them with one type in all runs")
+
+
+def encoded_column(source: pa.NativeFile, file: pq.ParquetFile, column: str) -> tuple[Any, ...]:
+    """Return the type of a flat column and the bytes of each row group: equal ones decode to equal values."""
+    names = file.schema.names
+    index = names.index(column)
+    chunks = []
+    for number in range(file.num_row_groups):
+        chunk = file.metadata.row_group(number).column(index)
+        starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
+        n_bytes = chunk.total_compressed_size
+        content = source.read_at(n_bytes, min(start for start in starts if start))
+        chunks.append((chunk.compression, chunk.num_values, chunk.total_uncompressed_size, content))
+    return file.schema_arrow.field(column).type, *chunks

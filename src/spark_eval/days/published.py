@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeVar
 
-import pyarrow as pa
 import pyarrow.dataset as ds
 
 from spark_eval.accounting import Entry, entries_of_rows
-from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
+from spark_eval.arrow.user_files import UserFile, overlapping_groups, user_files
 from spark_eval.days.spread import ModelUsers, map_users
 from spark_eval.days.sums import sum_row
-from spark_eval.days.worker.user_rows import check_ids, of_all
+from spark_eval.days.worker.user_rows import UserFiles, UserRows, UserTables
 from spark_eval.errors import DataError
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.summary import SumRow
@@ -28,7 +27,7 @@ class PublishedDay:
     """Published run of a day: its record and its tables.
 
     ``settings`` are the parts of its config that decide the metrics. ``has_users`` is false if ``per_user``
-    was removed; ``is_local`` if its tables are on a store.
+    was removed; ``is_local`` if its tables are on this machine.
     """
 
     run_id: str
@@ -99,27 +98,17 @@ def segments_of(days: Sequence[Day]) -> list[str]:
 
 
 def map_ranges(
-    days: Sequence[PublishedDay], model: str, columns: Sequence[str], make: Callable[[pa.Table], Made]
+    days: Sequence[PublishedDay], model: str, columns: Sequence[str], make: Callable[[UserRows], Made]
 ) -> Iterator[Made]:
-    """Yield what ``make`` returns of each range of users of a model; see ``ranges_of_users``.
+    """Yield what ``make`` returns of each range of users of a model: rows of all days, in their order.
 
-    Spark reads days on a store, and its workers call ``make``.
+    Spark reads these columns of days on a store, and its workers call ``make``.
     """
     if days[0].is_local:
-        return map(make, ranges_of_users(days, model, columns))
+        return (make(UserFiles(paths)) for paths in paths_of_users(days, model))
     tables = [day.open(Table.PER_USER) for day in days if model in day.models]
-    return map_users([ModelUsers(table, model, columns) for table in tables], partial(of_all, make=make))
-
-
-def ranges_of_users(days: Sequence[PublishedDay], model: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield columns of all rows of some users of a model, in the order of the days; a user is in one range.
-
-    Raises DataError MIXED_CONVENTIONS if the ids of the days have different types.
-    """
-    for paths in paths_of_users(days, model):
-        tables = read_files(paths, columns)
-        check_ids(table.schema for table in tables)
-        yield pa.concat_tables(tables, promote_options="permissive")
+    sources = [ModelUsers(table, model, columns) for table in tables]
+    return map_users(sources, lambda tables: make(UserTables.of(tables)))
 
 
 def paths_of_users(days: Sequence[PublishedDay], model: str) -> Iterator[list[str]]:

@@ -42,7 +42,7 @@ def request_sums(days: Sequence[Day], model: str) -> tuple[list[SumRow], int]:
     plan, segments, n_users = days[0].plan, segments_of(days), 0
     of_lists, of_users = list[SegmentTotals](), list[SegmentTotals]()
     columns = list(dict.fromkeys([USER, REQUEST, *segments, *plan.columns]))
-    make = partial(sums_of_requests, model=model, segments=segments, plan=plan)
+    make = partial(sums_of_requests, model=model, columns=columns, segments=segments, plan=plan)
     for own_lists, own_users, n_of_range in map_ranges(days, model, columns, make):
         of_lists.append(own_lists)
         of_users.append(own_users)

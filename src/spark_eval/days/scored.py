@@ -139,7 +139,7 @@ def users_of(
     keys = needed_sums(measured, model)
     columns = [USER, SEGMENT, SEGMENT_VALUE, *map(column_of, keys)]
     slopes = {cell: values for cell, values in measured.slopes.items() if cell[0] == model}
-    make = partial(influences_of, model=model, keys=keys, slopes=slopes, by_user=by_user)
+    make = partial(influences_of, model=model, columns=columns, keys=keys, slopes=slopes, by_user=by_user)
     return chain.from_iterable(map_ranges(days, model, columns, make))
 
 

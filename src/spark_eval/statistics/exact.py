@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 # Integers by position of the digit: an array (cells,) for each.
 DigitSums = dict[int, Ints]
+Amounts = TypeVar("Amounts", Floats, Ints)
+# Exponent of two, and digits (n,) of as many numbers: see ``terms_of``.
+Term = tuple[int, Floats]
 
 DIGIT_BITS: Final = 20
 # The highest digit of values up to 1 is at position 0; squares have twice as many bits after the binary
@@ -38,6 +41,8 @@ LARGEST_FACTOR: Final = 2.0**19
 LIMB_BITS: Final = 2 * DIGIT_BITS
 # Maximum number of halves of values that are summed as doubles.
 MOST_HALVES: Final = 64
+# Number of values whose arrays stay in the processor's cache.
+VALUES_AT_ONCE: Final = 1 << 15
 # The largest scale factor is 2^998: smaller values have their first digit at a lower position.
 LOWEST_POSITION: Final = -49
 
@@ -140,16 +145,10 @@ def sums_by_group(values: Floats | None, groups: Ints, n_groups: int) -> Floats:
     """
     if values is None:
         return np.bincount(groups, minlength=n_groups).astype(np.float64)
-    if values.min(initial=0.0) >= 0:
-        most_rows = int(np.bincount(groups).max(initial=0))
-        return rounded_limbs(limbs_by_group(values, groups, n_groups, most_rows), n_groups)[0]
-    sums = digits_by_group(values, groups, n_groups)
-    total, is_negative = rounded_limbs(normalize_limbs(sums), n_groups)
-    if is_negative.any():
-        # The highest limb of a negative sum is negative, and would cancel all digits of the others.
-        mirrored = normalize_limbs({position: -amounts for position, amounts in sums.items()})
-        total = np.where(is_negative, -rounded_limbs(mirrored, n_groups)[0], total)
-    return total
+    is_positive = values.min(initial=0.0) >= 0
+    sums = GroupSums(n_groups, int(np.bincount(groups).max(initial=0)) if is_positive else None)
+    sums.add(values, groups)
+    return sums.rounded
 
 
 def rounded_limbs(limbs: Mapping[int, Ints], n_groups: int) -> tuple[Floats, NDArray[np.bool_]]:
@@ -161,40 +160,23 @@ def rounded_limbs(limbs: Mapping[int, Ints], n_groups: int) -> tuple[Floats, NDA
     return total, is_negative
 
 
-def limbs_by_group(
-    values: Floats, groups: Ints, n_groups: int, most_rows: int | None = None
-) -> Mapping[int, Ints]:
-    """Return the exact sum of the values of each of many groups, as limbs (n_groups,) by index.
-
-    Digits depend on the values that are summed together; limbs depend on the sums alone. ``most_rows`` is the
-    size of the largest group, if it is known: sums of few values of usual size take two additions each.
-
-    >>> limbs = limbs_by_group(np.array([0.5, 0.25, 3.0]), np.array([0, 0, 1]), 2)
-    >>> {limb: (amounts / 2**POINT_BITS).tolist() for limb, amounts in limbs.items()}
-    {0: [0.75, 3.0]}
-    """
-    sums = GroupSums(n_groups, most_rows)
-    sums.add(values, groups)
-    return sums.limbs
-
-
-def digits_by_group(values: Floats, groups: Ints, n_groups: int) -> DigitSums:
-    """Return the exact sum of the values of each of many groups, as digits."""
-    sums: DigitSums = {}
-    for first, digits in digit_runs(values):
-        for offset, digit in enumerate(digits):
-            add(sums, first - offset, np.bincount(groups, digit, minlength=n_groups).astype(np.int64))
-    return sums
-
-
 def unusual(values: Floats) -> Ints:
     """Return the indices of values that are neither 0 nor at least 2^-20 and below 2^20."""
-    if values.min(initial=0.0) >= 0 and values.max(initial=0.0) < 2.0**20:
-        is_small = values < 2.0**-20
-        if int(np.count_nonzero(is_small)) == len(values) - int(np.count_nonzero(values)):
-            return np.empty(0, dtype=np.int64)
-    is_usual = (values == 0) | ((values >= 2.0**-20) & (values < 2.0**20))
-    return np.flatnonzero(~is_usual)
+    is_small = values < 2.0**-20
+    n_zeros = np.count_nonzero(values == 0)
+    if np.count_nonzero(is_small) == n_zeros and values.max(initial=0.0) < 2.0**20:
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero((is_small & (values != 0)) | (values >= 2.0**20))
+
+
+def small_parts(n_rows: int, groups: Ints | None = None) -> Iterator[tuple[slice, Ints | slice]]:
+    """Yield rows whose arrays stay in the processor's cache, and their groups; by default row n is group n.
+
+    Larger arrays cost several times as much for each row: they are new memory each time.
+    """
+    for start in range(0, n_rows, VALUES_AT_ONCE):
+        rows = slice(start, min(start + VALUES_AT_ONCE, n_rows))
+        yield rows, rows if groups is None else groups[rows]
 
 
 class GroupSums:
@@ -202,34 +184,47 @@ class GroupSums:
 
     Usual values (see ``unusual``) of groups with at most MOST_HALVES values are each split into a multiple
     of 2^-26 and a rest up to 2^-27, which is a multiple of 2^-72: sums of 64 of each are exact as doubles.
-    ``highs`` and ``lows`` (n_groups,) are these sums, times 2^26. Sums of other values are in ``digits``.
+    ``highs`` and ``lows`` (n_groups,) are these sums, times 2^26. Other values are split into digits;
+    ``digits`` are the sums of these by position, also as doubles.
     """
 
     def __init__(self, n_groups: int, most_rows: int | None = None) -> None:
         self.n_groups, self.has_halves = n_groups, most_rows is not None and most_rows <= MOST_HALVES
         n_halves = n_groups if self.has_halves else 0
-        self.highs, self.lows, self.digits = np.zeros(n_halves), np.zeros(n_halves), DigitSums()
+        self.highs, self.lows = np.zeros(n_halves), np.zeros(n_halves)
+        self.digits: dict[int, Floats] = {}
 
-    def add(self, values: Floats, groups: Ints) -> None:
-        """Add values to the sums of their groups."""
-        if not self.has_halves:
-            self.add_digits(values, groups)
-            return
+    def add(self, values: Floats, groups: Ints | None = None) -> None:
+        """Add finite values to the sums of their groups; without groups, each to that of its index."""
+        for rows, chosen in small_parts(len(values), groups):
+            self.add_part(values[rows], chosen)
+
+    def add_part(self, values: Floats, groups: Ints | slice) -> None:
+        """Add a part of ``small_parts``."""
+        (self.add_halves if self.has_halves else self.add_digits)(values, groups)
+
+    def add_halves(self, values: Floats, groups: Ints | slice) -> None:
+        """Add usual values by halves, and others by digits."""
         others = unusual(values)
         if len(others):
-            self.add_digits(values[others], groups[others])
+            self.add_digits(
+                values[others], others + groups.start if isinstance(groups, slice) else groups[others]
+            )
             values = values.copy()
             values[others] = 0.0
         scaled = values * 2.0**26
         high = np.rint(scaled)
         scaled -= high
-        self.highs += np.bincount(groups, high, minlength=self.n_groups)
-        self.lows += np.bincount(groups, scaled, minlength=self.n_groups)
+        add_at(self.highs, groups, high)
+        add_at(self.lows, groups, scaled)
 
-    def add_digits(self, values: Floats, groups: Ints) -> None:
+    def add_digits(self, values: Floats, groups: Ints | slice) -> None:
         """Add values of any size."""
-        for position, amounts in digits_by_group(values, groups, self.n_groups).items():
-            add(self.digits, position, amounts)
+        for first, digits in digit_runs(values):
+            for position, digit in zip(range(first, first - len(digits), -1), digits, strict=True):
+                if position not in self.digits:
+                    self.digits[position] = np.zeros(self.n_groups)
+                add_at(self.digits[position], groups, digit)
 
     @property
     def limbs(self) -> Mapping[int, Ints]:
@@ -237,7 +232,7 @@ class GroupSums:
         limbs = self.limbs_of_halves
         if not self.digits:
             return limbs
-        sums = dict(self.digits)
+        sums = {position: amounts.astype(np.int64) for position, amounts in self.digits.items()}
         for limb, amounts in limbs.items():
             add(sums, 2 * limb, amounts)
         return normalize_limbs(sums)
@@ -253,39 +248,79 @@ class GroupSums:
         limbs[0] &= (1 << LIMB_BITS) - 1
         return {limb: amounts for limb, amounts in limbs.items() if amounts.any()}
 
+    @property
+    def rounded(self) -> Floats:
+        """The sums as doubles."""
+        limbs = self.limbs
+        total, is_negative = rounded_limbs(limbs, self.n_groups)
+        if is_negative.any():
+            # The highest limb of a negative sum is negative, and would cancel all digits of the others.
+            mirrored = normalize_limbs({2 * limb: -amounts for limb, amounts in limbs.items()})
+            total = np.where(is_negative, -rounded_limbs(mirrored, self.n_groups)[0], total)
+        return total
 
-def sum_of_limbs(limbs: Mapping[int, Ints]) -> Fraction:
-    """Return the exact sum of one number per group, as limbs (n_groups,).
+    def terms(self, groups: Ints | slice) -> list[Term]:
+        """Return the sums of some groups as terms of products."""
+        halves = [(-26, amounts) for amounts in (self.highs, self.lows) if self.has_halves]
+        digits = [(DIGIT_BITS * at - POINT_BITS, amounts) for at, amounts in self.digits.items()]
+        parts = [(exponent, terms_of(amounts[groups])) for exponent, amounts in (*halves, *digits)]
+        return [(exponent + more, digit) for exponent, terms in parts for more, digit in terms]
 
-    >>> float(sum_of_limbs(limbs_by_group(np.array([0.5, 0.25]), np.array([0, 1]), 2)))
+
+def add_at(totals: Amounts, groups: Ints | slice, amounts: Amounts) -> None:
+    """Add amounts to the totals of their groups, which may recur."""
+    if isinstance(groups, slice):
+        totals[groups] += amounts
+    else:
+        np.add.at(totals, groups, amounts)
+
+
+def terms_of(values: Floats) -> list[Term]:
+    """Return values as terms: integers of 20 bits, each times a power of two, which add up to the values.
+
+    >>> [(exponent, digit.tolist()) for exponent, digit in terms_of(np.array([3.0, 5.0]))]
+    [(2, [1.0, 1.0]), (-18, [-262144.0, 262144.0])]
+    """
+    return [
+        (DIGIT_BITS * (first - offset) - POINT_BITS, digit)
+        for first, digits in digit_runs(values)
+        for offset, digit in enumerate(digits)
+    ]
+
+
+def sum_of_terms(terms: Sequence[Term]) -> Fraction:
+    """Return the exact sum of one number per group.
+
+    >>> float(sum_of_terms(terms_of(np.array([0.5, 0.25]))))
     0.75
     """
-    return sum((int(part.sum()) * Fraction(2) ** bits for bits, part in twenty_bits(limbs)), Fraction())
+    sums = Counter[int]()
+    for exponent, digit in terms:
+        sums[exponent] += int(digit.sum())
+    return total_of(sums)
 
 
-def sum_of_products(one: Mapping[int, Ints], other: Mapping[int, Ints]) -> Fraction:
-    """Return the exact sum of the products of two numbers per group, both as limbs (n_groups,).
+def sum_of_term_products(one: Sequence[Term], other: Sequence[Term]) -> Fraction:
+    """Return the exact sum of the products of two numbers per group.
 
-    >>> groups = np.array([0, 0, 1])
-    >>> limbs = limbs_by_group(np.array([0.5, 0.25, 2.0]), groups, 2)
-    >>> float(sum_of_products(limbs, limbs))
+    >>> terms = terms_of(np.array([0.75, 2.0]))
+    >>> float(sum_of_term_products(terms, terms))
     4.5625
     """
-    total = Fraction()
-    for exponent, digits in twenty_bits(one):
-        for more, others in twenty_bits(other):
-            blocks = range(0, len(digits), MOST_SUMMED)
-            amount = sum(int(digits[at : at + MOST_SUMMED] @ others[at : at + MOST_SUMMED]) for at in blocks)
-            total += amount * Fraction(2) ** (exponent + more)
-    return total
+    sums = Counter[int]()
+    for exponent, digits in one:
+        for more, others in other:
+            for block in (slice(start, start + BLOCK) for start in range(0, len(digits), BLOCK)):
+                # All sums are integers below 2^53, so a dot product is exact in any order.
+                sums[exponent + more] += int(digits[block] @ others[block])
+    return total_of(sums)
 
 
-def twenty_bits(limbs: Mapping[int, Ints]) -> Iterator[tuple[int, Ints]]:
-    """Yield exponents and digits of 20 bits: 2^22 products of such digits add up within 64 bits."""
-    for limb, amounts in limbs.items():
-        for digit, part in enumerate((amounts & ((1 << DIGIT_BITS) - 1), amounts >> DIGIT_BITS)):
-            if part.any():
-                yield LIMB_BITS * limb + DIGIT_BITS * digit - POINT_BITS, part
+def total_of(sums: Mapping[int, int]) -> Fraction:
+    """Return the total of integers, each times a power of two, by its exponent."""
+    lowest = min(sums, default=0)
+    whole = sum(amount << (exponent - lowest) for exponent, amount in sums.items())
+    return whole * Fraction(2) ** lowest
 
 
 def counts(cells: Ints, n_cells: int) -> DigitSums:

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import to_numpy, unique_sorted
 from spark_eval.arrow.messages import partition_rows
+from spark_eval.days.worker.user_rows import UserRows
 from spark_eval.predictions.worker.clusters import (
     CellSlopes,
     InfluenceSums,
@@ -31,7 +32,13 @@ class CellInfluences(NamedTuple):
 
 
 def influences_of(
-    rows: pa.Table, model: str, keys: Sequence[SumKey], slopes: CellSlopes, *, by_user: bool
+    rows: UserRows,
+    model: str,
+    columns: Sequence[str],
+    keys: Sequence[SumKey],
+    slopes: CellSlopes,
+    *,
+    by_user: bool,
 ) -> list[CellInfluences]:
     """Return the influences of some users on the values of each cell; ``rows`` are all of theirs.
 
@@ -39,7 +46,7 @@ def influences_of(
     is one of its own.
     """
     found = []
-    for cell, of_cell in by_cell(model, rows):
+    for cell, of_cell in by_cell(model, rows.whole(columns)):
         values = {key: to_numpy(of_cell[column_of(key)]) for key in keys}
         users = of_cell[USER]
         if by_user:

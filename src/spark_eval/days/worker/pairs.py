@@ -1,6 +1,6 @@
 """Differences between two means over users, of two days or of two models; users may be in both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -13,10 +13,7 @@ from spark_eval.days.worker.user_rows import Tables, check_ids
 from spark_eval.days.worker.user_sums import MeanColumns, as_floats
 from spark_eval.schema import ALL, MISSING, USER
 from spark_eval.statistics.differences import Estimate, RatioSums
-from spark_eval.statistics.exact import POINT_BITS, Ints, limbs_by_group, sum_of_products
-
-# Limbs of the amounts of each user.
-Limbs = Mapping[int, Ints]
+from spark_eval.statistics.exact import GroupSums, Term, sum_of_term_products, sum_of_terms
 
 
 @dataclass
@@ -30,15 +27,13 @@ class PairTotals:
     totals: list[Fraction] = field(default_factory=lambda: [Fraction()] * 4)
     products: list[list[Fraction]] = field(default_factory=lambda: [[Fraction()] * 4 for _ in range(4)])
 
-    def add(self, n: int, amounts: Sequence[Limbs]) -> None:
-        """Add other users: those with a value, and the amounts of all."""
+    def add(self, n: int, amounts: Sequence[Sequence[Term]]) -> None:
+        """Add other users: those with a value, and the terms of the amounts of all."""
         self.n += n
-        ones = {0: np.full(1, 1 << POINT_BITS, dtype=np.int64)}
         for i, one in enumerate(amounts):
-            sums = {limb: values.sum(keepdims=True) for limb, values in one.items()}
-            self.totals[i] += sum_of_products(sums, ones)
+            self.totals[i] += sum_of_terms(one)
             for j, other in enumerate(amounts[: i + 1]):
-                product = sum_of_products(one, other)
+                product = sum_of_term_products(one, other)
                 self.products[i][j] += product
                 if i != j:
                     self.products[j][i] += product
@@ -77,7 +72,7 @@ def pair_totals(
         return totals
     codes = to_numpy(pa.chunked_array(users).combine_chunks().dictionary_encode().indices).astype(np.int64)
     n_users = int(codes.max(initial=-1)) + 1
-    has_value, amounts, start = np.zeros(n_users, dtype=np.bool_), list[Limbs](), 0
+    has_value, amounts, start = np.zeros(n_users, dtype=np.bool_), list[list[Term]](), 0
     for side, mean in zip(tables, means, strict=True):
         groups = codes[start : start + sum(table.num_rows for table in side)]
         start += len(groups)
@@ -87,7 +82,9 @@ def pair_totals(
         is_defined = np.isfinite(values) & np.isfinite(weights)
         has_value[groups[is_defined]] = True
         for part in (values * weights, weights):
-            amounts.append(limbs_by_group(np.where(is_defined, part, 0.0), groups, n_users))
+            sums = GroupSums(n_users)
+            sums.add(np.where(is_defined, part, 0.0), groups)
+            amounts.append(sums.terms(slice(None)))
     totals.add(int(np.count_nonzero(has_value)), amounts)
     return totals
 

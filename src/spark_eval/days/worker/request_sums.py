@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_eval.arrow.codes import Codes, to_numpy, unique_sorted
+from spark_eval.days.worker.user_rows import UserRows
 from spark_eval.days.worker.user_sums import as_floats, segment_codes
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.worker.lists import SegmentTotals, sums
@@ -16,9 +17,10 @@ from spark_eval.statistics.exact import Ints
 
 
 def sums_of_requests(
-    rows: pa.Table, model: str, segments: Sequence[str], plan: Plan
+    given: UserRows, model: str, columns: Sequence[str], segments: Sequence[str], plan: Plan
 ) -> tuple[SegmentTotals, SegmentTotals, int]:
     """Return the sums over lists and over users of all rows of some users, and the number of users."""
+    rows = given.whole(columns)
     user, n_users = numbers_of_users(rows)
     # A user's values are added in this order; rows come in the order of the days.
     order = np.lexsort((numbers_of_requests(rows), user))
@@ -26,7 +28,7 @@ def sums_of_requests(
     everybody = (np.zeros(len(order), dtype=np.int64), [model])
     cells = {}
     for segment in segments:
-        code, names = segment_codes(rows[segment])
+        [code], names = segment_codes([rows[segment]])
         cells[segment] = (code[order], names)
     of_lists = sums(values, sum_of_columns(plan.metrics), everybody, cells, has_squares=False)
     of_users = sums_of_users(means_of(plan), plan.weight, values, user[order], everybody, cells)

@@ -1,8 +1,9 @@
 """Rows of ``per_user`` of several runs, a range of users at a time: all rows of a user are together."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
-from typing import TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import pyarrow as pa
 
@@ -14,23 +15,77 @@ from spark_eval.arrow.messages import (
     partition_rows,
     to_bytes,
 )
-from spark_eval.errors import DataError
+from spark_eval.arrow.user_files import check_same_type, read_columns, read_ids
 from spark_eval.schema import REQUEST, USER
 
-Made = TypeVar("Made")
 Tables = Sequence[pa.Table]
 # Number of a source, and rows of it as bytes.
 Sent = tuple[int, bytes]
+
+
+class UserRows(ABC):
+    """Rows of some users, all of theirs, in several parts; a run has one part or none."""
+
+    @abstractmethod
+    def ids(self) -> list[pa.ChunkedArray]:
+        """Return the users of each part; parts with the same users may share them."""
+
+    @abstractmethod
+    def read(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield columns of each part; those that a part lacks are left out."""
+
+    def whole(self, columns: Sequence[str]) -> pa.Table:
+        """Return columns of all parts, one below the other; those that a part lacks are null there.
+
+        Raises DataError MIXED_CONVENTIONS as ``check_ids`` does.
+        """
+        tables = list(self.read(columns))
+        check_ids(table.schema for table in tables)
+        return pa.concat_tables(tables, promote_options="permissive")
+
+
+@dataclass(frozen=True)
+class UserFiles(UserRows):
+    """Files of this machine, which are read one at a time."""
+
+    paths: Sequence[str]
+
+    def ids(self) -> list[pa.ChunkedArray]:
+        """Return the users of each file; raise DataError as ``read_ids`` does."""
+        return read_ids(self.paths, USER)
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield columns of each file; raise DataError as ``read_columns`` does."""
+        return (read_columns(path, columns) for path in self.paths)
+
+
+@dataclass(frozen=True)
+class UserTables(UserRows):
+    """Tables in memory."""
+
+    tables: Tables
+
+    @classmethod
+    def of(cls, runs: Iterable[Tables]) -> Self:
+        """Join the tables of each run."""
+        return cls([pa.concat_tables(tables) for tables in runs if tables])
+
+    def ids(self) -> list[pa.ChunkedArray]:
+        """Return the users of each table."""
+        return [table[USER] for table in self.tables]
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield columns of each table."""
+        return (
+            table.select([name for name in columns if name in table.column_names]) for table in self.tables
+        )
 
 
 def check_ids(schemas: Iterable[pa.Schema]) -> None:
     """Raise DataError MIXED_CONVENTIONS if users, or requests, have different types."""
     schemas = list(schemas)
     for name in (USER, REQUEST):
-        kinds = sorted({str(schema.field(name).type) for schema in schemas if name in schema.names})
-        if len(kinds) > 1:
-            message = f"{name}s are of types {' and '.join(kinds)}; write them with one type in all runs"
-            raise DataError("MIXED_CONVENTIONS", message)
+        check_same_type(name, [schema.field(name).type for schema in schemas if name in schema.names])
 
 
 def send_users(batches: Iterable[pa.RecordBatch], source: int, n_buckets: int) -> Iterator[tuple[int, Sent]]:
@@ -48,8 +103,3 @@ def by_source(sent: Iterable[Sent], schemas: Sequence[pa.Schema]) -> list[list[p
     for source, rows in sent:
         tables[source].append(from_bytes(pa.py_buffer(rows)).cast(schemas[source]))
     return tables
-
-
-def of_all(sources: Iterable[Tables], make: Callable[[pa.Table], Made]) -> Made:
-    """Call ``make`` with the rows of all sources; columns that one lacks are null."""
-    return make(pa.concat_tables(chain.from_iterable(sources), promote_options="permissive"))

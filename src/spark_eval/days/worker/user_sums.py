@@ -4,30 +4,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 from math import prod
-from typing import Final, NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.codes import Codes, to_numpy, unique_sorted
+from spark_eval.arrow.codes import Booleans, Codes, stable_argsort, to_numpy, unique
+from spark_eval.arrow.user_files import check_same_type
+from spark_eval.days.worker.user_rows import UserRows
 from spark_eval.schema import ALL, MISSING, USER
 from spark_eval.statistics.differences import RatioSums
 from spark_eval.statistics.exact import (
-    POINT_BITS,
     Floats,
     GroupSums,
     Ints,
-    limbs_by_group,
-    normalize_limbs,
-    sum_of_limbs,
-    sum_of_products,
-    sums_by_group,
+    Term,
+    add_at,
+    small_parts,
+    sum_of_term_products,
+    sum_of_terms,
+    terms_of,
 )
 from spark_eval.statistics.intervals import Summary, normal_interval
 
-# Number of rows of a block whose arrays stay in the processor's cache.
-ROWS_AT_ONCE: Final = 1 << 15
 # Segment and its value.
 Cell = tuple[str, str]
 
@@ -53,6 +54,19 @@ class UserSums:
     products: Fraction = Fraction()
     weight: Fraction = Fraction()
     weight_squares: Fraction = Fraction()
+
+    @classmethod
+    def of(cls, n_rows: Ints, x: Sequence[Term], w: Sequence[Term]) -> Self:
+        """Sum over users: their numbers of values, and the terms of their x and w."""
+        return cls(
+            n_users=len(n_rows),
+            n=int(np.count_nonzero(n_rows)),
+            total=sum_of_terms(x),
+            squares=sum_of_term_products(x, x),
+            products=sum_of_term_products(x, w),
+            weight=sum_of_terms(w),
+            weight_squares=sum_of_term_products(w, w),
+        )
 
     def plus(self, other: "UserSums") -> "UserSums":
         """Add the sums of other users."""
@@ -80,112 +94,167 @@ class UserSums:
 
 @dataclass(frozen=True)
 class Clusters:
-    """Rows of several days of one model: the group of each row, a user within a segment value.
+    """Rows of some files of one model in groups: a user within a segment value.
 
-    Groups are sorted by cell; ``ends`` (cells + 1,) are the offsets of the cells among the groups.
+    ``groups`` are those of the rows of each file; None if a file has a row of each group, in their order.
+    ``cell`` (groups,) is the index of each group's cell in ``cells``.
     """
 
     cells: Sequence[Cell]
-    groups: Ints
-    ends: Ints
+    cell: Ints
+    groups: Sequence[Ints | None]
 
     @cached_property
     def n_rows(self) -> Ints:
         """Number of rows of each group."""
-        return np.bincount(self.groups, minlength=int(self.ends[-1]))
+        n_rows = np.full(len(self.cell), sum(groups is None for groups in self.groups))
+        for groups in self.groups:
+            if groups is not None:
+                np.add.at(n_rows, groups, 1)
+        return n_rows
 
-    def sums(self, values: Floats, weights: Floats | None) -> dict[Cell, UserSums]:
-        """Return the sums of each cell; NaN is undefined."""
-        totals, n_rows = self.totals([values] if weights is None else [values, weights])
-        if weights is None:
-            of_weights = normalize_limbs({0: n_rows << POINT_BITS})
-        else:
-            of_weights, _ = self.totals([weights])
-        return dict(self.by_cell(totals, of_weights, n_rows))
-
-    def totals(self, factors: Sequence[Floats]) -> tuple[Mapping[int, Ints], Ints]:
-        """Return the limbs of the sums of products of factors by group, and the numbers of defined rows."""
-        n_groups, n_rows = int(self.ends[-1]), self.n_rows
-        totals = GroupSums(n_groups, int(n_rows.max(initial=0)))
-        size = max(ROWS_AT_ONCE, n_groups)
-        for start in range(0, len(self.groups), size):
-            part = slice(start, start + size)
-            groups, x = self.groups[part], prod((one[part] for one in factors[1:]), start=factors[0][part])
-            if not (is_defined := np.isfinite(x)).all():
-                n_rows = n_rows - np.bincount(groups[~is_defined], minlength=n_groups)
-                groups, x = groups[is_defined], x[is_defined]
-            totals.add(x, groups)
-        return totals.limbs, n_rows
-
-    def sums_of_means(self, values: Floats) -> dict[Cell, UserSums]:
-        """Return the sums of each cell where each user counts once, with the mean of the user's rows."""
-        is_defined, n_groups = np.isfinite(values), int(self.ends[-1])
-        n_rows = np.bincount(self.groups[is_defined], minlength=n_groups)
-        totals = sums_by_group(np.where(is_defined, values, 0.0), self.groups, n_groups)
-        means = totals / np.maximum(n_rows, 1)
-        of_users = limbs_by_group(means, np.arange(n_groups), n_groups)
-        of_weights = normalize_limbs({0: (n_rows > 0).astype(np.int64) << POINT_BITS})
-        return dict(self.by_cell(of_users, of_weights, n_rows))
-
-    def by_cell(
-        self, totals: Mapping[int, Ints], weights: Mapping[int, Ints], n_rows: Ints
-    ) -> Iterator[tuple[Cell, UserSums]]:
-        """Yield the sums of each cell from the limbs of each group's totals."""
-        for number, cell in enumerate(self.cells):
-            part = slice(self.ends[number], self.ends[number + 1])
-            x, w = ({limb: amounts[part] for limb, amounts in one.items()} for one in (totals, weights))
-            n_groups = part.stop - part.start
-            yield (
-                cell,
-                UserSums(
-                    n_users=int(n_groups),
-                    n=int(np.count_nonzero(n_rows[part])),
-                    total=sum_of_limbs(x),
-                    squares=sum_of_products(x, x),
-                    products=sum_of_products(x, w),
-                    weight=sum_of_limbs(w),
-                    weight_squares=sum_of_products(w, w),
-                ),
-            )
+    def parts_of_cells(self) -> Iterator[tuple[Cell, Ints | slice]]:
+        """Yield each cell with parts of its groups."""
+        if len(self.cells) == 1:
+            for _, part in small_parts(len(self.cell)):
+                yield self.cells[0], part
+            return
+        order = stable_argsort(self.cell, len(self.cells))
+        ends = np.cumsum(np.bincount(self.cell, minlength=len(self.cells)))
+        for cell, groups in zip(self.cells, np.split(order, ends[:-1]), strict=False):
+            for _, part in small_parts(len(groups), groups):
+                yield cell, part
 
 
-def clusters_of(rows: pa.Table, segments: Sequence[str]) -> list[Clusters]:
-    """Group the rows by user: among all rows, and within the values of each segment."""
-    distinct, codes = unique_sorted(Codes.of([rows[USER]]).columns[0])
-    n_users = len(distinct)
-    found = [Clusters([(ALL, ALL)], codes, np.array([0, n_users]))]
-    for segment in segments:
-        of_rows, values = segment_codes(rows[segment])
-        keys, groups = np.unique(of_rows * n_users + codes, return_inverse=True)
-        ends = np.append(0, np.cumsum(np.bincount(keys // max(n_users, 1), minlength=len(values))))
-        found.append(Clusters([(segment, value) for value in values], groups, ends))
-    return found
+class Column(NamedTuple):
+    """Values of the rows of a file, 0 where they are undefined; ``is_undefined`` is None if none is."""
+
+    values: Floats
+    is_undefined: Booleans | None
+
+    @classmethod
+    def of(cls, values: Floats) -> Self:
+        """Return the column of values; NaN is undefined."""
+        is_defined = np.isfinite(values)
+        if is_defined.all():
+            return cls(values, None)
+        return cls(np.where(is_defined, values, 0.0), ~is_defined)
 
 
-def segment_codes(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
-    """Return the code of each row's value of a segment, and the names of the values."""
-    texts = column.combine_chunks().cast(pa.string()).fill_null(MISSING).dictionary_encode()
-    return to_numpy(texts.indices).astype(np.int64), texts.dictionary.to_pylist()
+class MeanSums:
+    """Sums of a mean in each group, of files that are added one by one; NaN is undefined."""
+
+    def __init__(self, clusters: Clusters, mean: MeanColumns) -> None:
+        self.clusters, self.mean = clusters, mean
+        n_groups, most_rows = len(clusters.cell), int(clusters.n_rows.max(initial=0))
+        self.values = GroupSums(n_groups, most_rows)
+        self.weights = None if mean.weight is None else GroupSums(n_groups, most_rows)
+        self.n_undefined = np.zeros(n_groups, dtype=np.int64)
+
+    def add(self, file: int, columns: Mapping[str, Column]) -> None:
+        """Add the rows of the file of this number."""
+        of_mean = [columns[name] for name in self.mean if name is not None]
+        undefined = [column.is_undefined for column in of_mean if column.is_undefined is not None]
+        for rows, groups in small_parts(len(of_mean[0].values), self.clusters.groups[file]):
+            values, *weights = (column.values[rows] for column in of_mean)
+            self.values.add_part(prod(weights, start=values), groups)
+            if self.weights is not None:
+                self.weights.add_part(weights[0], groups)
+            if undefined:
+                is_undefined = np.logical_or.reduce([one[rows] for one in undefined])
+                add_at(self.n_undefined, groups, is_undefined.astype(np.int64))
+
+    def sums(self, *, of_users: bool) -> Iterator[tuple[Cell, UserSums]]:
+        """Yield the sums of parts of each cell; with ``of_users`` each user counts once, with their mean."""
+        n_rows = self.clusters.n_rows - self.n_undefined
+        means = self.values.rounded / np.maximum(n_rows, 1) if of_users else None
+        for cell, groups in self.clusters.parts_of_cells():
+            n_of_users = n_rows[groups]
+            counts = (n_of_users > 0 if of_users else n_of_users).astype(np.float64)
+            x = self.values.terms(groups) if means is None else terms_of(means[groups])
+            w = terms_of(counts) if self.weights is None else self.weights.terms(groups)
+            yield cell, UserSums.of(n_of_users, x, w)
 
 
 def user_sums(
-    rows: pa.Table, segments: Sequence[str], means: Sequence[MeanColumns], *, of_users: bool
+    given: UserRows, segments: Sequence[str], means: Sequence[MeanColumns], *, of_users: bool
 ) -> dict[MeanColumns, dict[Cell, UserSums]]:
-    """Return the sums of each mean in each cell, over rows of one model.
+    """Return the sums of each mean in each cell, over all rows of some users of one model.
 
-    With ``of_users`` each user counts once; weighted means are then left out.
+    With ``of_users`` each user counts once; weighted means are then left out. One file is read at a time.
     """
-    grouped = clusters_of(rows, segments)
-    sums: dict[MeanColumns, dict[Cell, UserSums]] = {}
-    for mean in means:
-        values = as_floats(rows, mean.value)
-        if of_users and mean.weight is not None:
-            continue
-        weights = None if mean.weight is None else as_floats(rows, mean.weight)
-        sums[mean] = {}
-        for one in grouped:
-            sums[mean] |= one.sums_of_means(values) if of_users else one.sums(values, weights)
-    return sums
+    grouped = clusters_of(given, segments)
+    chosen = [mean for mean in means if not of_users or mean.weight is None]
+    sums = {mean: [MeanSums(clusters, mean) for clusters in grouped] for mean in chosen}
+    names = list(dict.fromkeys(name for mean in chosen for name in mean if name is not None))
+    for number, rows in enumerate(given.read(names)):
+        columns = {name: Column.of(as_floats(rows, name)) for name in names}
+        for one in chain.from_iterable(sums.values()):
+            one.add(number, columns)
+    added: dict[MeanColumns, dict[Cell, UserSums]] = {mean: {} for mean in chosen}
+    for mean, of_mean in sums.items():
+        for cell, more in chain.from_iterable(one.sums(of_users=of_users) for one in of_mean):
+            added[mean][cell] = added[mean].get(cell, UserSums()).plus(more)
+    return added
+
+
+def clusters_of(given: UserRows, segments: Sequence[str]) -> list[Clusters]:
+    """Group rows by user: among all rows, and within the values of each segment."""
+    distinct, of_files = groups_of(codes_of_users(given))
+    found = [Clusters([(ALL, ALL)], np.zeros(len(distinct), dtype=np.int64), of_files)]
+    tables = list(given.read(segments)) if segments else []
+    n_users, everybody = max(len(distinct), 1), np.arange(len(distinct))
+    users = [everybody if groups is None else groups for groups in of_files]
+    for segment in segments:
+        values, names = segment_codes([column_or_nulls(table, segment) for table in tables])
+        keys = [value * n_users + user for value, user in zip(values, users, strict=True)]
+        distinct, of_files = groups_of(keys)
+        found.append(Clusters([(segment, name) for name in names], distinct // n_users, of_files))
+    return found
+
+
+def column_or_nulls(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """Return a column; nulls if the table lacks it, as a day without folds does."""
+    if name in table.column_names:
+        return table[name]
+    return pa.chunked_array([pa.nulls(len(table), pa.string())])
+
+
+def codes_of_users(given: UserRows) -> list[Ints]:
+    """Return the code of each row's user in each file; files may share an array."""
+    ids = given.ids()
+    check_same_type(USER, [one.type for one in ids])
+    shared = {id(one): one for one in ids}
+    codes = dict(zip(shared, Codes.of(list(shared.values())).columns, strict=True))
+    return [codes[id(one)] for one in ids]
+
+
+def groups_of(keys: Sequence[Ints]) -> tuple[Ints, list[Ints | None]]:
+    """Return the distinct keys, and for each array the index of its keys among them.
+
+    The indices are None if all arrays are the same distinct keys in the same order, as on days with the same
+    users: nothing needs to be looked up then.
+
+    >>> groups_of([np.array([7, 3]), np.array([7, 3])])
+    (array([7, 3]), [None, None])
+    >>> groups_of([np.array([7, 3]), np.array([5, 7])])
+    (array([3, 5, 7]), [array([2, 0]), array([1, 2])])
+    """
+    first = keys[0]
+    is_same = all(one is first or np.array_equal(one, first) for one in keys)
+    shared = {id(first): first} if is_same else {id(one): one for one in keys}
+    distinct, index = unique(np.concatenate(list(shared.values())))
+    if is_same and len(distinct) == len(first):
+        return first, [None] * len(keys)
+    ends = np.cumsum([len(one) for one in shared.values()])[:-1]
+    groups = dict(zip(shared, np.split(index, ends), strict=True))
+    return distinct, [groups[id(first if is_same else one)] for one in keys]
+
+
+def segment_codes(columns: Sequence[pa.ChunkedArray]) -> tuple[list[Ints], list[str]]:
+    """Return the code of each row's value of a segment in several tables, and the names of the values."""
+    codes = Codes.of([column.cast(pa.string()).fill_null(MISSING) for column in columns])
+    return list(codes.columns), codes.texts.to_pylist()  # type: ignore
 
 
 def as_floats(rows: pa.Table, column: str) -> Floats:
