@@ -188,25 +188,35 @@ def make_history(
     columns = {name: rows[name].to_pylist() for name in rows.column_names}
     lines, ids = list(zip(*(columns[name] for name in OF_LINE), strict=True)), columns[RUN_ID.name]
     numbers, changes = numbered_series(runs)
-    marks = defaultdict[Any, list[Mark]](list)
-    for run in runs:
-        for mark in run.marks:
-            marks[run.run_id, *mark[:3]].append(mark)
     before, week = earlier_rows(rows, runs, numbers)
     values, errors = (to_numpy(rows[name].fill_null(np.nan)) for name in ("value", "std_error"))
     difference = Differences(lines, ids, values, errors, paired)
-    of_rows = [marks.get((run_id, *line[:3]), ()) for run_id, line in zip(ids, lines, strict=True)]
     cells = (
         *(columns[name] for name in (RUN_ID.name, *READ)),
         *([numbers[run_id] for run_id in ids], [changes.get(run_id) for run_id in ids]),
         [None if at < 0 else ids[at] for at in before.tolist()],
         *difference.to(before),
         *difference.to(week),
-        [sum(mark.alarm is None for mark in own) for own in of_rows],
-        [next((mark.alarm for mark in own if mark.alarm is not None), None) for own in of_rows],
+        *mark_columns(runs, ids, lines),
     )
     made = map(HistoryRow._make, zip(*cells, strict=True))
     return History(list(made), [run.run_id for run in runs], damaged)
+
+
+def mark_columns(
+    runs: Iterable[PastRun], ids: Sequence[str], lines: Sequence[Line]
+) -> tuple[list[int], list[str | None]]:
+    """Return the number of failed gates of each row, and the first of its alarms."""
+    marks = defaultdict[Any, list[Mark]](list)
+    for run in runs:
+        for mark in run.marks:
+            marks[run.run_id, *mark[:3]].append(mark)
+    failed, alarms = [0] * len(ids), list[str | None]([None]) * len(ids)
+    for at, (run_id, line) in enumerate(zip(ids, lines, strict=True) if marks else ()):
+        for mark in marks.get((run_id, *line[:3]), ()):
+            failed[at] += mark.alarm is None
+            alarms[at] = alarms[at] or mark.alarm
+    return failed, alarms
 
 
 def sorted_rows(rows: pa.Table) -> pa.Table:

@@ -8,6 +8,7 @@ from importlib.resources import files
 from itertools import groupby, pairwise
 from typing import Final
 
+import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -15,7 +16,7 @@ from spark_eval.days.history import HistoryRow
 from spark_eval.results.leaderboard import measure_of
 from spark_eval.results.report.data import part_name
 from spark_eval.results.report.page import hash_of
-from spark_eval.results.sentences import interval_text, short
+from spark_eval.results.sentences import interval_text, short, short_each
 from spark_eval.schema import VERSION
 
 # Okabe and Ito's colours without yellow, as in reports; models beyond them repeat the colours, dashed.
@@ -72,9 +73,9 @@ class Chart:
         return first, (last - first).days
 
     @cached_property
-    def places(self) -> dict[str, float]:
-        """Horizontal positions of the runs."""
-        return {run_id: self.x(run_id) for run_id in self.runs}
+    def places(self) -> dict[str, str]:
+        """Horizontal positions of the runs, as text."""
+        return {run_id: str(self.x(run_id)) for run_id in self.runs}
 
     def x(self, day: str) -> float:
         """Return the horizontal position of a day."""
@@ -86,6 +87,13 @@ class Chart:
         """Return the vertical position of a value."""
         low, high = self.ends
         return round(HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM), 1)
+
+    def heights(self, rows: Sequence[HistoryRow], column: str) -> list[str]:
+        """Return the vertical positions of a column of rows, as text."""
+        low, high = self.ends
+        values = np.array([getattr(row, column) for row in rows], dtype=np.float64)
+        heights = HEIGHT - BOTTOM - (values - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
+        return [f"{height:.1f}" for height in heights.tolist()]
 
     @property
     def parts(self) -> Iterator[Part]:
@@ -105,21 +113,24 @@ class Chart:
 
     def part(self, model: str, rows: Sequence[HistoryRow]) -> Part:
         """Return a line with its band and its points."""
-        (colour, dash), name = self.looks[model], escape(model)
-        at = [(self.places[row.run_id], self.y(row.value or 0.0), point_text(row, name)) for row in rows]
-        ends = [
-            (self.places[row.run_id], self.y(row.ci_low), self.y(row.ci_high))
-            for row in rows
-            if row.ci_low is not None and row.ci_high is not None
-        ]
-        around = [(x, high) for x, _, high in ends] + [(x, low) for x, low, _ in reversed(ends)]
-        line = " ".join(f"{x},{y}" for x, y, _ in at)
+        colour, dash = self.looks[model]
+        at = list(zip(self.places_of(rows), self.heights(rows, "value"), strict=True))
+        inside = [row for row in rows if row.ci_low is not None and row.ci_high is not None]
+        above, below = (
+            list(zip(self.places_of(inside), self.heights(inside, end), strict=True))
+            for end in ("ci_high", "ci_low")
+        )
         # A page may have a hundred thousand points: their texts hold nothing to escape but the model's name.
         points = "\n".join(
             f'<circle cx="{x}" cy="{y}" r="2" fill="{colour}"><title>{text}</title></circle>'
-            for x, y, text in at
+            for (x, y), text in zip(at, point_texts(rows, escape(model)), strict=True)
         )
-        return Part(model, colour, dash, line, " ".join(f"{x},{y}" for x, y in around), Markup(points))
+        band = " ".join(map(",".join, (*above, *reversed(below))))
+        return Part(model, colour, dash, " ".join(map(",".join, at)), band, Markup(points))
+
+    def places_of(self, rows: Sequence[HistoryRow]) -> list[str]:
+        """Return the horizontal positions of rows, as text."""
+        return [self.places[row.run_id] for row in rows]
 
     @property
     def breaks(self) -> dict[float, str]:
@@ -170,9 +181,14 @@ class Chart:
         ]
 
 
-def point_text(row: HistoryRow, model: str) -> str:
-    """Return the text of a point."""
-    return f"{row.run_id} {model}: {short(row.value)} ({interval_text(row.ci_low, row.ci_high)})"
+def point_texts(rows: Sequence[HistoryRow], model: str) -> list[str]:
+    """Return the texts of points: day, model, value and interval."""
+    values, lows, highs = (
+        short_each([getattr(row, name) for row in rows]) for name in ("value", "ci_low", "ci_high")
+    )
+    intervals = ["-" if low == "-" else f"{low} to {high}" for low, high in zip(lows, highs, strict=True)]
+    points = zip(rows, values, intervals, strict=True)
+    return [f"{row.run_id} {model}: {value} ({interval})" for row, value, interval in points]
 
 
 def changed(difference: float | None, low: float | None, high: float | None) -> str:

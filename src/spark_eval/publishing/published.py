@@ -147,7 +147,7 @@ def check_files(record: Record, table: str, folder: Path, footer_of: FooterOf) -
     footers: dict[str, pq.FileMetaData] = {}
     for path in data_files(folder):
         with named_read_errors(str(path)):
-            footers[str(path.relative_to(folder))] = footer_of(path)
+            footers[str(path).removeprefix(f"{folder}/")] = footer_of(path)
     manifest = manifest_of(folder).get("files")
     published_rows = manifest if isinstance(manifest, dict) else {}
     faults = [f"{name!r} is missing" for name in published_rows if name not in footers]
@@ -159,10 +159,24 @@ def check_files(record: Record, table: str, folder: Path, footer_of: FooterOf) -
     if faults:
         raise incomplete(record.run_id, f"its table {table} in {str(folder)!r}: {summarize_names(faults)}")
     check_sizes(record, table, len(footers), sum(footer.num_rows for footer in footers.values()))
-    kinds = {name: kinds_in_arrow(footer.schema.to_arrow_schema()) for name, footer in footers.items()}
-    of_all = united_kinds(kinds.values())
-    for name, of_file in kinds.items():
-        check_columns(record, table, str(folder / name), of_file, of_all)
+    kinds = kinds_by_schema(footers)
+    of_all = united_kinds(of_files for _, of_files in kinds)
+    for name, of_files in kinds:
+        check_columns(record, table, str(folder / name), of_files, of_all)
+
+
+def kinds_by_schema(footers: Mapping[str, pq.FileMetaData]) -> list[tuple[str, dict[str, str]]]:
+    """Return the kinds of the columns of files, with the name of the first of those that are alike in turn.
+
+    Most tables have one schema in all files, which is looked at once.
+    """
+    kinds: list[tuple[str, dict[str, str]]] = []
+    before: pq.ParquetSchema | None = None
+    for name, footer in footers.items():
+        if before is None or not footer.schema.equals(before):
+            kinds.append((name, kinds_in_arrow(footer.schema.to_arrow_schema())))
+        before = footer.schema
+    return kinds
 
 
 def check_sizes(record: Record, table: str, n_files: int, n_rows: int) -> None:
@@ -196,11 +210,11 @@ def data_files(path: Path) -> list[Path]:
     """Return the files of a table: all files of a folder that readers do not skip, or the one file."""
     if path.is_file():
         return [path]
-    files: list[Path] = []
+    files: list[str] = []
     for folder, below, names in os.walk(path):
         below[:] = [name for name in below if not is_hidden(name)]
-        files += [Path(folder, name) for name in names if not is_hidden(name)]
-    return sorted(files)
+        files += [f"{folder}/{name}" for name in names if not is_hidden(name)]
+    return list(map(Path, sorted(files)))
 
 
 def incomplete(run_id: str, what: str) -> DataError:

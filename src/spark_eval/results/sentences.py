@@ -164,3 +164,15 @@ def short(value: float | None, decimals: int = MOST_DECIMALS - 2) -> str:
     if value is None:
         return "-"
     return f"{value:.{decimals}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{decimals}f}"
+
+
+def short_each(values: Sequence[float | None], decimals: int = MOST_DECIMALS - 2) -> list[str]:
+    """Return ``short`` of each number, in a fraction of the time that one by one takes.
+
+    >>> short_each([0.0214, None, -0.5, 12.0])
+    ['.0214', '-', '-.5000', '12.0000']
+    """
+    known = tuple(value for value in values if value is not None)
+    together = f"\n%.{decimals}f" * len(known) % known
+    texts = iter(together.replace("\n0.", "\n.").replace("\n-0.", "\n-.").split("\n")[1:])
+    return ["-" if value is None else next(texts) for value in values]

@@ -104,7 +104,7 @@ def metrics_of(store: Store, record: Record) -> pa.Table:
 
 def rows_of(file: pq.ParquetFile, path: str, model: str) -> pa.Table:
     """Return the columns of a file of ``metrics`` of a model that a history reads."""
-    names = file.schema_arrow.names
+    names = file.schema.names
     with named_read_errors(path):
         part = file.read(columns=[name for name in READ if name in names], use_threads=False)
     return part.append_column(MODEL, pa.repeat(model, len(part)))
