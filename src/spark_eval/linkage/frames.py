@@ -247,6 +247,8 @@ def by_record(valid: Mapping[str, DataFrame]) -> DataFrame:
         ]
         sides.append(frame.select(RECORD, *clusters, F.lit(number).alias(SOURCE)))
     rows = reduce(DataFrame.unionAll, sides).repartition(RECORD)
+    # Spark sorts to compare texts, and texts that begin alike are slow to sort; their hashes are not.
+    first = [F.xxhash64(RECORD).alias("hash")] if is_text(rows, RECORD) else []
     counts = [
         one
         for number, name in enumerate(valid)
@@ -256,7 +258,7 @@ def by_record(valid: Mapping[str, DataFrame]) -> DataFrame:
             F.count_if(F.col(SOURCE) == number).alias(f"rows_{name}"),
         )
     ]
-    return rows.groupBy(RECORD).agg(*counts)
+    return rows.groupBy(*first, RECORD).agg(*counts)
 
 
 def clusters_of(
