@@ -63,7 +63,7 @@ class CodedPairs(Pairs):
         return len(self.keys)
 
     def agreement(self, other: Any) -> Agreement:
-        """Return how many of these pairs another relation knows, and how many it holds."""
+        """Return the numbers of these pairs that another relation knows, and that it holds."""
         n_known = n_held = 0
         for rows in blocks(self.n_pairs):
             known, held = other.agreement_on(self.keys[rows])

@@ -76,7 +76,7 @@ class FramePairs(Pairs):
         return joined.select(*self.frame.columns, is_known.alias(IS_KNOWN), is_held.alias(IS_HELD))
 
     def agreement(self, other: "FramePairs | FrameClusters") -> Agreement:
-        """Return how many of these pairs the other relation knows, and how many it holds."""
+        """Return the numbers of these pairs that the other relation knows, and that it holds."""
         [row] = self.marked(other).agg(F.count_if(IS_KNOWN), F.count_if(IS_HELD)).collect()
         return Agreement(*row)
 

@@ -57,7 +57,7 @@ class Pairs(Relation):
 
     @abstractmethod
     def agreement(self, other: Any) -> Agreement:
-        """Return how many of these pairs another relation knows, and how many it holds.
+        """Return the numbers of these pairs that another relation knows, and that it holds.
 
         Clusters know a pair if both of its records have one; pairs know every pair.
         """
