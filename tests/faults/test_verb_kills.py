@@ -1,8 +1,15 @@
-"""Verbs that need no Spark under kill -9 and races: published whole or not at all, by one of several."""
+"""Verbs that need no Spark under kill -9 and races: published whole or not at all, by one of several.
 
+Those that may run on Spark are killed and raced there as well, as drivers of their own.
+"""
+
+import json
 import os
 import random
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -127,3 +134,59 @@ def test_a_killed_run_is_whole_or_not_there(case: Case, tmp_path: Path) -> None:
         assert not (home / "out" / "_staging").exists()
     assert n_killed >= 15
     assert n_begun >= 5
+
+
+SETTINGS = ("--set", "spark.master='local[2]'", "--set", "spark.conf={spark.driver.memory: 1g}")
+each_on_spark = pytest.mark.parametrize("case", CASES[2:], ids=lambda case: case.verb)
+
+
+def driver(case: Case, home: Path, sections: Sections) -> "subprocess.Popen[str]":
+    """The verb on Spark in a process of its own, which leads a group of its own."""
+    config = home / "config.yaml"
+    config.write_text(json.dumps({"output": {"path": str(home / "out")}, **sections}))
+    program = Path(sys.executable).parent / "spark-eval"
+    given = ["--config", str(config), "--run-id", "march", "--engine", "spark", *SETTINGS]
+    return subprocess.Popen(
+        [program, case.verb, *given],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def rows_of(case: Case, home: Path) -> list[Any]:
+    """The rows of the run's tables, of files of any name."""
+    return [rows for _, rows in sorted(case.contents(home).items())]
+
+
+@each_on_spark
+def test_a_killed_driver_of_spark_leaves_nothing_half_published(case: Case, tmp_path: Path) -> None:
+    whole, home = tmp_path / "whole", tmp_path / "home"
+    case.run(whole, case.prepare(whole))
+    sections = case.prepare(home)
+    victim = driver(case, home, sections)
+    while victim.poll() is None and not any(unfinished(home / "out")):
+        time.sleep(0.005)
+    os.killpg(victim.pid, signal.SIGKILL)
+    victim.communicate()
+    assert victim.returncode == -signal.SIGKILL
+    assert case.contents(home) == {}
+    retry = driver(case, home, sections)
+    said, complaint = retry.communicate()
+    assert (retry.returncode, complaint) == (0, "")
+    assert "cleared away" in said
+    assert rows_of(case, home) == rows_of(case, whole)
+    assert not any(unfinished(home / "out"))
+
+
+@each_on_spark
+def test_one_of_two_drivers_of_spark_publishes(case: Case, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    sections = case.prepare(home)
+    drivers = [driver(case, home, sections) for _ in range(2)]
+    said = [one.communicate()[0] for one in drivers]
+    assert sum("run march published" in one for one in said) == 1
+    codes = [one.returncode for one in drivers]
+    assert codes.count(0) + codes.count(BUSY) == 2
+    assert len(rows_of(case, home)) == 2

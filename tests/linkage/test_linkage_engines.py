@@ -1,15 +1,22 @@
 """Linkage on Spark: the same rows, accounting and samples, to the last bit, and the same errors."""
 
+import datetime
+import uuid
 from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from frames import explained
 from pyspark.sql import SparkSession
 
 from spark_eval import evaluate_linkage, sample_pairs
 from spark_eval.errors import ConfigError, DataError
+from spark_eval.linkage.frames import blank_if_invalid, by_record
 
 pytestmark = pytest.mark.usefixtures("spark")
 Tables = dict[str, pa.Table]
@@ -111,6 +118,84 @@ def test_frames_of_spark_are_measured_there(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="predicted is a Spark frame") as refused:
         evaluate_linkage(**frames, engine="local")
     assert refused.value.code == "NEEDS_SPARK"
+
+
+def test_clusterings_meet_in_one_shuffle_by_record(spark: SparkSession) -> None:
+    valid = {
+        name: blank_if_invalid(name, spark.createDataFrame(table))
+        for name, table in made("text", "clusters", "clusters").items()
+        if name != "candidates"
+    }
+    records = by_record(valid)
+    assert explained(records).count("Exchange hashpartitioning") == 1
+    cells = records.groupBy(*valid).count()
+    assert explained(cells).count("Exchange hashpartitioning") == 2
+
+
+@pytest.mark.parametrize("forms", [("clusters", "clusters"), ("pairs", "clusters")])
+def test_each_source_is_read_once(spark: SparkSession, tmp_path: Path, forms: tuple[str, str]) -> None:
+    tables = made("text", *forms)
+
+    def noted(name: str) -> Any:
+        """A frame of one task that leaves a file whenever it is computed."""
+        frame = spark.createDataFrame(tables[name]).coalesce(1)
+
+        def note(batches: Any) -> Any:
+            (tmp_path / f"{name}-{uuid.uuid4()}").touch()
+            yield from batches
+
+        return frame.mapInArrow(note, frame.schema)
+
+    found = evaluate_linkage(**{name: noted(name) for name in tables})
+    assert found.rows == evaluate_linkage(**tables).rows
+    assert sorted(path.name.partition("-")[0] for path in tmp_path.iterdir()) == sorted(tables)
+
+
+DIGITS = [f"{at}.{(at * 7919 + 1) ** 8 % 10**28:028d}" for at in range(40)]
+SCORES = {
+    "booleans": pa.array([at % 3 == 0 if at % 7 else None for at in range(40)]),
+    "short decimals": pa.array(
+        [Decimal(80 + at) / 100 if at % 7 else None for at in range(40)], pa.decimal128(5, 2)
+    ),
+    "long decimals": pa.array(list(map(Decimal, DIGITS)), pa.decimal128(38, 28)),
+    "dates": pa.array([datetime.date(2024, 1, 1)] * 40),
+}
+
+
+@pytest.mark.parametrize("kind", list(SCORES)[:3])
+def test_scores_that_are_decimals_or_booleans_are_the_same_doubles(kind: str, tmp_path: Path) -> None:
+    """The edges are the scores and the next doubles, so that a score one bit off is in another band."""
+    doubles = [None if one is None else float(one) for one in SCORES[kind].to_pylist()]
+    distinct = {one for one in doubles if one is not None}
+    edges = sorted(distinct | {float(np.nextafter(one, np.inf)) for one in distinct})
+    keys = {"a": range(40), "b": range(1, 41)}
+    table, plain = (pa.table(keys | {"score": one}) for one in (SCORES[kind], pa.array(doubles)))
+    pq.write_table(table, tmp_path / "pairs.parquet")
+    expected = sample_pairs(plain, plain[:9], strata=edges, engine="local")
+    assert len(expected) == 40 - SCORES[kind].null_count
+    for given in (table, str(tmp_path / "pairs.parquet")):
+        for engine in ("local", "spark"):
+            assert sample_pairs(given, plain[:9], strata=edges, engine=engine).equals(expected)
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_scores_that_are_no_numbers_are_refused(engine: str) -> None:
+    table = pa.table({"a": range(40), "b": range(1, 41), "score": SCORES["dates"]})
+    with pytest.raises(DataError) as refused:
+        sample_pairs(table, table, engine=engine)
+    assert refused.value.code == "UNSUPPORTED_TYPE"
+
+
+@pytest.mark.parametrize("n", [2_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["integers", "text"])
+def test_one_cluster_of_most_records_is_no_exception(kind: str, n: int) -> None:
+    """All records but one in ten are one true cluster, predicted in pairs; and the other way round."""
+    records = np.arange(n)
+    large, small = (pa.array(one) for one in (np.where(records < n * 0.9, -1, records), records // 2))
+    tables = [pa.table({"record": ids(records, kind), "cluster": one}) for one in (large, small)]
+    for predicted, true in (tables, tables[::-1]):
+        here, there = (evaluate_linkage(predicted, true, engine=engine) for engine in ("local", "spark"))
+        assert (there.rows, there.entries) == (here.rows, here.entries)
 
 
 TRUE = pa.table({"record": [1, 2, 3], "cluster": [1, 1, 2]})

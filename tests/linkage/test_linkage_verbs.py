@@ -125,6 +125,9 @@ def test_labels_of_a_sample_come_back_as_estimates(
     for folder in (home / "out" / "linkage").iterdir():
         assert pq.read_table(folder, partitioning=None).equals(expected.to_arrow("linkage"))
     capsys.readouterr()
+    pq.write_table(pq.read_table(home / "labels.parquet").slice(2), home / "labels.parquet")
+    assert run("linkage", "--run-id", "few", "--set", f"reviews.run={run_id}") == 3
+    assert "error[TOO_FEW_REVIEWS]" in capsys.readouterr().err
     assert run("sample", "--run-id", run_id, "--set", "sample.seed=4", "--replace") == 0
     assert run("linkage", "--run-id", "named", "--set", f"reviews.run={run_id}") == 2
     assert "error[RUN_EXISTS]" in capsys.readouterr().err

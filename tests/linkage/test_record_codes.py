@@ -68,4 +68,4 @@ def test_pairs_are_found_among_pairs(one: Any, other: Any) -> None:
     found: Any = CodedRelations.of({"one": table(one), "other": table(other)}).tables
     ours, theirs = ({frozenset(row) for row in rows if row[0] != row[1]} for rows in (one, other))
     assert (found["one"].n_pairs, found["other"].n_pairs) == (len(ours), len(theirs))
-    assert found["one"].n_held_by(found["other"]) == len(ours & theirs)
+    assert found["one"].agreement(found["other"]).n_held == len(ours & theirs)

@@ -17,6 +17,7 @@ from spark_eval.linkage.plan import SamplePlan
 from spark_eval.linkage.record_codes import Codes32, IdColumn, blocks, code_together
 from spark_eval.linkage.relations import (
     PAIR,
+    Agreement,
     Clusters,
     Drawn,
     Pairs,
@@ -61,17 +62,17 @@ class CodedPairs(Pairs):
         """Number of pairs."""
         return len(self.keys)
 
-    def n_held_by(self, other: Any) -> int:
-        """Return the number of these pairs whose records belong together in the other relation."""
-        return sum(int(np.count_nonzero(other.holds(self.keys[rows]))) for rows in blocks(self.n_pairs))
-
-    def known_to(self, clusters: "CodedClusters") -> "CodedPairs":
-        """Return the pairs whose records both have a cluster."""
-        is_known = np.empty(self.n_pairs, dtype=np.bool_)
+    def agreement(self, other: Any) -> Agreement:
+        """Return the numbers of these pairs that another relation knows, and that it holds."""
+        n_known = n_held = 0
         for rows in blocks(self.n_pairs):
-            is_known[rows] = clusters.knows(self.keys[rows])
-        keys = self.keys if is_known.all() else self.keys[is_known]
-        return CodedPairs(keys, None, self.ids, has_scores=self.has_scores)
+            known, held = other.agreement_on(self.keys[rows])
+            n_known, n_held = n_known + known, n_held + held
+        return Agreement(n_known, n_held)
+
+    def agreement_on(self, keys: Ints) -> Agreement:
+        """Return the agreement of ascending pairs with these."""
+        return Agreement(len(keys), int(np.count_nonzero(self.holds(keys))))
 
     def holds(self, keys: Ints) -> Booleans:
         """Return for each of the pairs, in ascending order, whether it is one of these."""
@@ -125,10 +126,11 @@ class CodedClusters(Clusters):
         together: Booleans = (one == other) & (one >= 0)
         return together
 
-    def knows(self, keys: Ints) -> Booleans:
-        """Return for each of the pairs whether both records have a cluster."""
-        known: Booleans = (self.of_record[keys >> CODE_BITS] >= 0) & (self.of_record[keys & LOWER] >= 0)
-        return known
+    def agreement_on(self, keys: Ints) -> Agreement:
+        """Return the agreement of pairs with these clusters."""
+        one, other = self.of_record[keys >> CODE_BITS], self.of_record[keys & LOWER]
+        is_known = (one >= 0) & (other >= 0)
+        return Agreement(int(np.count_nonzero(is_known)), int(np.count_nonzero(is_known & (one == other))))
 
 
 @dataclass(frozen=True)

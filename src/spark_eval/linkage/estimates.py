@@ -41,7 +41,7 @@ def estimates(strata: Sequence[Stratum]) -> dict[str, Estimated]:
     >>> [(round(one.value, 6), round(one.std_error, 6)) for one in found.values()]
     [(0.916, 0.015703), (0.786942, 0.135368), (0.84658, 0.07876)]
 
-    Raises DataError TOO_FEW_REVIEWS for a stratum with fewer than two decided pairs, unless it has only one.
+    Raises DataError TOO_FEW_REVIEWS for a stratum with fewer than two decided pairs.
 
     Source: Cochran, Sampling techniques, 1977, section 6.11.
     """

@@ -196,19 +196,14 @@ def of_pairs(
     predicted: Relation, true: Relation, entries: Sequence[Entry]
 ) -> tuple[list[LinkageRow], list[Entry]]:
     """Return precision, recall and F1 of the pairs whose records are in both tables."""
-    moved = list(entries)
-    known = {PREDICTED: predicted, TRUE: true}
-    for name, other in ((PREDICTED, true), (TRUE, predicted)):
-        listed = known[name]
-        if isinstance(listed, Pairs) and isinstance(other, Clusters):
-            known[name] = listed.known_to(other)
-            moved = leave_out(moved, name, listed.n_pairs - known[name].n_pairs)
-    listed, other = known[PREDICTED], known[TRUE]
+    n_pairs = {PREDICTED: predicted.n_pairs, TRUE: true.n_pairs}
+    name, listed, other = (PREDICTED, predicted, true)
     if not isinstance(listed, Pairs):
-        listed, other = other, listed
+        name, listed, other = (TRUE, true, predicted)
     assert isinstance(listed, Pairs)
-    n_common = listed.n_held_by(other)
-    return pairwise(n_common, known[PREDICTED].n_pairs, known[TRUE].n_pairs), moved
+    n_known, n_common = listed.agreement(other)
+    n_unknown, n_pairs[name] = n_pairs[name] - n_known, n_known
+    return pairwise(n_common, n_pairs[PREDICTED], n_pairs[TRUE]), leave_out(entries, name, n_unknown)
 
 
 def pairwise(n_common: int, n_predicted: int, n_true: int) -> list[LinkageRow]:
@@ -250,7 +245,7 @@ def of_blocking(candidates: Pairs, true: Relation | None, n_records: Sequence[in
     """
     n, rows = candidates.n_pairs, list[LinkageRow]()
     if true is not None:
-        n_found = candidates.n_held_by(true)
+        n_found = candidates.agreement(true).n_held
         rows.append(LinkageRow("pair_completeness", share(n_found, true.n_pairs), None, true.n_pairs))
         rows.append(LinkageRow("pair_quality", share(n_found, n), None, n))
     total = n_records[0] * n_records[1] if len(n_records) == 2 else n_records[0] * (n_records[0] - 1) // 2

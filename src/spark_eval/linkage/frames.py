@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from operator import and_
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -17,6 +18,7 @@ from spark_eval.arrow.codes import to_numpy
 from spark_eval.linkage.clusters import Best, Contingency
 from spark_eval.linkage.plan import SamplePlan
 from spark_eval.linkage.relations import (
+    Agreement,
     Clusters,
     Drawn,
     Pairs,
@@ -35,10 +37,14 @@ from spark_eval.tables.frames import arrow_to_spark
 
 LEAST: Final = "least"
 GREATEST: Final = "greatest"
-TRUE_CLUSTER: Final = "true_cluster"
+KEY: Final = [LEAST, GREATEST]
 STRATUM: Final = "stratum"
 RANK: Final = "rank"
-KEY: Final = [LEAST, GREATEST]
+N: Final = "n"
+# The number of the table that a row is from.
+SOURCE: Final = "source"
+IS_KNOWN: Final = "is_known"
+IS_HELD: Final = "is_held"
 
 
 @dataclass(frozen=True)
@@ -54,35 +60,32 @@ class FramePairs(Pairs):
         """Number of pairs."""
         return self.frame.count()
 
-    def held_by(self, other: "FramePairs | FrameClusters") -> DataFrame:
-        """Return the pairs whose records belong together in the other relation."""
+    def marked(self, other: "FramePairs | FrameClusters") -> DataFrame:
+        """Add whether the other relation knows both records of a pair, and whether it holds the pair."""
         if isinstance(other, FramePairs):
-            return self.frame.join(other.frame.select(*KEY), KEY, "left_semi")
-        of_each = [
-            other.frame.select(F.col(RECORD).alias(key), F.col(CLUSTER).alias(f"of_{key}")) for key in KEY
-        ]
-        joined = self.frame.join(of_each[0], LEAST).join(of_each[1], GREATEST)
-        return joined.where(F.col(f"of_{LEAST}") == F.col(f"of_{GREATEST}")).select(*self.frame.columns)
-
-    def n_held_by(self, other: "FramePairs | FrameClusters") -> int:
-        """Return the number of these pairs whose records belong together in the other relation."""
-        return self.held_by(other).count()
-
-    def known_to(self, clusters: "FrameClusters") -> "FramePairs":
-        """Return the pairs whose records both have a cluster."""
-        known = self.frame
+            held = other.frame.select(*KEY, F.lit(True).alias(IS_HELD))
+            is_held = F.coalesce(IS_HELD, F.lit(False)).alias(IS_HELD)
+            return self.frame.join(held, KEY, "left").select(
+                *self.frame.columns, F.lit(True).alias(IS_KNOWN), is_held
+            )
+        joined = self.frame
         for key in KEY:
-            known = known.join(clusters.frame.select(F.col(RECORD).alias(key)), key, "left_semi")
-        return FramePairs(persist(known, self.resources), self.has_scores, self.resources)
+            joined = joined.join(other.of_records(key, f"of_{key}"), key, "left")
+        one, two = (F.col(f"of_{key}") for key in KEY)
+        is_known, is_held = one.isNotNull() & two.isNotNull(), F.coalesce(one == two, F.lit(False))
+        return joined.select(*self.frame.columns, is_known.alias(IS_KNOWN), is_held.alias(IS_HELD))
+
+    def agreement(self, other: "FramePairs | FrameClusters") -> Agreement:
+        """Return the numbers of these pairs that the other relation knows, and that it holds."""
+        [row] = self.marked(other).agg(F.count_if(IS_KNOWN), F.count_if(IS_HELD)).collect()
+        return Agreement(*row)
 
     def draw(self, predicted: "FramePairs | FrameClusters", plan: SamplePlan) -> Drawn:
         """Draw pairs of each stratum: those with the lowest hashes."""
         is_above = [F.when(F.col(SCORE) >= edge, 1).otherwise(0) for edge in plan.strata]
         band = reduce(Column.__add__, is_above, F.lit(0))
-        linked = self.held_by(predicted).select(*KEY, F.lit(1).alias(STRATUM))
-        joined = self.frame.join(linked, KEY, "left")
-        strata = joined.withColumn(STRATUM, 2 * band + F.coalesce(STRATUM, F.lit(0)))
-        strata = persist(strata, self.resources)
+        stratum = 2 * band + F.col(IS_HELD).cast("int")
+        strata = persist(self.marked(predicted).withColumn(STRATUM, stratum), self.resources)
         sizes = dict.fromkeys(range(plan.n_strata), 0)
         sizes |= {row[STRATUM]: row["count"] for row in strata.groupBy(STRATUM).count().collect()}
         texts = [F.col(key).cast("string") for key in KEY]
@@ -100,38 +103,44 @@ class FramePairs(Pairs):
 
 @dataclass(frozen=True)
 class FrameClusters(Clusters):
-    """The cluster of each record: the columns record and cluster."""
+    """Clusters of the table ``name``, of all clusterings by record and by cell; see ``by_record``."""
 
-    frame: DataFrame
+    name: str
+    records: DataFrame
+    cells: DataFrame
     resources: ExitStack
 
     @cached_property
     def n_records(self) -> int:
         """Number of records."""
-        return self.frame.count()
+        return totals(self.cells.where(F.col(self.name).isNotNull()), F.col(N))[0]
 
     @cached_property
     def n_pairs(self) -> int:
         """Number of pairs within clusters."""
-        sizes = self.frame.groupBy(CLUSTER).agg(F.count("*").alias("n"))
-        return total(sizes, F.expr("n * (n - 1) div 2"))
+        sizes = self.cells.where(F.col(self.name).isNotNull()).groupBy(self.name).agg(F.sum(N).alias(N))
+        return totals(sizes, F.expr("n * (n - 1) div 2"))[0]
+
+    def of_records(self, record: str, cluster: str) -> DataFrame:
+        """Return records and their clusters, in columns of these names."""
+        own = self.records.where(F.col(self.name).isNotNull())
+        return own.select(F.col(RECORD).alias(record), F.col(self.name).alias(cluster))
 
     def contingency(self, true: "FrameClusters") -> Contingency:
         """Return the cells of these clusters and true ones, of the records in both."""
-        others = true.frame.select(RECORD, F.col(CLUSTER).alias(TRUE_CLUSTER))
-        by_cell = self.frame.join(others, RECORD).groupBy(CLUSTER, TRUE_CLUSTER).agg(F.count("*").alias("n"))
-        by_cell = persist(by_cell, self.resources)
-        for cluster, size in ((CLUSTER, "a"), (TRUE_CLUSTER, "b")):
-            by_cell = by_cell.join(by_cell.groupBy(cluster).agg(F.sum("n").alias(size)), cluster)
-        by_cell = persist(by_cell, self.resources)
-        sizes = by_cell.groupBy("n", "a", "b").agg(F.count("*").alias("times")).toArrow()
-        jaccard = F.max(F.col("n") / (F.col("a") + F.col("b") - F.col("n"))).alias("jaccard")
+        names = (self.name, true.name)
+        both = self.cells.select(*names, N).dropna()
+        for name, size in zip(names, ("a", "b"), strict=True):
+            both = both.withColumn(size, F.sum(N).over(Window.partitionBy(name)))
+        jaccard = (F.col(N) / (F.col("a") + F.col("b") - F.col(N))).alias("jaccard")
+        both = persist(both.select("*", jaccard), self.resources)
+        sizes = both.groupBy(N, "a", "b").agg(F.count("*").alias("times")).toArrow()
         best = list[Best]()
-        for cluster in (CLUSTER, TRUE_CLUSTER):
-            of_each = by_cell.groupBy(cluster).agg(jaccard)
+        for name in names:
+            of_each = both.groupBy(name).agg(F.max("jaccard").alias("jaccard"))
             of_index = of_each.groupBy("jaccard").agg(F.count("*").alias("times")).toArrow()
             best.append(Best(to_numpy(of_index["jaccard"]), to_numpy(of_index["times"])))
-        counts, predicted, expected, times = (to_numpy(sizes[name]) for name in ("n", "a", "b", "times"))
+        counts, predicted, expected, times = (to_numpy(sizes[name]) for name in (N, "a", "b", "times"))
         return Contingency(counts, predicted, expected, times, *best)
 
 
@@ -144,29 +153,29 @@ class FrameRelations(Relations):
 
     @classmethod
     def of(cls, frames: Mapping[str, DataFrame], resources: ExitStack) -> "FrameRelations":
-        """Check and count the rows of all tables; distinct pairs and records are persisted in ``resources``.
+        """Check and count the rows of all tables, each read once; what is used again is persisted.
 
         Raises DataError ID_TYPE_MISMATCH or RECORD_IN_TWO_CLUSTERS.
         """
         kinds = {name: to_arrow_schema(frame.schema) for name, frame in frames.items()}
         check_columns(kinds)
-        relations: dict[str, Relation] = {}
-        entries: list[Entry] = []
-        records: list[DataFrame] = []
-        for name, frame in frames.items():
-            valid = valid_rows(name, frame)
-            is_pairs = is_form_of_pairs(name, frame.columns)
-            relation_of = pairs_of if is_pairs else clusters_of
-            relations[name], grouped, n_valid, counted = relation_of(name, valid, resources)
-            keys = KEY if is_pairs else (RECORD,)
-            records += [grouped.select(F.col(key).alias(RECORD)) for key in keys]
-            entries += entries_of(name, frame.count(), n_valid, counted)
+        valid = {name: blank_if_invalid(name, frame) for name, frame in frames.items()}
+        listed = [name for name, frame in frames.items() if is_form_of_pairs(name, frame.columns)]
+        clusters = clusters_of({name: valid[name] for name in frames if name not in listed}, resources)
+        records = [one.records.select(RECORD) for one, _ in clusters.values()][:1]  # those of all of them
+        found: dict[str, tuple[Relation, list[Entry]]] = {**clusters}
+        for name in listed:
+            grouped = pairs_by_key(valid[name], resources)
+            found[name] = pairs_of(name, grouped, resources)
+            records += [grouped.select(F.col(key).alias(RECORD)) for key in KEY]
+        relations = {name: found[name][0] for name in frames}
+        entries = [entry for name in frames for entry in found[name][1]]
         return cls(relations, kinds, entries, records, resources)
 
     @cached_property
     def n_records(self) -> int:
         """Number of records in all tables."""
-        return reduce(DataFrame.unionAll, self.records).distinct().count()
+        return reduce(DataFrame.unionAll, self.records).dropna().distinct().count()
 
     def listed(self, pairs: pa.Table) -> FramePairs:
         """Return the distinct pairs of a small table."""
@@ -174,16 +183,21 @@ class FrameRelations(Relations):
         return FramePairs(frame.select(*ordered()).distinct(), False, self.resources)
 
 
-def valid_rows(name: str, frame: DataFrame) -> DataFrame:
-    """Return the rows without a null in ids, clusters and scores, with integers of one type."""
-    ids = [
-        F.col(column) if is_text(frame, column) else F.col(column).cast("bigint").alias(column)
-        for column in form_of(name, frame.columns)
-    ]
-    if SCORE not in frame.columns:
-        return frame.select(*ids).dropna()
-    valid = frame.select(*ids, SCORE).dropna()
-    return valid.where(~F.isnan(SCORE) & (F.abs(SCORE) < float("inf")))
+def blank_if_invalid(name: str, frame: DataFrame) -> DataFrame:
+    """Return ids, integers as longs, clusters and scores; all null in a row that cannot be used.
+
+    That is a row with a null, or with a score that is not finite.
+    """
+    form = form_of(name, frame.columns)
+    columns = [*form, *([SCORE] if SCORE in frame.columns else [])]
+    is_valid = reduce(and_, (F.col(column).isNotNull() for column in columns))
+    if SCORE in columns:
+        is_valid &= ~F.isnan(SCORE) & (F.abs(SCORE) < float("inf"))
+    values = {
+        column: F.col(column) if column == SCORE or is_text(frame, column) else F.col(column).cast("bigint")
+        for column in columns
+    }
+    return frame.select(*(F.when(is_valid, value).alias(column) for column, value in values.items()))
 
 
 def ordered() -> list[Column]:
@@ -191,38 +205,94 @@ def ordered() -> list[Column]:
     return [F.least(A, B).alias(LEAST), F.greatest(A, B).alias(GREATEST)]
 
 
-def pairs_of(_name: str, valid: DataFrame, resources: ExitStack) -> tuple[FramePairs, DataFrame, int, Unused]:
-    """Return distinct pairs, the rows by pair, also of one record, their number, and what is not used."""
+def pairs_by_key(valid: DataFrame, resources: ExitStack) -> DataFrame:
+    """Return distinct pairs, also those of one record, with their numbers of rows; invalid rows are one null.
+
+    Most pairs are there once. So rows are sent by pair before they are counted, not counted by sender first.
+    """
     more = [SCORE] if SCORE in valid.columns else []
-    counts = [F.count("*").alias("n"), *(F.max(column).alias(column) for column in more)]
-    grouped = persist(valid.select(*ordered(), *more).groupBy(*KEY).agg(*counts), resources)
-    of_two = grouped.where(F.col(LEAST) != F.col(GREATEST))
-    pairs = FramePairs(of_two.select(*KEY, *more), bool(more), resources)
-    n_valid, n_kept = total(grouped, F.col("n")), total(of_two, F.col("n"))
+    rows = valid.select(*ordered(), *more).repartition(*KEY)
+    best = [F.max(column).alias(column) for column in more]
+    return persist(rows.groupBy(*KEY).agg(F.count("*").alias(N), *best), resources)
+
+
+def pairs_of(name: str, grouped: DataFrame, resources: ExitStack) -> tuple[FramePairs, list[Entry]]:
+    """Return the distinct pairs of a table, and its accounting."""
+    is_two = F.col(LEAST) != F.col(GREATEST)
+    of_two = grouped.where(is_two)
+    columns = [column for column in grouped.columns if column != N]
+    pairs = FramePairs(of_two.select(*columns), SCORE in columns, resources)
+    is_valid = F.col(LEAST).isNotNull()
+    n_in, n_valid, n_kept, n_pairs = totals(
+        grouped, F.col(N), F.when(is_valid, F.col(N)), F.when(is_two, F.col(N)), F.when(is_two, 1)
+    )
     counted: Unused = {
         (Outcome.DROPPED, Reason.SELF_PAIR): n_valid - n_kept,
-        (Outcome.DEDUPLICATED, Reason.REPEATED_PAIR): n_kept - pairs.n_pairs,
+        (Outcome.DEDUPLICATED, Reason.REPEATED_PAIR): n_kept - n_pairs,
     }
-    return pairs, grouped, n_valid, counted
+    return pairs, entries_of(name, n_in, n_valid, counted)
+
+
+def by_record(valid: Mapping[str, DataFrame]) -> DataFrame:
+    """Return a row per record: its cluster in each table, in a column of that name, and numbers of rows.
+
+    All tables are read at once and meet in one shuffle. ``last_NAME`` differs from NAME if the record is in
+    several clusters of the table. Invalid rows are those of the record null.
+    """
+    sides = []
+    for number, (name, frame) in enumerate(valid.items()):
+        clusters = [
+            F.col(CLUSTER).alias(one) if one == name else F.lit(None).cast(kind).alias(one)
+            for one, kind in ((one, other.schema[CLUSTER].dataType) for one, other in valid.items())
+        ]
+        sides.append(frame.select(RECORD, *clusters, F.lit(number).alias(SOURCE)))
+    rows = reduce(DataFrame.unionAll, sides).repartition(RECORD)
+    # Spark sorts to compare texts, and texts that begin alike are slow to sort; their hashes are not.
+    first = [F.xxhash64(RECORD).alias("hash")] if is_text(rows, RECORD) else []
+    counts = [
+        one
+        for number, name in enumerate(valid)
+        for one in (
+            F.min(name).alias(name),
+            F.max(name).alias(f"last_{name}"),
+            F.count_if(F.col(SOURCE) == number).alias(f"rows_{name}"),
+        )
+    ]
+    return rows.groupBy(*first, RECORD).agg(*counts)
 
 
 def clusters_of(
-    name: str, valid: DataFrame, resources: ExitStack
-) -> tuple[FrameClusters, DataFrame, int, Unused]:
-    """Return the cluster of each record, the rows by record, their number, and what is not used."""
-    least, last = F.min(CLUSTER).alias(CLUSTER), F.max(CLUSTER).alias("last")
-    grouped = persist(valid.groupBy(RECORD).agg(least, last, F.count("*").alias("n")), resources)
-    check_each_once(name, grouped.where(F.col(CLUSTER) != F.col("last")).count())
-    clusters = FrameClusters(grouped.select(RECORD, CLUSTER), resources)
-    n_valid = total(grouped, F.col("n"))
-    n_repeated = n_valid - clusters.n_records
-    return clusters, grouped, n_valid, {(Outcome.DEDUPLICATED, Reason.REPEATED_RECORD): n_repeated}
+    valid: Mapping[str, DataFrame], resources: ExitStack
+) -> dict[str, tuple[FrameClusters, list[Entry]]]:
+    """Return the clusters of each table, and its accounting."""
+    if not valid:
+        return {}
+    records = persist(by_record(valid), resources)
+    counts = [F.count(RECORD).alias(N)]
+    for name in valid:
+        differs = F.count_if(F.col(name) != F.col(f"last_{name}"))
+        counts += [F.sum(f"rows_{name}").alias(f"rows_{name}"), differs.alias(f"differs_{name}")]
+    cells = persist(records.groupBy(*valid).agg(*counts), resources)
+    found = {}
+    for name in valid:
+        n_rows, is_valid = F.col(f"rows_{name}"), F.col(name).isNotNull()
+        n_in, n_valid, n_records, n_differ = totals(
+            cells, n_rows, F.when(is_valid, n_rows), F.when(is_valid, F.col(N)), F.col(f"differs_{name}")
+        )
+        check_each_once(name, n_differ)
+        repeated: Unused = {(Outcome.DEDUPLICATED, Reason.REPEATED_RECORD): n_valid - n_records}
+        found[name] = (
+            FrameClusters(name, records, cells, resources),
+            entries_of(name, n_in, n_valid, repeated),
+        )
+    return found
 
 
-def total(frame: DataFrame, column: Column) -> int:
-    """Return the sum of integers, 0 of nothing."""
-    [row] = frame.agg(F.sum(column)).collect()
-    return int(row[0] or 0)
+def totals(frame: DataFrame, *columns: Column) -> list[int]:
+    """Return the sums of integers, 0 of nothing."""
+    sums = [F.sum(column).alias(str(number)) for number, column in enumerate(columns)]
+    [row] = frame.agg(*sums).collect()
+    return [int(one or 0) for one in row]
 
 
 def is_text(frame: DataFrame, column: str) -> bool:

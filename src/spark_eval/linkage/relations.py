@@ -34,6 +34,13 @@ class Drawn(NamedTuple):
     sizes: Ints
 
 
+class Agreement(NamedTuple):
+    """Numbers of pairs whose records another relation knows, and of those that belong together in it."""
+
+    n_known: int
+    n_held: int
+
+
 class Relation(ABC):
     """Records that belong together."""
 
@@ -49,12 +56,11 @@ class Pairs(Relation):
     has_scores: bool
 
     @abstractmethod
-    def n_held_by(self, other: Any) -> int:
-        """Return the number of these pairs whose records belong together in the other relation."""
+    def agreement(self, other: Any) -> Agreement:
+        """Return the numbers of these pairs that another relation knows, and that it holds.
 
-    @abstractmethod
-    def known_to(self, clusters: Any) -> "Pairs":
-        """Return the pairs whose records both have a cluster."""
+        Clusters know a pair if both of its records have one; pairs know every pair.
+        """
 
     @abstractmethod
     def draw(self, predicted: Any, plan: SamplePlan) -> Drawn:

@@ -132,8 +132,8 @@ def check_same_links(relations: Relations, sample: pa.Table) -> None:
     links = relations.tables[PREDICTED]
     n_distinct = len({pair_of(row) for row in predicted.to_pylist()})
     n_lost, n_new = (
-        n_distinct - relations.listed(predicted).n_held_by(links),
-        relations.listed(other).n_held_by(links),
+        n_distinct - relations.listed(predicted).agreement(links).n_held,
+        relations.listed(other).agreement(links).n_held,
     )
     if n_lost + n_new:
         message = f"{n_lost + n_new} of {len(sample)} sampled pairs were drawn with other predicted links"

@@ -77,7 +77,25 @@ def table_here(name: str, given: Any) -> LocalTable:
     if isinstance(given, str | Path):
         with suppress(NotPlain):
             return conformed_table(name, columns_of(name, given), {})
-    return LocalTable.of(read_arrow(name, given))
+    return LocalTable.of(with_plain_scores(read_arrow(name, given)))
+
+
+def with_plain_scores(rows: pa.Table) -> pa.Table:
+    """Return rows with doubles for scores that are decimals or booleans, as Spark casts them.
+
+    Decimals pass through text: it is rounded once, as by Spark, which Arrow's own cast does not promise.
+
+    >>> with_plain_scores(pa.table({"score": [True, None]})).to_pydict()
+    {'score': [1.0, None]}
+    """
+    if SCORE not in rows.column_names:
+        return rows
+    score = rows[SCORE]
+    if pa.types.is_decimal(score.type):
+        score = score.cast(pa.string())
+    elif not pa.types.is_boolean(score.type):
+        return rows
+    return rows.set_column(rows.schema.get_field_index(SCORE), SCORE, score.cast(pa.float64()))
 
 
 def test_of(column: str) -> Takes:
