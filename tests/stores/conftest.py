@@ -32,6 +32,7 @@ SMALL: Final = (
 SUPERUSER: Final = "hdfs"
 HDFS: Final = "org.apache.hadoop.hdfs"
 YARN: Final = "org.apache.hadoop.yarn.server"
+NODES: Final = ("node1", "node2")
 # What clients are told: to give up a dead server in seconds; two copies, for there are two data nodes.
 CLIENT: Final = {
     "dfs.replication": "2",
@@ -182,7 +183,7 @@ class Hdfs(Daemons):
 
 
 class Yarn(Daemons):
-    """YARN of a resource manager and one node manager, whose default store is an HDFS."""
+    """YARN of a resource manager and two node managers, whose default store is an HDFS."""
 
     def __init__(self, home: Path, jars: list[Path], hdfs: Hdfs) -> None:
         super().__init__(home, jars)
@@ -196,10 +197,10 @@ class Yarn(Daemons):
             f"{manager}.hostname": "127.0.0.1",
             f"{manager}.scheduler.class": f"{YARN}.resourcemanager.scheduler.fifo.FifoScheduler",
             f"{manager}.am.max-attempts": 4,
+            # Ten minutes by default: so long a lost node is not replaced.
+            "yarn.nm.liveness-monitor.expiry-interval-ms": 10_000,
             **{f"{node}.{kind}address": "127.0.0.1:0" for kind in ("", "localizer.", "webapp.")},
             f"{node}.hostname": "127.0.0.1",
-            f"{node}.local-dirs": str(home / "local"),
-            f"{node}.log-dirs": str(home / "logs"),
             f"{node}.resource.memory-mb": 6144,
             f"{node}.resource.cpu-vcores": 8,
             f"{node}.vmem-check-enabled": False,
@@ -213,16 +214,23 @@ class Yarn(Daemons):
         hdfs.shell("-mkdir", "-p", "/user")
         hdfs.shell("-chmod", "777", "/user")
         self.start("manager", f"{YARN}.resourcemanager.ResourceManager")
-        self.start("node", f"{YARN}.nodemanager.NodeManager")
-        until(self.is_ready, SECONDS, f"node manager; logs are in {home}")
+        for name in NODES:
+            self.start_node(name)
+        until(lambda: self.n_nodes() == len(NODES), SECONDS, f"node managers; logs are in {home}")
+
+    def start_node(self, name: str) -> None:
+        """Start one node manager with folders of its own."""
+        own = {f"yarn.nodemanager.{kind}-dirs": self.home / name / kind for kind in ("local", "log")}
+        words = [word for key, value in own.items() for word in ("-D", f"{key}={value}")]
+        self.start(name, f"{YARN}.nodemanager.NodeManager", *words)
 
     def ask(self, path: str) -> Any:
         """Return what the resource manager answers; None until it does."""
         return asked(self.web, f"/ws/v1/cluster/{path}")
 
-    def is_ready(self) -> bool:
-        """True if the node manager is known."""
-        return bool((self.ask("metrics") or {}).get("clusterMetrics", {}).get("activeNodes"))
+    def n_nodes(self) -> int:
+        """Return the number of node managers that are known and not lost."""
+        return int((self.ask("metrics") or {}).get("clusterMetrics", {}).get("activeNodes", 0))
 
     def application(self, said: str) -> Any:
         """Return what the resource manager knows of the application that spark-submit spoke of."""
@@ -234,15 +242,22 @@ class Yarn(Daemons):
         """Return the number of attempts at an application."""
         return len(self.ask(f"apps/{self.application(said)['id']}/appattempts")["appAttempts"]["appAttempt"])
 
-    def pids(self, name: str) -> list[int]:
-        """Return the ids of the processes of a class below this node manager."""
+    def logs(self, said: str) -> list[str]:
+        """Return what the driver of each attempt printed in cluster mode."""
+        identifier = self.application(said)["id"]
+        folders = self.home.glob(f"*/log/{identifier}/container_*_000001")
+        return [(folder / "stdout").read_text() for folder in sorted(folders, key=lambda one: one.name)]
+
+    def pids(self, name: str, program: str = "java", home: str = "") -> list[int]:
+        """Return the ids of a program's processes in containers, or with a path, whose words have a name."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 line = (folder / "cmdline").read_bytes().decode(errors="replace")
-                if line.startswith("/") and name in line and str(self.home) in line:
-                    found.append((len(line), int(folder.name)))
-        return [pid for _, pid in found if (Path("/proc") / str(pid) / "exe").resolve().name == "java"]
+                is_within = (home or str(self.home)) in f"{line} {(folder / 'cwd').resolve()}"
+                if name in line and is_within and (folder / "exe").resolve().name.startswith(program):
+                    found.append(int(folder.name))
+        return found
 
 
 # Delta and Iceberg are of one Spark each; Delta is the session's own catalog, Iceberg the catalog `lake`.

@@ -1,47 +1,48 @@
-"""The program in a process that kills itself and its JVM at a call to a store amid publication.
+"""The program in a process that kills itself and its JVM at a call, as kill -9 does.
 
-``python -m tests.stores.dying N VERB …``: the N-th call after publication began.
+``python -m tests.stores.dying METHOD:N VERB …``: before the N-th call of a method of ``DEADLY``. Of an
+application of YARN only the first attempt dies.
 """
 
 import os
 import signal
 import sys
-from typing import Any
-
-from tests.stores.attempts import CALLS
+from typing import Any, Final
 
 from spark_eval.cli.commands import main
-from spark_eval.publishing.attempt import Attempt
+from spark_eval.runs.job import Job
 from spark_eval.runtime.hadoop_files import HadoopFiles
 
-left: list[int] = []
+# A record or intent is written by the first `write_new`; of renames the first makes the intent, the next ones
+# move tables, the last makes the record; `remove` then clears away the attempt.
+DEADLY: Final[dict[str, type]] = {
+    "read": Job,
+    "write_new": HadoopFiles,
+    "rename": HadoopFiles,
+    "remove": HadoopFiles,
+}
 
 
-def counting(call: Any) -> Any:
-    """Return the call, which dies when its turn has come."""
+def is_first_attempt() -> bool:
+    """True outside YARN, too: ``CONTAINER_ID`` ends with the numbers of attempt and container."""
+    return os.environ.get("CONTAINER_ID", "_01_").split("_")[-2] == "01"
 
-    def counted(*arguments: Any) -> Any:
-        if left:
-            left.append(left.pop() - 1)
-            if not left[0]:
-                os.killpg(os.getpgid(0), signal.SIGKILL)
-        return call(*arguments)
+
+def deadly(call: Any, n_calls: int) -> Any:
+    """Return the call, which dies instead of its last turn."""
+    left = [n_calls]
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        left[0] -= 1
+        if not left[0]:
+            os.killpg(os.getpgid(0), signal.SIGKILL)
+        return call(*arguments, **named)
 
     return counted
 
 
-def beginning(publish: Any, n_calls: int) -> Any:
-    """Return ``publish``, which begins to count."""
-
-    def begun(*arguments: Any) -> Any:
-        left.append(n_calls)
-        return publish(*arguments)
-
-    return begun
-
-
 if __name__ == "__main__":
-    for name in CALLS:
-        setattr(HadoopFiles, name, counting(getattr(HadoopFiles, name)))
-    Attempt.publish = beginning(Attempt.publish, int(sys.argv[1]))  # type: ignore[method-assign]
+    name, _, number = sys.argv[1].partition(":")
+    if is_first_attempt():
+        setattr(DEADLY[name], name, deadly(getattr(DEADLY[name], name), int(number)))
     main(sys.argv[2:])

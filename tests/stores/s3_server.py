@@ -4,7 +4,8 @@
 step, as S3 promises. ``POST /_faults`` takes JSON: the next ``times`` requests whose method is ``method`` and
 whose path contains ``path`` get ``status`` with the S3 error ``code``, or, of status 0, a connection that
 ends in mid-body; ``{"clear": true}`` takes back what is left. ``POST /_fill`` puts ``n`` objects of one byte
-into a ``folder`` of a ``bucket``. ``GET /_counts`` gives the requests by method since it was last asked.
+into a ``folder`` of a ``bucket``. ``GET /_counts`` gives the requests by method since it was last asked,
+those for a page of a listing as ``LIST``.
 """
 
 import json
@@ -45,7 +46,7 @@ class Faulty:
         if path == "/_counts":
             told, self.counts = json.dumps(self.counts).encode(), Counter()
             return answered(start, "200 OK", told)
-        self.counts[method] += 1
+        self.counts["LIST" if "list-type" in environ["QUERY_STRING"] else method] += 1
         fault = next((one for one in self.faults if one["method"] == method and one["path"] in path), None)
         if fault is None:
             return self.inner(environ, start)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.stores, pytest.mark.timeout(600)]
 ROUNDS = 50
-# The number of a call to the store after which a publication is sure to have its intent.
-WITH_INTENT = 14
+# The call before which a driver dies: without an intent, and amid the renames that it intended.
+WITHOUT_INTENT, WITH_INTENT = "write_new:1", "rename:3"
 
 
 def test_the_whole_chain_gives_the_values_of_a_local_disk(
@@ -62,9 +62,9 @@ def test_of_two_attempts_that_publish_at_once_one_wins(on_hdfs: str, spark: "Spa
     assert found(files) == whole(*run_ids)
 
 
-@pytest.mark.parametrize("point", [5, pytest.param(WITH_INTENT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("moment", [WITHOUT_INTENT, pytest.param(WITH_INTENT, marks=pytest.mark.slow)])
 def test_kill_minus_nine_of_a_driver_amid_publication(
-    on_hdfs: str, spark: "SparkSession", tmp_path: Path, point: int
+    on_hdfs: str, spark: "SparkSession", tmp_path: Path, moment: str
 ) -> None:
     """A process dies at a call of its publication; the same command again leaves the run there, once."""
     write_inputs(tmp_path / "in")
@@ -83,7 +83,7 @@ def test_kill_minus_nine_of_a_driver_amid_publication(
     ]
     words += ["--set", "truth.subset=global_test", "--set", "spark.master='local[1]'"]
     victim = subprocess.run(
-        [sys.executable, "-m", "tests.stores.dying", str(point), *words],
+        [sys.executable, "-m", "tests.stores.dying", moment, *words],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
@@ -95,7 +95,7 @@ def test_kill_minus_nine_of_a_driver_amid_publication(
     again = call(*words)
     assert (again.code, again.err) == (0, "")
     # An attempt with an intent is finished at once; another one is cleared away once it is surely dead.
-    assert ("cleared away" in again.out) == (point == WITH_INTENT)
+    assert ("cleared away" in again.out) == (moment == WITH_INTENT)
     for table in ("per_user", "metrics", "sums"):
         one, two = (
             read_published(spark, f"{on_hdfs}/out", table, [run]).drop("run_id") for run in (RUN, "killed")
