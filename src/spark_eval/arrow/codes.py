@@ -171,8 +171,8 @@ def unique_in_order_of_appearance(values: Ints) -> tuple[Ints, Ints]:
 
 def unique_sorted(values: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values, ascending, and the index of each row's value in them."""
-    if (found := unique_by_marks(values)) is not None:
-        return found
+    if (distinct_and_index := unique_by_marks(values)) is not None:
+        return distinct_and_index
     distinct, index = unique_in_order_of_appearance(values)
     order = np.argsort(distinct)
     rank = np.empty_like(order)
@@ -197,8 +197,7 @@ def unique_by_marks(values: Ints) -> tuple[Ints, Ints] | None:
         return None
     offset, is_there = values - least, np.zeros(last - least + 1, dtype=bool)
     is_there[offset] = True
-    found = np.flatnonzero(is_there)
-    return found + least, (np.cumsum(is_there) - 1)[offset]
+    return np.flatnonzero(is_there) + least, (np.cumsum(is_there) - 1)[offset]
 
 
 def count_unique(values: Ints) -> int:

@@ -45,7 +45,7 @@ def influences_of(
     With ``by_user`` a user's sums are exact sums over all days, rounded once; otherwise each user of each day
     is one of its own.
     """
-    found = []
+    influences = []
     for cell, of_cell in by_cell(model, rows.whole(columns)):
         values = {key: to_numpy(of_cell[column_of(key)]) for key in keys}
         users = of_cell[USER]
@@ -55,18 +55,20 @@ def influences_of(
             values = {key: sums_by_group(own, groups, len(users)) for key, own in values.items()}
         own = UserSums(cell, users, values)
         n_rows = int(own.sums["rows", 0].sum())
-        found.append(CellInfluences(cell, len(own), n_rows, influence_sums(own, slopes)))
-    return found
+        influences.append(CellInfluences(cell, len(own), n_rows, influence_sums(own, slopes)))
+    return influences
 
 
 def by_cell(model: str, rows: pa.Table) -> Iterator[tuple[Cell, pa.RecordBatch]]:
-    """Yield the rows of each value of each segment; without segments all rows are one cell."""
+    """Yield the rows of each value of each segment; without segments all rows, if any, are one cell."""
+    if not len(rows):
+        return
     if SEGMENT not in rows.column_names:
         yield (model, ALL, ALL), rows.combine_chunks().to_batches()[0]
         return
     segments, values = (rows[name].combine_chunks().dictionary_encode() for name in (SEGMENT, SEGMENT_VALUE))
     pairs = to_numpy(segments.indices).astype("int64") * len(values.dictionary) + to_numpy(values.indices)
-    found, groups = unique_sorted(pairs)
+    distinct, groups = unique_sorted(pairs)
     names, texts = segments.dictionary.to_pylist(), values.dictionary.to_pylist()
-    for pair, part in zip(found.tolist(), partition_rows(rows, groups, len(found)), strict=True):
+    for pair, part in zip(distinct.tolist(), partition_rows(rows, groups, len(distinct)), strict=True):
         yield (model, names[pair // len(texts)], texts[pair % len(texts)]), part

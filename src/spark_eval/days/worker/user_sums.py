@@ -201,7 +201,7 @@ def user_sums(
 def clusters_of(given: UserRows, segments: Sequence[str]) -> list[Clusters]:
     """Group rows by user: among all rows, and within the values of each segment."""
     distinct, of_files = groups_of(codes_of_users(given))
-    found = [Clusters([(ALL, ALL)], np.zeros(len(distinct), dtype=np.int64), of_files)]
+    clusters = [Clusters([(ALL, ALL)], np.zeros(len(distinct), dtype=np.int64), of_files)]
     tables = list(given.read(segments)) if segments else []
     n_users, everybody = max(len(distinct), 1), np.arange(len(distinct))
     users = [everybody if groups is None else groups for groups in of_files]
@@ -209,8 +209,8 @@ def clusters_of(given: UserRows, segments: Sequence[str]) -> list[Clusters]:
         values, names = segment_codes([column_or_nulls(table, segment) for table in tables])
         keys = [value * n_users + user for value, user in zip(values, users, strict=True)]
         distinct, of_files = groups_of(keys)
-        found.append(Clusters([(segment, name) for name in names], distinct // n_users, of_files))
-    return found
+        clusters.append(Clusters([(segment, name) for name in names], distinct // n_users, of_files))
+    return clusters
 
 
 def column_or_nulls(table: pa.Table, name: str) -> pa.ChunkedArray:
