@@ -63,9 +63,9 @@ class FramePairs(Pairs):
     def marked(self, other: "FramePairs | FrameClusters") -> DataFrame:
         """Add whether the other relation knows both records of a pair, and whether it holds the pair."""
         if isinstance(other, FramePairs):
-            held = other.frame.select(*KEY, F.lit(True).alias(IS_HELD))
+            others = other.frame.select(*KEY, F.lit(True).alias(IS_HELD))
             is_held = F.coalesce(IS_HELD, F.lit(False)).alias(IS_HELD)
-            return self.frame.join(held, KEY, "left").select(
+            return self.frame.join(others, KEY, "left").select(
                 *self.frame.columns, F.lit(True).alias(IS_KNOWN), is_held
             )
         joined = self.frame
