@@ -66,8 +66,8 @@ class CodedPairs(Pairs):
         """Return the numbers of these pairs that another relation knows, and that it holds."""
         n_known = n_held = 0
         for rows in blocks(self.n_pairs):
-            known, held = other.agreement_on(self.keys[rows])
-            n_known, n_held = n_known + known, n_held + held
+            of_block = other.agreement_on(self.keys[rows])
+            n_known, n_held = n_known + of_block.n_known, n_held + of_block.n_held
         return Agreement(n_known, n_held)
 
     def agreement_on(self, keys: Ints) -> Agreement:

@@ -63,9 +63,9 @@ class FramePairs(Pairs):
     def marked(self, other: "FramePairs | FrameClusters") -> DataFrame:
         """Add whether the other relation knows both records of a pair, and whether it holds the pair."""
         if isinstance(other, FramePairs):
-            held = other.frame.select(*KEY, F.lit(True).alias(IS_HELD))
+            others = other.frame.select(*KEY, F.lit(True).alias(IS_HELD))
             is_held = F.coalesce(IS_HELD, F.lit(False)).alias(IS_HELD)
-            return self.frame.join(held, KEY, "left").select(
+            return self.frame.join(others, KEY, "left").select(
                 *self.frame.columns, F.lit(True).alias(IS_KNOWN), is_held
             )
         joined = self.frame
@@ -163,13 +163,13 @@ class FrameRelations(Relations):
         listed = [name for name, frame in frames.items() if is_form_of_pairs(name, frame.columns)]
         clusters = clusters_of({name: valid[name] for name in frames if name not in listed}, resources)
         records = [one.records.select(RECORD) for one, _ in clusters.values()][:1]  # those of all of them
-        found: dict[str, tuple[Relation, list[Entry]]] = {**clusters}
+        counted: dict[str, tuple[Relation, list[Entry]]] = {**clusters}
         for name in listed:
             grouped = pairs_by_key(valid[name], resources)
-            found[name] = pairs_of(name, grouped, resources)
+            counted[name] = pairs_of(name, grouped, resources)
             records += [grouped.select(F.col(key).alias(RECORD)) for key in KEY]
-        relations = {name: found[name][0] for name in frames}
-        entries = [entry for name in frames for entry in found[name][1]]
+        relations = {name: counted[name][0] for name in frames}
+        entries = [entry for name in frames for entry in counted[name][1]]
         return cls(relations, kinds, entries, records, resources)
 
     @cached_property
@@ -273,7 +273,7 @@ def clusters_of(
         differs = F.count_if(F.col(name) != F.col(f"last_{name}"))
         counts += [F.sum(f"rows_{name}").alias(f"rows_{name}"), differs.alias(f"differs_{name}")]
     cells = persist(records.groupBy(*valid).agg(*counts), resources)
-    found = {}
+    counted = {}
     for name in valid:
         n_rows, is_valid = F.col(f"rows_{name}"), F.col(name).isNotNull()
         n_in, n_valid, n_records, n_differ = totals(
@@ -281,11 +281,11 @@ def clusters_of(
         )
         check_each_once(name, n_differ)
         repeated: Unused = {(Outcome.DEDUPLICATED, Reason.REPEATED_RECORD): n_valid - n_records}
-        found[name] = (
+        counted[name] = (
             FrameClusters(name, records, cells, resources),
             entries_of(name, n_in, n_valid, repeated),
         )
-    return found
+    return counted
 
 
 def totals(frame: DataFrame, *columns: Column) -> list[int]:
