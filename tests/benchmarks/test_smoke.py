@@ -279,3 +279,20 @@ def test_experiments_are_measured(tmp_path: Path) -> None:
     assert [row[0] for row in rows] == cases
     assert rows[0][-1] == rows[1][-1]
     assert int(rows[0][-1]) > 10_000
+
+
+@pytest.mark.slow
+def test_stores_are_measured(tmp_path: Path) -> None:
+    """A folder of this machine serves as well."""
+    command = [sys.executable, "-m", "benchmarks.stores", (tmp_path / "store").as_uri(), "smoke", "1"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    run = subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    header, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in run.stdout.splitlines()
+    ]
+    assert header[:4] == ["program", "CPU s", "CPU s of servers", "s"]
+    assert [row[0] for row in rows] == ["spark-eval evaluate, published", "floor ii"]
+    assert all(float(row[1]) > 0 for row in rows)

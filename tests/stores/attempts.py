@@ -1,7 +1,7 @@
 """Publication on a store that Spark reaches through Hadoop: attempts, their deaths, what is published."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any, Final
@@ -96,16 +96,26 @@ def die_before_every_call(files: HadoopFiles, manifest: bool, is_killed: bool) -
                 break
         if not is_killed:
             victim.__exit__()
-        before = found(files, run_id)
-        assert before in ({}, whole(run_id))
-        published += bool(before)
+        [(is_published, _)] = finish(files, manifest, [run_id])
+        published += is_published
+    assert found(files) == whole(*(f"r{number:02}" for number in range(point + 1)))
+    return point, published
+
+
+def finish(files: HadoopFiles, manifest: bool, run_ids: Sequence[str]) -> Iterator[tuple[bool, bool]]:
+    """Check what dead attempts left, and run them again; each run then is there once, whole.
+
+    Yield for each whether it was published already, and whether its next attempt had nothing left to write.
+    """
+    before = found(files, *run_ids)
+    assert before == whole(*(run_id for run_id, _ in before))
+    for run_id in run_ids:
         with Attempt(HadoopStore(files, manifest=manifest), run_id, "evaluate") as retry:
             is_done = retry.is_published("f", TABLES, replace=False)
         if not is_done:
             publish(files, manifest, run_id)
-        assert found(files, run_id) == whole(run_id)
-    assert found(files) == whole(*(f"r{number:02}" for number in range(point + 1)))
-    return point, published
+        yield (run_id, Table.METRICS) in before, is_done
+    assert found(files, *run_ids) == whole(*run_ids)
 
 
 def counted_down(patch: pytest.MonkeyPatch, n_calls: int) -> list[str]:

@@ -62,7 +62,13 @@ def test_of_two_attempts_that_publish_at_once_one_wins(on_hdfs: str, spark: "Spa
     assert found(files) == whole(*run_ids)
 
 
-@pytest.mark.parametrize("moment", [WITHOUT_INTENT, pytest.param(WITH_INTENT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param(WITHOUT_INTENT, id="intent"),
+        pytest.param(WITH_INTENT, id="renames", marks=pytest.mark.slow),
+    ],
+)
 def test_kill_minus_nine_of_a_driver_amid_publication(
     on_hdfs: str, spark: "SparkSession", tmp_path: Path, moment: str
 ) -> None:
