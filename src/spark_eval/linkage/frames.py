@@ -82,8 +82,9 @@ class FramePairs(Pairs):
 
     def draw(self, predicted: "FramePairs | FrameClusters", plan: SamplePlan) -> Drawn:
         """Draw pairs of each stratum: those with the lowest hashes."""
-        is_above = [F.when(F.col(SCORE) >= edge, 1).otherwise(0) for edge in plan.strata]
-        band = reduce(Column.__add__, is_above, F.lit(0))
+        edges = F.array(*map(F.lit, plan.strata)).cast("array<double>")
+        # An expression per edge would overflow Spark's stack where edges are hundreds.
+        band = F.size(F.filter(edges, lambda edge: F.col(SCORE) >= edge)) if plan.strata else F.lit(0)
         stratum = 2 * band + F.col(IS_HELD).cast("int")
         strata = persist(self.marked(predicted).withColumn(STRATUM, stratum), self.resources)
         sizes = dict.fromkeys(range(plan.n_strata), 0)
