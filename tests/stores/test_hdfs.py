@@ -21,7 +21,7 @@ from spark_eval.runtime.hadoop_files import HadoopFiles
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.stores, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stores, pytest.mark.timeout(1800)]
 ROUNDS = 50
 # The call before which a driver dies: without an intent, and amid the renames that it intended.
 WITHOUT_INTENT, WITH_INTENT = "write_new:1", "rename:3"

@@ -15,7 +15,7 @@ from spark_eval.runtime.hadoop_files import HadoopFiles
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.stores, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stores, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.parametrize("store", ["on_hdfs", "on_s3"])

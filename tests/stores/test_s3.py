@@ -15,7 +15,7 @@ from spark_eval.runtime.hadoop_files import CREATE_IF_FREE, HadoopFiles
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.stores, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stores, pytest.mark.timeout(1800)]
 ROUNDS = 50
 
 
