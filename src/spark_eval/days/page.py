@@ -85,15 +85,13 @@ class Chart:
 
     def y(self, value: float) -> float:
         """Return the vertical position of a value."""
-        low, high = self.ends
-        return round(HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM), 1)
+        return float(self.heights([value])[0])
 
-    def heights(self, rows: Sequence[HistoryRow], column: str) -> list[str]:
-        """Return the vertical positions of a column of rows, as text."""
+    def heights(self, values: Sequence[float | None]) -> list[str]:
+        """Return the vertical positions of values, as text."""
         low, high = self.ends
-        values = np.array([getattr(row, column) for row in rows], dtype=np.float64)
-        heights = HEIGHT - BOTTOM - (values - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
-        return [f"{height:.1f}" for height in heights.tolist()]
+        shares = (np.array(values, dtype=np.float64) - low) / (high - low)
+        return [f"{height:.1f}" for height in (HEIGHT - BOTTOM - shares * (HEIGHT - TOP - BOTTOM)).tolist()]
 
     @property
     def parts(self) -> Iterator[Part]:
@@ -114,10 +112,12 @@ class Chart:
     def part(self, model: str, rows: Sequence[HistoryRow]) -> Part:
         """Return a line with its band and its points."""
         colour, dash = self.looks[model]
-        at = list(zip(self.places_of(rows), self.heights(rows, "value"), strict=True))
+        at = list(zip(self.places_of(rows), self.heights([row.value for row in rows]), strict=True))
         inside = [row for row in rows if row.ci_low is not None and row.ci_high is not None]
         above, below = (
-            list(zip(self.places_of(inside), self.heights(inside, end), strict=True))
+            list(
+                zip(self.places_of(inside), self.heights([getattr(row, end) for row in inside]), strict=True)
+            )
             for end in ("ci_high", "ci_low")
         )
         # A page may have a hundred thousand points: their texts hold nothing to escape but the model's name.

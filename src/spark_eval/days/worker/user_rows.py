@@ -24,7 +24,7 @@ Sent = tuple[int, bytes]
 
 
 class UserRows(ABC):
-    """Rows of some users, all of theirs, in several parts; a run has one part or none."""
+    """All rows of some users of several runs, in parts that are read one after the other."""
 
     @abstractmethod
     def ids(self) -> list[pa.ChunkedArray]:

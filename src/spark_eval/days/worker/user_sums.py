@@ -254,7 +254,8 @@ def groups_of(keys: Sequence[Ints]) -> tuple[Ints, list[Ints | None]]:
 def segment_codes(columns: Sequence[pa.ChunkedArray]) -> tuple[list[Ints], list[str]]:
     """Return the code of each row's value of a segment in several tables, and the names of the values."""
     codes = Codes.of([column.cast(pa.string()).fill_null(MISSING) for column in columns])
-    return list(codes.columns), codes.texts.to_pylist()  # type: ignore
+    assert codes.texts is not None  # the columns are text
+    return list(codes.columns), codes.texts.to_pylist()
 
 
 def as_floats(rows: pa.Table, column: str) -> Floats:
