@@ -21,7 +21,7 @@ from benchmarks.workload import READERS, RUN_NAMES
 from spark_eval import get_session
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config
-from spark_eval.runs.verbs import VERBS
+from spark_eval.verbs import VERBS
 
 LENGTH, MODELS, LOG_ROWS = 100, 5, 50
 KS = [1, 5, 10, 20, 50]

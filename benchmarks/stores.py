@@ -28,7 +28,7 @@ from benchmarks.workload import Workload
 from spark_eval import get_session
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config
-from spark_eval.runs.verbs import VERBS
+from spark_eval.verbs import VERBS
 
 # What is measured of one run of a program.
 Row = dict[str, float]

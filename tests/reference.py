@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from spark_eval.cli.commands import program
 from spark_eval.cli.metric_tables import TextRows, document, markdown
 from spark_eval.config.experiments import (
     AssignmentSection,
@@ -94,6 +95,15 @@ GIVEN_BY: Final = {
     Need.VECTORS: "vectors",
     Need.BASE: "base",
 }
+
+
+def commands() -> dict[str, click.Command]:
+    """Return the commands of the program; the records of all verbs are loaded."""
+    found = {
+        name: program.get_command(click.Context(program), name)
+        for name in program.list_commands(click.Context(program))
+    }
+    return {name: command for name, command in found.items() if command is not None}
 
 
 def option_table(command: click.Command, title: str) -> str:

@@ -50,11 +50,16 @@ def apply_guide(home: Path) -> set[str]:
     return names
 
 
-def test_a_new_verb_is_at_most_five_files(tmp_path: Path) -> None:
+def test_a_new_verb_is_two_new_files_of_code_and_parts_of_three_others(tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "src", tmp_path / "src")
     names = apply_guide(tmp_path)
-    assert len(names) == 5
-    assert {Path(name).parent.name for name in names} == {"splits", "verbs", "runs", "conf", "docs"}
+    code = {name for name in names if name.startswith("src/")}
+    assert names - code == {"conf/repeats.yaml", "docs/repeats.md"}
+    assert {name for name in code if not (REPOSITORY / name).exists()} == {
+        "src/spark_eval/splits/repeats.py",
+        "src/spark_eval/verbs/repeats.py",
+    }
+    assert len(code) == 5
     ruff = [sys.executable, "-m", "ruff", "--config", str(REPOSITORY / "pyproject.toml")]
     files = sorted(name for name in names if name.endswith(".py"))
     for how in (["check"], ["format", "--check"]):

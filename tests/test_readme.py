@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.reference import (
     beyond_table,
+    commands,
     key_tables,
     option_table,
     page_with_tables,
@@ -16,7 +17,6 @@ from tests.reference import (
 )
 
 from spark_eval.cli import metric_tables
-from spark_eval.cli.commands import program
 from spark_eval.comparison.gates import GateOptions
 from spark_eval.comparison.plan import CompareOptions
 from spark_eval.comparison.rows import COMPARISONS, GATES
@@ -164,7 +164,7 @@ def test_the_errors_of_comparisons_are_raised() -> None:
 
 
 def test_pages_name_every_verb_and_table() -> None:
-    for page, names in ((COMMANDS, program.commands), (TABLES, Table)):
+    for page, names in ((COMMANDS, commands()), (TABLES, Table)):
         for name in names:
             assert re.search(rf"^\| `{name}`", page, re.MULTILINE), name
 
@@ -173,14 +173,14 @@ def test_the_keys_of_the_config_are_the_code() -> None:
     assert [table for table in key_tables() if table not in CONFIG] == []
 
 
-@pytest.mark.parametrize("verb", [name for name in program.commands if name not in OF_RUNS])
+@pytest.mark.parametrize("verb", [name for name in commands() if name not in OF_RUNS])
 def test_the_options_of_commands_are_the_code(verb: str) -> None:
-    assert option_table(program.commands[verb], f"option of `{verb}`") in COMMANDS
+    assert option_table(commands()[verb], f"option of `{verb}`") in COMMANDS
 
 
 def test_verbs_of_runs_have_the_same_options_as_the_code() -> None:
     title = f"option of {', '.join(f'`{verb}`' for verb in OF_RUNS[:-1])} and `{OF_RUNS[-1]}`"
-    assert {option_table(program.commands[verb], title) in COMMANDS for verb in OF_RUNS} == {True}
+    assert {option_table(commands()[verb], title) in COMMANDS for verb in OF_RUNS} == {True}
 
 
 def test_the_example_config_is_valid_and_shows_every_section() -> None:

@@ -22,9 +22,9 @@ from spark_eval.linkage.reviews import SAMPLE_COLUMNS
 from spark_eval.predictions.tables import CURVES, THRESHOLDS
 from spark_eval.results.subsets import SUBSET_TABLE
 from spark_eval.runs.verb import Published
-from spark_eval.runs.verbs import VERBS
 from spark_eval.schema import Table
 from spark_eval.splits.leakage import LEAKAGE
+from spark_eval.verbs import VERBS
 
 REPOSITORY: Final = Path(__file__).parents[1]
 SOURCE: Final = REPOSITORY / "src" / "spark_eval"

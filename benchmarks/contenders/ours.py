@@ -8,8 +8,8 @@ from benchmarks.workload import RUN_NAMES, Task
 from spark_eval import evaluate
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config
-from spark_eval.runs.verbs import VERBS
 from spark_eval.schema import ALL
+from spark_eval.verbs import VERBS
 
 MODEL = "only"
 

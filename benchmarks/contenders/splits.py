@@ -9,7 +9,7 @@ from benchmarks.contenders.spark import session
 from benchmarks.workload import Task
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config
-from spark_eval.runs.verbs import VERBS
+from spark_eval.verbs import VERBS
 
 
 def published(task: Task) -> Repetition:

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from spark_eval.linkage.reviews import sample_pairs
     from spark_eval.predictions.evaluate import Predictions, evaluate_predictions
     from spark_eval.publishing.published import read_published
-    from spark_eval.runs.history import history
-    from spark_eval.runs.report import report
-    from spark_eval.runs.watch import watch
-    from spark_eval.runs.windows import window
     from spark_eval.runtime.session import get_session
     from spark_eval.splits.split import Split, split
+    from spark_eval.verbs.history import history
+    from spark_eval.verbs.report import report
+    from spark_eval.verbs.watch import watch
+    from spark_eval.verbs.window import window
 
 __version__: Final = VERSION
 __all__ = [
@@ -78,15 +78,15 @@ _HOMES: Final = {
     "Predictions": "spark_eval.predictions.evaluate",
     "evaluate_predictions": "spark_eval.predictions.evaluate",
     "read_published": "spark_eval.publishing.published",
-    "report": "spark_eval.runs.report",
+    "report": "spark_eval.verbs.report",
     "Split": "spark_eval.splits.split",
     "split": "spark_eval.splits.split",
     "add_sums": "spark_eval.days.sums",
     "Window": "spark_eval.days.window",
-    "window": "spark_eval.runs.windows",
+    "window": "spark_eval.verbs.window",
     "History": "spark_eval.days.history",
-    "history": "spark_eval.runs.history",
-    "watch": "spark_eval.runs.watch",
+    "history": "spark_eval.verbs.history",
+    "watch": "spark_eval.verbs.watch",
     "Interleaving": "spark_eval.experiments.interleaving",
     "evaluate_interleaving": "spark_eval.experiments.interleaving",
     "UserDays": "spark_eval.experiments.user_days",
@@ -101,7 +101,6 @@ def __getattr__(name: str) -> Any:
     if name == "metrics":  # a package that can be called
         return import_module("spark_eval.metrics")
     if name in _HOMES:
-        import_module("spark_eval.runs.verbs")  # they declare their tables, which readers then know
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'spark_eval' has no attribute {name!r}")
 

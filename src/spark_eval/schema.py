@@ -152,9 +152,6 @@ class Table(StrEnum):
     USER_DAYS = "user_days"
 
 
-# Names of all known tables; a verb adds those of its own when its record is read.
-TABLE_NAMES: Final[set[str]] = set(Table)
-
 # Below the output root: commit records of what is published, and a page for each run that has a report.
 COMMITS: Final = "_commits"
 REPORT: Final = "report"

@@ -16,12 +16,12 @@ from spark_eval.evaluation.plan import DEFAULT_METRICS
 from spark_eval.metrics import RANKING
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.results.subsets import SubsetRow
-from spark_eval.runs.verbs import VERBS, split
 from spark_eval.schema import Direction, Table
 from spark_eval.splits.leakage import LeakageRow
 from spark_eval.splits.rules.folds import Holdout, KFold
 from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker
 from spark_eval.splits.rules.leave_out import LastFraction
+from spark_eval.verbs import VERBS, split
 
 pytestmark = pytest.mark.usefixtures("engine_of_users")
 

@@ -18,9 +18,9 @@ from spark_eval.days.window import Window
 from spark_eval.errors import DataError
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.remote import HadoopStore
-from spark_eval.runs.history import UserPairs, history_of
-from spark_eval.runs.windows import merge_published
 from spark_eval.runtime.hadoop_files import HadoopFiles
+from spark_eval.verbs.history import UserPairs, history_of
+from spark_eval.verbs.window import merge_published
 
 DAYS = ["2024-02-28", "2024-02-29", "2024-03-01"]
 StoreOf = Callable[[Path], HadoopStore]

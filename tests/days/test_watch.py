@@ -21,7 +21,7 @@ from spark_eval.cli.commands import main
 from spark_eval.days.plan import WatchPlan
 from spark_eval.days.watch import Judgement, Point, distance_of, judge
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.runs.watch import Watched
+from spark_eval.verbs.watch import Watched
 
 START = date(2024, 1, 1)
 PLAN = WatchPlan(metrics=("ndcg@10",))

@@ -19,8 +19,8 @@ from spark_eval.days.window import merge_days
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.summary import MetricRow, metric_rows
 from spark_eval.publishing.local import LocalStore
-from spark_eval.runs.windows import day_of
 from spark_eval.schema import VERSION
+from spark_eval.verbs.window import day_of
 
 DAYS = ["2024-02-28", "2024-02-29", "2024-03-01"]
 ENDS: Any = {"first": DAYS[0], "last": DAYS[-1]}

@@ -24,9 +24,9 @@ from spark_eval.predictions.tables import PredictionRow
 from spark_eval.publishing.local import LocalStore
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config
-from spark_eval.runs.verbs import VERBS
-from spark_eval.runs.windows import scored_day_of
 from spark_eval.schema import Table
+from spark_eval.verbs import VERBS
+from spark_eval.verbs.window import scored_day_of
 
 DAYS = ["2024-02-28", "2024-02-29", "2024-03-01"]
 ENDS: Any = {"first": DAYS[0], "last": DAYS[-1]}

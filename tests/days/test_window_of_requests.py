@@ -19,8 +19,8 @@ from spark_eval.evaluation.summary import MetricRow, metric_rows
 from spark_eval.publishing.local import LocalStore
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config
-from spark_eval.runs.verbs import VERBS
-from spark_eval.runs.windows import day_of
+from spark_eval.verbs import VERBS
+from spark_eval.verbs.window import day_of
 
 DAYS = ["2024-02-28", "2024-02-29", "2024-03-01"]
 ENDS: Any = {"first": DAYS[0], "last": DAYS[-1]}

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from spark_eval import evaluate, window
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config
-from spark_eval.runs.verbs import VERBS
+from spark_eval.verbs import VERBS
 
 DAYS = ["2024-03-01", "2024-03-02", "2024-03-03"]
 ASKED: Any = {"metrics": ["ndcg", "fcp", "catalog_coverage"], "k": [3]}

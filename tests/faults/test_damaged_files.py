@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from spark_eval.errors import SparkEvalError
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config
-from spark_eval.runs.verbs import VERBS
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import Table
+from spark_eval.verbs import VERBS
 
 Write = Callable[[SparkSession, pd.DataFrame, Path], None]
 N_USERS = 40

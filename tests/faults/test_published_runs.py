@@ -18,9 +18,9 @@ from spark_eval.errors import DataError
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.published import read_published
-from spark_eval.runs.measured import MeasuredRun
-from spark_eval.runs.report import facts_of, write_report
 from spark_eval.schema import Table
+from spark_eval.verbs.measured import MeasuredRun
+from spark_eval.verbs.report import facts_of, write_report
 
 pytestmark = pytest.mark.usefixtures("engine_of_users")
 

@@ -24,7 +24,7 @@ from tests.days.days import FIRST, SECOND, publish_day
 
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config
-from spark_eval.runs.verbs import VERBS
+from spark_eval.verbs import VERBS
 
 pytestmark = [
     pytest.mark.slow,

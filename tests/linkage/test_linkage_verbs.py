@@ -15,7 +15,7 @@ from spark_eval import evaluate_linkage, sample_pairs
 from spark_eval.cli.commands import main
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config
-from spark_eval.runs.verbs import VERBS
+from spark_eval.verbs import VERBS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,8 +28,8 @@ from tests.pages.blocks import (
     spans,
 )
 from tests.pages.walk import difference
+from tests.reference import commands
 
-from spark_eval.cli.commands import program
 from spark_eval.config.strict_yaml import load_yaml
 from spark_eval.errors import ConfigError
 from spark_eval.runs.sections import parse_config, read_config
@@ -76,7 +76,7 @@ def verb_fault(words: Sequence[str]) -> str | None:
     """What is wrong with the arguments of our program, settings included."""
     if not words or words[0] in ("--help", "--version"):
         return None
-    command = program.commands.get(words[0])
+    command = commands().get(words[0])
     if command is None:
         return None if PLACEHOLDER.fullmatch(words[0]) else f"no verb {words[0]!r}"
     if wrong := options_fault(command, words[1:]):

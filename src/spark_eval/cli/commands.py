@@ -13,17 +13,19 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
 from spark_eval.errors import ConfigError, SparkEvalError
-from spark_eval.runs.verb import Verb
-from spark_eval.runs.verbs import VERBS
 from spark_eval.runtime import endings, events, streams
 from spark_eval.runtime.local_files import check_working_folder, is_stdout
 from spark_eval.runtime.signals import Stopped, handle_signals
 from spark_eval.schema import VERSION
+from spark_eval.verbs import SENTENCES, VERBS
+
+if TYPE_CHECKING:
+    from spark_eval.runs.verb import Verb
 
 Command = TypeVar("Command", bound=Callable[..., None])
 CONFIG = click.option(
@@ -81,7 +83,25 @@ def run_options(command: Command) -> Command:
     return reduce(lambda decorated, option: option(decorated), reversed(OF_RUNS), command)
 
 
+class Program(click.Group):
+    """The program; the record of a verb is loaded when its command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted([*SENTENCES, *super().list_commands(ctx)])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of this name; None if there is none."""
+        return command_of(VERBS[cmd_name]) if cmd_name in SENTENCES else super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands, each with its first sentence, without loading a verb."""
+        named = {name: click.Command(name, help=text) for name, text in SENTENCES.items()}
+        click.Group(commands={**named, **self.commands}).format_commands(ctx, formatter)
+
+
 @click.group(
+    cls=Program,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -97,7 +117,7 @@ def program() -> None:
 class VerbCommand(click.Command):
     """Command of a verb, whose help lists the options of its section that the record names."""
 
-    def __init__(self, *, verb: Verb, **given: Any) -> None:
+    def __init__(self, *, verb: "Verb", **given: Any) -> None:
         super().__init__(**given)
         self.verb = verb
 
@@ -109,7 +129,7 @@ class VerbCommand(click.Command):
         super().format_epilog(ctx, formatter)
 
 
-def command_of(verb: Verb) -> click.Command:
+def command_of(verb: "Verb") -> click.Command:
     """Return the command of a verb that makes a run."""
 
     @run_options
@@ -124,17 +144,14 @@ def command_of(verb: Verb) -> click.Command:
             prepare_verdict(verdict)
         chosen = {one.key: given.pop(one.parameter) for one in verb.shortcuts}
         own = [f"{key}={json.dumps(value)}" for key, value in chosen.items() if value is not None]
-        make_run(verb, settings=[*settings, *own], verdict=verdict, **given)
+        make_run(verb.name, settings=[*settings, *own], verdict=verdict, **given)
 
     for one in reversed(verb.shortcuts):
         make = click.option(one.option, one.parameter, metavar=one.metavar, help=one.meaning)(make)
     if verb.has_verdict:
         make = VERDICT(make)
-    return click.command(verb.name, cls=VerbCommand, help=verb.about, verb=verb)(make)
-
-
-for one in VERBS.values():
-    program.add_command(command_of(one))
+    text = f"{SENTENCES[verb.name]}\n\n{verb.about}"
+    return click.command(verb.name, cls=VerbCommand, help=text, verb=verb)(make)
 
 
 @program.command()
@@ -155,7 +172,7 @@ def report(
     """Write one self-contained HTML page on a published run, from its tables alone."""
     from spark_eval.cli.runner import open_config, working
     from spark_eval.publishing.stores import store_of
-    from spark_eval.runs.report import store_at, write_report
+    from spark_eval.verbs.report import store_at, write_report
 
     if (path is None) == (file is None):
         raise click.UsageError("give either --path, of an output on this machine, or --config")
@@ -244,12 +261,16 @@ def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
     """Check the config and the columns and types of its inputs, or that baselines exist; no table is read."""
     from spark_eval.cli import terminal
     from spark_eval.cli.runner import open_config, working
-    from spark_eval.runs.run import check_inputs
+    from spark_eval.runs.run import check_inputs, check_verb
+    from spark_eval.verbs.kinds import EVALUATE
 
     config = open_config(file, settings, None)
     with working(config, "validate") as session:
-        chosen = None if verb is None else VERBS[verb]
-        checked = chosen.check(chosen, config, session) if chosen else check_inputs(session, config)
+        if verb is None:
+            of_sources = [one for one in VERBS.values() if one.check is None]
+            checked = check_inputs(session, config, EVALUATE, of_sources)
+        else:
+            checked = check_verb(VERBS[verb], config, session)
     terminal.show_checked(file, checked)
 
 

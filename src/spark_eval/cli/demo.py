@@ -17,15 +17,15 @@ from spark_eval.names import literal_path
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.sentences import Row, decimals_for, interval_text, short, where
 from spark_eval.runs.job import Run
-from spark_eval.runs.report import write_report
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import Config, parse_config, read_config
-from spark_eval.runs.verbs import VERBS
 from spark_eval.runtime import events
 from spark_eval.runtime.local_files import replace_file
 from spark_eval.runtime.progress import Display
 from spark_eval.runtime.session import describe_java, get_session
 from spark_eval.schema import SUBSET, SUBSETS, USER, Subset, Table
+from spark_eval.verbs import VERBS
+from spark_eval.verbs.report import write_report
 
 DEMO_RUN: Final = "demo"
 ONLINE_RUN: Final = "online"

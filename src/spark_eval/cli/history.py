@@ -15,9 +15,9 @@ from spark_eval.options import declared
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.stores import store_of
 from spark_eval.results.sentences import interval_text, short, where
-from spark_eval.runs.history import history_of
-from spark_eval.runs.report import store_at
 from spark_eval.schema import REPORT
+from spark_eval.verbs.history import history_of
+from spark_eval.verbs.report import store_at
 
 # No run id begins with an underscore.
 PAGE = "_history.html"

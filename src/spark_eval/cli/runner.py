@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from spark_eval.errors import GateFailure
 from spark_eval.names import check_run_id
 from spark_eval.runs.sections import Config, read_config
-from spark_eval.runs.verb import Verb
 from spark_eval.runtime import endings, events
 from spark_eval.runtime.local_files import check_working_folder
 from spark_eval.runtime.signals import Stopped
+from spark_eval.verbs import VERBS
 
 if TYPE_CHECKING:
     from spark_eval.runs.job import Run
+    from spark_eval.runs.verb import Verb
 
 
 def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Config:
@@ -57,14 +58,14 @@ def open_session(config: Config, verb: str) -> Any:
 
 
 def make_run(
-    verb: Verb,
+    name: str,
     file: Path,
     run_id: str | None,
     settings: Sequence[str],
     replace: bool,
     verdict: Path | None = None,
 ) -> None:
-    """Do a verb, print its results, and go on with the verb that follows.
+    """Do the verb of this name, print its results, and go on with the verb that follows.
 
     After the run is published, it counts as successful: later errors are only printed, and no verb follows.
     Failed gates are an exception and raise GateFailure.
@@ -74,8 +75,9 @@ def make_run(
     from spark_eval.runtime.spark_errors import named_spark_error
 
     config = open_config(file, settings, run_id)
+    verb = VERBS[name]
     try:
-        with working(config, verb.name) as session:
+        with working(config, name) as session:
             done = run_verb(verb, session, config, run_id, replace)
             path = made_report(config, session, done.run_id)
         following = verb.then(config)
@@ -102,7 +104,7 @@ def make_run(
             make_run(following, file, run_id, settings, replace, verdict)
 
 
-def judge(verb: Verb, done: "Run", config: Config, verdict: Path | None, *, is_last: bool) -> None:
+def judge(verb: "Verb", done: "Run", config: Config, verdict: Path | None, *, is_last: bool) -> None:
     """Record the verdict on the run of the last verb of a command; raise GateFailure for failed gates.
 
     The verdict is recorded in a file if one is given, and in MLflow if the config requests it.
@@ -114,7 +116,7 @@ def judge(verb: Verb, done: "Run", config: Config, verdict: Path | None, *, is_l
         verb.judge(done)
 
 
-def record_verdict(verb: Verb, done: "Run", config: Config, file: Path | None) -> None:
+def record_verdict(verb: "Verb", done: "Run", config: Config, file: Path | None) -> None:
     """Write the verdict on a run to a file, and mark the model version of the config."""
     from spark_eval.cli import terminal
     from spark_eval.runs.verdict import mark_model, write_verdict
@@ -131,7 +133,7 @@ def made_report(config: Config, session: Callable[[], Any], run_id: str) -> str 
     if not config.report:
         return None
     from spark_eval.publishing.stores import store_of
-    from spark_eval.runs.report import write_report
+    from spark_eval.verbs.report import write_report
 
     return write_report(store_of(config.output, session), run_id, primary=config.primary)
 

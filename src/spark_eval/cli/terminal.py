@@ -121,7 +121,7 @@ def show_checked(file: Path, sources: Sequence[str]) -> None:
 
 def show_status(config: Config, session: "Callable[[], SparkSession]", as_json: bool) -> None:
     """Print published runs and unfinished attempts."""
-    from spark_eval.runs.windows import stale_parts
+    from spark_eval.verbs.window import stale_parts
 
     store = store_of(config.output, session)
     root = store.files.root

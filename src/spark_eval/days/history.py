@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import to_numpy
+from spark_eval.days.page import history_page
 from spark_eval.days.plan import HistoryPlan
+from spark_eval.days.rows import HISTORY, HistoryRow, Line
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.summary import METRICS
 from spark_eval.metrics.values import has_cutoff, parse_metric, published_name, split_metric_text
@@ -24,7 +26,7 @@ from spark_eval.results.driver_tables import SmallRows, arrow_schema
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.results.leaderboard import measure_of
 from spark_eval.runtime.local_files import check_path, write_file
-from spark_eval.schema import ALL, ddl_of
+from spark_eval.schema import ALL
 from spark_eval.statistics.differences import Estimate
 from spark_eval.statistics.exact import Floats, Ints
 from spark_eval.statistics.intervals import normal_interval
@@ -33,54 +35,11 @@ WEEK: Final = timedelta(days=7)
 METRICS_KEY: Final = "history.metrics"
 # Normal quantile of an interval of 95 %.
 Z95: Final = NormalDist().inv_cdf(0.975)
-# Line of a history: model, metric, k, segment and its value.
-Line = tuple[str, str, int | None, str, str]
 # Columns of ``metrics`` that a history reads: those of a line, and its values.
 OF_LINE: Final = ("model", "metric", "k", "segment", "segment_value")
 READ: Final = (*OF_LINE, "value", "std_error", "ci_low", "ci_high", "n_users", "conventions")
 COLUMNS: Final = pa.schema([arrow_schema(METRICS).field(name) for name in READ])
 RUN_ID: Final = pa.field("run_id", pa.string())
-
-
-class HistoryRow(NamedTuple):
-    """Row of HISTORY: the value of a metric of a model in a segment, in one run.
-
-    ``series`` numbers the parts of a line between breaks; ``changed`` names what differs from the run before
-    at a break. ``before`` is the previous run of the same part. ``difference`` is the value minus that of
-    ``before``; ``week_difference`` is the value minus that of the same weekday a week before.
-    """
-
-    run_id: str
-    model: str
-    metric: str
-    k: int | None
-    segment: str
-    segment_value: str
-    value: float | None
-    std_error: float | None
-    ci_low: float | None
-    ci_high: float | None
-    n_users: int | None
-    conventions: str
-    series: int
-    changed: str | None
-    before: str | None
-    difference: float | None
-    difference_low: float | None
-    difference_high: float | None
-    week_difference: float | None
-    week_low: float | None
-    week_high: float | None
-    failed_gates: int
-    alarm: str | None
-
-    @property
-    def line(self) -> Line:
-        """The line that the row belongs to."""
-        return (self.model, self.metric, self.k, self.segment, self.segment_value)
-
-
-HISTORY: Final = ddl_of(HistoryRow)
 
 
 class Mark(NamedTuple):
@@ -163,8 +122,6 @@ class History(Exported):
     def page(self) -> str:
         """The page as text."""
         # Imported here: pages need Jinja2, which may be missing on executors.
-        from spark_eval.days.page import history_page
-
         return history_page(self.rows, self.runs, self.damaged)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from spark_eval.days.history import HistoryRow
+from spark_eval.days.rows import HistoryRow
 from spark_eval.results.leaderboard import measure_of
 from spark_eval.results.report.data import part_name
 from spark_eval.results.report.page import hash_of

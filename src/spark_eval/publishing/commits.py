@@ -14,15 +14,15 @@ from datetime import datetime
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from spark_eval.errors import DataError
 from spark_eval.runtime import events
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles
-from spark_eval.schema import COMMITS, TABLE_NAMES, Table
+from spark_eval.schema import COMMITS, Table
 from spark_eval.tables.catalog_tables import COMMITS_TABLE, CatalogTables
 
 if TYPE_CHECKING:
@@ -113,22 +113,12 @@ class TableForm(BaseModel):
     path: str | None = None
 
 
-def known_table(name: str) -> str:
-    """Return the name of a table; raise ValueError for an unknown one."""
-    if name not in TABLE_NAMES:
-        raise ValueError(f"unknown table {name!r}")
-    return name
-
-
-TableName = Annotated[str, AfterValidator(known_table)]
-
-
 class JobForm(BaseModel):
     """Attributes of a verb of a run in a commit record or an intent; other keys are allowed."""
 
     model_config = ConfigDict(extra="allow")
 
-    tables: Mapping[TableName, TableForm]
+    tables: Mapping[Table, TableForm]
     fingerprint: str
     published_at: datetime
     config: Mapping[str, Any] = {}

@@ -24,7 +24,7 @@ from spark_eval.publishing.local import manifest_of
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles, is_hidden, local_path, uri_of
 from spark_eval.runtime.spark_errors import is_of_spark, named_spark_error
-from spark_eval.schema import MODEL, TABLE_NAMES, Table
+from spark_eval.schema import MODEL, Table
 from spark_eval.tables.catalog_tables import CatalogTables, is_place
 
 if TYPE_CHECKING:
@@ -252,8 +252,8 @@ def read_published(
         >>> [row.run_id for row in metrics.select("run_id").distinct().collect()]
         ['clicks']
     """
-    if table not in TABLE_NAMES:
-        raise ConfigError.unknown("UNKNOWN_TABLE", "table", table, TABLE_NAMES, "read_published")
+    if table not in set(Table):
+        raise ConfigError.unknown("UNKNOWN_TABLE", "table", table, set(Table), "read_published")
     local = local_path(path)
     files: Files
     if is_place(path):

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +17,6 @@ from spark_eval.publishing.published import open_table
 from spark_eval.publishing.stores import check_output_paths, store_of
 from spark_eval.publishing.verify import Expected
 from spark_eval.runs.sections import Config
-from spark_eval.runs.verb import Verb
-from spark_eval.runs.verbs import split, table_names
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.spark_errors import may_be_of_inputs, named_spark_error
@@ -30,10 +28,6 @@ from spark_eval.sources.snapshots import pinned
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EVALUATE: Final = "evaluate"
-PREDICTIONS: Final = "predictions"
-# Verbs whose runs are compared; a run is of one of them.
-MEASURING: Final = (EVALUATE, PREDICTIONS)
 # Keys that decide whether values are published but do not change them.
 NEUTRAL_KEYS: Final = ("max_quarantined",)
 
@@ -51,6 +45,25 @@ class Run:
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Return the rows of a small table, with model names as text."""
         return open_table(self.files, self.record, table).rows()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobKind:
+    """Part of a verb that decides its run ids, with inputs and code.
+
+    Attributes:
+        name: The name of the verb.
+        sections: The sections of the config that it reads.
+        sources: Sources that the config may leave out, given the path of this run's split.
+    """
+
+    name: str
+    sections: tuple[str, ...]
+    sources: Callable[[Config, str], Mapping[str, Source]] = lambda _config, _splits: {}
+
+
+# Other verbs read the subsets of its run, so they must know its id.
+SPLIT: Final = JobKind(name="split", sections=("interactions", "split"))
 
 
 @dataclass(frozen=True)
@@ -71,20 +84,20 @@ class Job:
     splits: str
     timezone: str
     runs: Mapping[str, str | None] = field(default_factory=dict)
-    reads: Sequence[str] = MEASURING
+    reads: Sequence[str] = ()
 
     @classmethod
-    def of(cls, verb: Verb, config: Config, run_id: str | None, session: OpenSession) -> "Job":
+    def of(cls, verb: JobKind, config: Config, run_id: str | None, session: OpenSession) -> "Job":
         """Return the job of a verb; without an id, the run id is a hash of config, inputs and code.
 
         The split that other verbs read is that of the same given id, or else of the split's own hash.
         """
         store = store_of(config.output, session)
         splits, record = "", None
-        if verb is not split.VERB:
-            of_split = run_id or cls.of(split.VERB, config, None, session).run_id
-            record = records_of(store.files, of_split).get(split.VERB.name)
-            usual = usual_place(store.files.root, of_split, split.VERB.name, Table.SPLITS)
+        if verb.name != SPLIT.name:
+            of_split = run_id or cls.of(SPLIT, config, None, session).run_id
+            record = records_of(store.files, of_split).get(SPLIT.name)
+            usual = usual_place(store.files.root, of_split, SPLIT.name, Table.SPLITS)
             splits = usual if record is None else record.path_of(Table.SPLITS)
         settings = settings_of(verb, config)
         given = sources_in(config, verb.sections, splits)
@@ -109,6 +122,21 @@ class Job:
         timezone = config.split.rule().timezone
         return cls(verb.name, run_id, digest, settings, sources, inputs, store, splits, timezone)
 
+    @classmethod
+    def of_runs(
+        cls,
+        verb: JobKind,
+        config: Config,
+        run_id: str,
+        store: Store,
+        runs: Mapping[str, str | None],
+        reads: Sequence[str],
+    ) -> "Job":
+        """Return the job of a verb that reads published runs, with their fingerprints, instead of sources."""
+        settings, timezone = settings_of(verb, config), config.split.rule().timezone
+        digest = digest_of(config=settings, runs=runs)
+        return cls(verb.name, run_id, digest, settings, {}, {}, store, "", timezone, runs, reads)
+
     @contextmanager
     def attempt(self, session: OpenSession) -> Iterator[Attempt]:
         """Start one attempt of the job, and log its start and the removal of dead attempts.
@@ -117,7 +145,7 @@ class Job:
         """
         events.begin(self.verb, self.run_id)
         if self.store.is_local:
-            check_output_paths(Path(self.store.files.root), self.run_id, table_names())
+            check_output_paths(Path(self.store.files.root), self.run_id, Table)
         with Attempt(self.store, self.run_id, self.verb) as attempt:
             for dead in attempt.recovered:
                 events.say("recovered", f"cleared away: attempt {dead}, which had died", attempt=dead)
@@ -199,15 +227,13 @@ class Job:
         return Run(self.run_id, paths, is_new, self.store.files, attempt.records[self.verb])
 
 
-def settings_of(verb: Verb, config: Config) -> dict[str, Any]:
+def settings_of(verb: JobKind, config: Config) -> dict[str, Any]:
     """Return the sections of a verb as plain values."""
     whole = config.model_dump(mode="json")
     return {name: whole[name] for name in verb.sections}
 
 
-def fingerprints_of(
-    store: Store, runs: Sequence[str], verbs: Sequence[str] = MEASURING
-) -> dict[str, str | None]:
+def fingerprints_of(store: Store, runs: Sequence[str], verbs: Sequence[str]) -> dict[str, str | None]:
     """Return the fingerprint of what each run has published of the first of these verbs; None without any."""
     fingerprints = dict[str, str | None]()
     for run in runs:
@@ -224,7 +250,7 @@ def sources_in(config: Config, sections: Iterable[str], splits: str) -> dict[str
     return {name: one.at(splits) for name, one in given.items() if isinstance(one, Source)}
 
 
-def usual_id(verb: Verb, digest: str) -> str:
+def usual_id(verb: JobKind, digest: str) -> str:
     """Return the run id of a job that is given none."""
     return f"{verb.name[0]}-{digest[:16]}"
 

@@ -1,12 +1,12 @@
 """The runner of verbs: from the sources of a config to published tables."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace as replaced
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from spark_eval.accounting import Entry
 from spark_eval.errors import ConfigError
@@ -16,10 +16,9 @@ from spark_eval.results.driver_tables import SmallRows, small_table, write_rows,
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
 from spark_eval.runners.quarantine import quarantined
 from spark_eval.runners.spread import write_frame, write_union
-from spark_eval.runs.job import Job, Run, sources_in
+from spark_eval.runs.job import Job, JobKind, Run, sources_in
 from spark_eval.runs.sections import Config
-from spark_eval.runs.verb import Verb, Work, check_sources
-from spark_eval.runs.verbs import VERBS
+from spark_eval.runs.verb import Verb, Work
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.versions import LOCAL
@@ -27,9 +26,6 @@ from spark_eval.schema import INPUT_COLUMNS, MODEL, Outcome, Table
 from spark_eval.sources.snapshots import pinned
 from spark_eval.tables.conformed import Rows, check_id_types
 from spark_eval.tables.local_tables import LocalTable, NotPlain
-
-if TYPE_CHECKING:
-    pass
 
 Given = TypeVar("Given")
 # Settings of the session that change how files are read.
@@ -108,15 +104,21 @@ def reason_of_run(work: Work) -> str | None:
     return None
 
 
-def check_inputs(session: OpenSession, config: Config, verb: Verb | None = None) -> list[str]:
-    """Check columns and types of a verb's sources, or of all sources of the config; return their names.
+def check_verb(verb: Verb, config: Config, session: OpenSession) -> list[str]:
+    """Check what a verb reads; return the names of what was checked."""
+    if verb.check is not None:
+        return verb.check(verb, config, session)
+    verb.check_sections(config)
+    return check_inputs(session, config, verb, [verb])
 
-    Sources of columns that only their own verb knows are read without a check of columns.
+
+def check_inputs(session: OpenSession, config: Config, first: JobKind, verbs: Sequence[Verb]) -> list[str]:
+    """Check columns and types of the sources of verbs; return their names.
+
+    The run of the verb ``first`` says which split is read. Sources of columns that only their own verb knows
+    are read without a check of columns.
     """
-    if verb is not None:
-        verb.check_sections(config)
-    plan, job = config.plan, Job.of(verb or VERBS["evaluate"], config, None, session)
-    verbs = [one for one in VERBS.values() if one.check is check_sources] if verb is None else [verb]
+    plan, job = config.plan, Job.of(first, config, None, session)
     names = chain.from_iterable(one.sections for one in verbs)
     sources, timed = sources_in(config, names, job.splits), config.split.rule().timed
     taker = next((one for one in verbs if one.open_locally and sources.keys() <= set(one.sections)), None)

@@ -1,7 +1,6 @@
 """The record of a verb; its command, its checks and the reading of its tables follow from it.
 
-The records stand in ``runs.verbs``, a module each. Their functions import what they need of Spark and of the
-libraries for tables, so that help appears at once.
+The records are in ``spark_eval.verbs``, a module each, which is loaded when its command is called.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,21 +8,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from spark_eval.accounting import Entry
 from spark_eval.errors import ConfigError
-from spark_eval.schema import MODEL, TABLE_NAMES, Table
+from spark_eval.publishing.attempt import Attempt
+from spark_eval.publishing.verify import Expected
+from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.leaderboard import Leaderboard
+from spark_eval.runs.job import Job, JobKind, Run
+from spark_eval.runs.sections import Config
+from spark_eval.runtime.any_session import OpenSession
+from spark_eval.schema import MODEL, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from spark_eval.accounting import Entry
-    from spark_eval.config.inputs import Source
-    from spark_eval.publishing.attempt import Attempt
-    from spark_eval.publishing.verify import Expected
-    from spark_eval.results.driver_tables import SmallRows
-    from spark_eval.results.leaderboard import Leaderboard
-    from spark_eval.runs.job import Job, Run
-    from spark_eval.runs.sections import Config
-    from spark_eval.runtime.any_session import OpenSession
 
 
 class Screen(Protocol):
@@ -37,14 +34,14 @@ class Screen(Protocol):
     ) -> None:
         """Print rows of text as a table; of the published table ``of``, the first rows."""
 
-    def board(self, board: "Leaderboard", title: str) -> None:
+    def board(self, board: Leaderboard, title: str) -> None:
         """Print a leaderboard, with the metrics that fit."""
 
     def funnel(self, stages: Sequence[Mapping[str, Any]], funnel: Sequence[Mapping[str, Any]]) -> None:
         """Print the loss of users and relevant items along the stages of a pipeline."""
 
 
-def always(_config: "Config") -> bool:
+def always(_config: Config) -> bool:
     """Return True: the table is published in every run."""
     return True
 
@@ -57,13 +54,10 @@ class Published:
     rows. ``is_asked`` tells whether a run of this config publishes it.
     """
 
-    name: str
+    name: Table
     by: tuple[str, ...] = ()
     is_reported: bool = True
-    is_asked: Callable[["Config"], bool] = always
-
-    def __post_init__(self) -> None:
-        TABLE_NAMES.add(self.name)
+    is_asked: Callable[[Config], bool] = always
 
 
 ACCOUNTING: Final = Published(Table.ACCOUNTING)
@@ -77,10 +71,10 @@ class Work:
     ``local`` are its tables if this process computes them; None if Spark does.
     """
 
-    session: "OpenSession"
-    config: "Config"
-    job: "Job"
-    attempt: "Attempt"
+    session: OpenSession
+    config: Config
+    job: Job
+    attempt: Attempt
     resources: ExitStack
     local: Any = None
 
@@ -108,27 +102,13 @@ class Computed:
     the commit record. ``n_rows`` is the number of rows that the log names.
     """
 
-    rows: "Mapping[str, SmallRows]"
-    entries: "Sequence[Entry]"
+    rows: Mapping[str, SmallRows]
+    entries: Sequence[Entry]
     written: Mapping[str, int] = field(default_factory=dict)
     judged: Mapping[str, Any] = field(default_factory=dict)
-    expected: "Expected | None" = None
+    expected: Expected | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     n_rows: int | None = None
-
-
-def job_of_inputs(verb: "Verb", config: "Config", run_id: str | None, session: "OpenSession") -> "Job":
-    """Return the job whose id follows from the sections of the verb and the files of its sources."""
-    from spark_eval.runs.job import Job
-
-    return Job.of(verb, config, run_id, session)
-
-
-def check_sources(verb: "Verb", config: "Config", session: "OpenSession") -> list[str]:
-    """Check columns and types of the sources of the verb; return their names."""
-    from spark_eval.runs.run import check_inputs
-
-    return check_inputs(session, config, verb)
 
 
 @dataclass(frozen=True)
@@ -147,13 +127,13 @@ class Shortcut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verb:
+class Verb(JobKind):
     """Record of a verb: its sections, tables, computation and output.
 
     Attributes:
-        name: The command, the name of its job, and its name in commit records.
-        order: Its position in the usual order of work.
-        about: What its help says; the first sentence is for the list of commands.
+        name: The command, the name of its job, and its name in commit records. ``verbs.SENTENCES`` has the
+            first sentence of its help.
+        about: The rest of its help.
         sections: The sections of the config that it reads. The first one is required, and all of them decide
             the run id.
         instead: Sections that may stand without the first one.
@@ -162,10 +142,9 @@ class Verb:
         compute: From inputs to tables; the runner stages, checks and publishes them.
         show: Prints the main results of a run.
         job: The work that a config asks for: its run id, and what it reads.
-        sources: Sources that the config may leave out, given the place of this run's split.
-        check: What ``validate`` checks; it returns names of what it checked.
+        check: What ``validate`` checks; it returns names of what it checked. None for its sources.
         judge: Raises GateFailure if the published run has failed.
-        then: The verb that follows in the same command; None if there is none.
+        then: The name of the verb that follows in the same command; None if there is none.
         options: Options of its section that help lists, each with its meaning.
         shortcuts: Options of its command that set keys of the config.
         open_locally: Opens its input for this process; raises NotPlain if only Spark can take it. None if
@@ -174,19 +153,15 @@ class Verb:
         has_verdict: True if its command writes gates to a file on request.
     """
 
-    name: str
-    order: int
-    about: str
-    sections: tuple[str, ...]
+    about: str = ""
     tables: tuple[Published, ...]
     phases: tuple[str, ...]
     compute: Callable[[Work], Computed]
-    show: Callable[["Run", Screen], None]
-    job: "Callable[[Verb, Config, str | None, OpenSession], Job]" = job_of_inputs
-    sources: "Callable[[Config, str], Mapping[str, Source]]" = lambda _config, _splits: {}
-    check: "Callable[[Verb, Config, OpenSession], list[str]]" = check_sources
-    judge: "Callable[[Run], None]" = lambda _run: None
-    then: "Callable[[Config], Verb | None]" = lambda _config: None
+    show: Callable[[Run, Screen], None]
+    job: Callable[[JobKind, Config, str | None, OpenSession], Job] = Job.of
+    check: "Callable[[Verb, Config, OpenSession], list[str]] | None" = None
+    judge: Callable[[Run], None] = lambda _run: None
+    then: Callable[[Config], str | None] = lambda _config: None
     options: Callable[[], Sequence[tuple[str, str]]] = tuple
     shortcuts: Sequence[Shortcut] = ()
     open_locally: Callable[[Work], LocalInput] | None = None
@@ -194,14 +169,14 @@ class Verb:
     has_verdict: bool = False
     instead: tuple[str, ...] = ()
 
-    def check_sections(self, config: "Config") -> None:
+    def check_sections(self, config: Config) -> None:
         """Raise ConfigError MISSING_SECTION if the config lacks the section of the verb."""
         names = (self.sections[0], *self.instead)
         if all(getattr(config, name) is None for name in names):
             message = f"the config has no section {' or '.join(map(repr, names))}, which this verb reads"
             raise ConfigError("MISSING_SECTION", message)
 
-    def tables_of(self, config: "Config") -> tuple[str, ...]:
+    def tables_of(self, config: Config) -> tuple[str, ...]:
         """Return the names of the tables that a run of this config publishes."""
         return tuple(table.name for table in self.tables if table.is_asked(config))
 

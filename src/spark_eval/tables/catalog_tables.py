@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import quote_column
-from spark_eval.schema import TABLE_NAMES
+from spark_eval.schema import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -314,7 +314,7 @@ class CatalogTables:
         if run_id is None:
             return
         of_schema = self.spark.sql(f"SHOW TABLES IN {'.'.join(self.schema)}").collect()
-        tables = sorted({row["tableName"] for row in of_schema} & TABLE_NAMES)
+        tables = sorted({row["tableName"] for row in of_schema} & set(Table))
         for table in (*tables, ATTEMPTS_TABLE):
             undisturbed(partial(self.delete, table, run_id, attempt))
         self.registered.discard(attempt)

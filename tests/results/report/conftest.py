@@ -6,7 +6,7 @@ import pytest
 from tests.results.report import made_pipeline, made_runs
 
 from spark_eval.publishing.local import LocalStore
-from spark_eval.runs.report import write_report
+from spark_eval.verbs.report import write_report
 
 MODELS = ("als", "popularity", made_runs.HOSTILE)
 

@@ -12,7 +12,7 @@ from spark_eval.publishing.local import LocalStore
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.report.page import CHAPTERS
 from spark_eval.results.report.plots import Plot, plot_of
-from spark_eval.runs.report import facts_of
+from spark_eval.verbs.report import facts_of
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tests.results.report import made_runs
 
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.report.plots import plot_of
-from spark_eval.runs.report import facts_of
+from spark_eval.verbs.report import facts_of
 
 pytestmark = MARKS
 Open = Callable[..., webdriver.Chrome]

@@ -14,8 +14,8 @@ from spark_eval.results.report import beyond, funnel, page
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.report.users import segments
 from spark_eval.results.shown import UNPUBLISHED
-from spark_eval.runs.report import facts_of
 from spark_eval.schema import Table
+from spark_eval.verbs.report import facts_of
 
 
 @pytest.fixture(scope="module")

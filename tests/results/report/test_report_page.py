@@ -20,8 +20,8 @@ from spark_eval.cli.commands import main
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.report import page, spread
 from spark_eval.results.report.data import RunFacts
-from spark_eval.runs.report import facts_of, write_report
 from spark_eval.schema import Table
+from spark_eval.verbs.report import facts_of, write_report
 
 
 class Tags(HTMLParser):

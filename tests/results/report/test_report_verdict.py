@@ -20,9 +20,9 @@ from spark_eval.publishing.local import LocalStore
 from spark_eval.results.mlflow_runs import logged_metrics
 from spark_eval.results.report import beyond, models, page, verdict
 from spark_eval.results.report.data import RunFacts
-from spark_eval.runs.report import facts_of
 from spark_eval.runs.sections import parse_config
 from spark_eval.schema import Table
+from spark_eval.verbs.report import facts_of
 
 
 def mean(

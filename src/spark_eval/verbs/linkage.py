@@ -1,4 +1,4 @@
-"""Tables of the verbs ``linkage`` and ``sample``, and the published sample that was reviewed."""
+"""The verb ``linkage``: evaluate predicted links of records."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,23 +8,52 @@ from typing import Any
 import pyarrow as pa
 
 from spark_eval.linkage.coded import CodedRelations
+from spark_eval.linkage.evaluate import measure_linkage, shown_lines
+from spark_eval.linkage.plan import LinkageOptions
 from spark_eval.linkage.relations import Relations
 from spark_eval.linkage.wanted import REVIEWS, local_tables
+from spark_eval.options import meanings
 from spark_eval.publishing.commits import published, records_of
 from spark_eval.publishing.published import open_table, unknown_run
-from spark_eval.runs.job import Job, digest_of, fingerprints_of, usual_id
+from spark_eval.runs.job import Job, JobKind, Run, digest_of, fingerprints_of, usual_id
 from spark_eval.runs.run import is_taken_here, needed
 from spark_eval.runs.sections import Config
-from spark_eval.runs.verb import LocalInput, Verb, Work
-from spark_eval.runs.verbs import sample
+from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
 from spark_eval.sources.plain import open_plain
 from spark_eval.tables.conformed import Rows
 from spark_eval.tables.local_tables import LocalTable
+from spark_eval.verbs.kinds import SAMPLE
 
 
-def job_of_links(verb: Verb, config: Config, run_id: str | None, session: OpenSession) -> Job:
+def compute(work: Work) -> Computed:
+    """Compare the links with the truth, with the candidates and with reviews, if they are given."""
+    make, names, reviews = relations_of(work)
+    reviewed = {} if reviews is None else {REVIEWS: reviews, "sample": sampled(work.job)}
+    found = measure_linkage(make, names, reviewed, work.config.linkage.checked())
+    return Computed(
+        rows=found.small_tables,
+        entries=found.entries,
+        facts={"reviewed": dict(work.job.runs)},
+        n_rows=len(found.rows),
+    )
+
+
+def show(run: Run, screen: Screen) -> None:
+    """Print a line per metric."""
+    header = ("metric", "value", "std_error", "n")
+    screen.grid(
+        header, shown_lines(run.rows(Table.LINKAGE)), f"linkage of run {run.run_id}", of=Table.LINKAGE
+    )
+
+
+def options() -> list[tuple[str, str]]:
+    """Return the options of its section, with their meanings."""
+    return meanings(LinkageOptions)
+
+
+def job_of_links(verb: JobKind, config: Config, run_id: str | None, session: OpenSession) -> Job:
     """Return the job, which with reviews also reads the published sample.
 
     Raises DataError UNKNOWN_RUN if the sample is not published.
@@ -32,8 +61,8 @@ def job_of_links(verb: Verb, config: Config, run_id: str | None, session: OpenSe
     job = Job.of(verb, config, run_id, session)
     if config.reviews is None:
         return job
-    of_sample = config.reviews.run or run_id or Job.of(sample.VERB, config, None, session).run_id
-    reads = (sample.VERB.name,)
+    of_sample = config.reviews.run or run_id or Job.of(SAMPLE, config, None, session).run_id
+    reads = (SAMPLE.name,)
     runs = fingerprints_of(job.store, [of_sample], reads)
     if runs[of_sample] is None:
         known = {record.run_id for record in published(job.store.files) if record.verb in reads}
@@ -45,7 +74,7 @@ def job_of_links(verb: Verb, config: Config, run_id: str | None, session: OpenSe
 def sampled(job: Job) -> pa.Table:
     """Return the published sample that was reviewed."""
     [run_id] = job.runs
-    record = records_of(job.store.files, run_id)[sample.VERB.name]
+    record = records_of(job.store.files, run_id)[SAMPLE.name]
     return pa.Table.from_pylist(open_table(job.store.files, record, Table.SAMPLE).rows())
 
 
@@ -94,3 +123,19 @@ def check_links(verb: Verb, config: Config, session: OpenSession) -> list[str]:
     if not is_taken_here(verb, job, config, session):
         links_on_spark(job, session)
     return list(job.sources)
+
+
+VERB = Verb(
+    name="linkage",
+    about="They are compared with true links. With candidates, blocking is measured. With reviews, precision "
+    "and recall are estimated from the published sample.",
+    sections=("predicted", "true", "candidates", "reviews", "linkage"),
+    tables=(Published(Table.LINKAGE), ACCOUNTING),
+    phases=("linkage",),
+    compute=compute,
+    open_locally=open_links,
+    show=show,
+    job=job_of_links,
+    check=check_links,
+    options=options,
+)

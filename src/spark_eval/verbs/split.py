@@ -2,14 +2,23 @@
 
 from collections import Counter
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
+from spark_eval.errors import DataError
+from spark_eval.results.report.origins import leak_verdict
+from spark_eval.results.subsets import SUBSET_TABLE, cold_warnings, counted_ways_to_train
+from spark_eval.runners.quarantine import share_faults
+from spark_eval.runs.job import SPLIT, Run
 from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
+from spark_eval.runtime import events
 from spark_eval.schema import FOLDS, SUBSET, Outcome, Table
+from spark_eval.sources.plain import open_plain
+from spark_eval.splits.leakage import LEAKAGE
+from spark_eval.splits.local_log import local_log
 from spark_eval.splits.rules.fold_rule import Leak
-
-if TYPE_CHECKING:
-    from spark_eval.runs.job import Run
+from spark_eval.splits.rules.methods import options_in_words
+from spark_eval.splits.split import split_here, split_on_spark
 
 # Explanations of the rows that a leakage check counts although the rule allows them.
 REPEATED = "repeat a train pair; allowed here, `seen: drop` removes them"
@@ -26,14 +35,6 @@ ALLOWED: dict[str, str] = {
 
 def compute(work: Work) -> Computed:
     """Label the log in one write, then count its subsets and its leaks."""
-    from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
-    from spark_eval.errors import DataError
-    from spark_eval.results.subsets import SUBSET_TABLE
-    from spark_eval.runners.quarantine import share_faults
-    from spark_eval.runtime import events
-    from spark_eval.splits.leakage import LEAKAGE
-    from spark_eval.splits.split import split_here, split_on_spark
-
     source, name, rule = work.job.sources["interactions"], "interactions", work.config.split.rule()
     log: Any = work.job.read(work.spark, name) if work.local is None else work.local
     events.stage("read", then="cuts")
@@ -64,20 +65,14 @@ def compute(work: Work) -> Computed:
 
 def open_locally(work: Work) -> LocalInput:
     """Return the log as a table of this process."""
-    from spark_eval.sources.plain import open_plain
-    from spark_eval.splits.local_log import local_log
-
     source, name = work.job.sources["interactions"], "interactions"
     found = open_plain(source, name, (), work.job.before[name], work.session)
     log = local_log(found, source.columns, source.timestamp_unit, work.config.split.rule())
     return LocalInput(log, log.n_rows)
 
 
-def show(run: "Run", screen: Screen) -> None:
+def show(run: Run, screen: Screen) -> None:
     """Print the subsets and the leakage report, the training subsets, and cold users and items."""
-    from spark_eval.results.report.origins import leak_verdict
-    from spark_eval.results.subsets import cold_warnings, counted_ways_to_train
-
     lines, leaks = run.rows(Table.ACCOUNTING), run.rows(Table.LEAKAGE)
     subsets = run.rows(Table.SUBSETS)
     parts = [
@@ -132,16 +127,12 @@ def with_share(count: int | None, of: int) -> str:
 
 def options() -> list[tuple[str, str]]:
     """Return the options of all rules, with their methods and defaults, as the rules declare them."""
-    from spark_eval.splits.rules.methods import options_in_words
-
     return [(f"{name} ({of}; {default})", meaning) for name, of, default, meaning in options_in_words()]
 
 
 VERB = Verb(
-    name="split",
-    order=1,
-    about="Label the interactions by a rule; publish splits, subsets, leakage and accounting.",
-    sections=("interactions", "split"),
+    name=SPLIT.name,
+    sections=SPLIT.sections,
     tables=(
         Published(Table.SPLITS, by=(SUBSET,), is_reported=False),
         Published(Table.SUBSETS),

@@ -1,23 +1,72 @@
-"""Comparisons that a config requests: their runs, baseline and gates."""
+"""The verb ``compare``: compare models of published runs user by user, and decide gates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from spark_eval.comparison.compare import compare_sides
 from spark_eval.comparison.decisions import failure_of
 from spark_eval.comparison.gates import Gate, IfMissing, check_models
 from spark_eval.comparison.plan import ComparePlan
 from spark_eval.comparison.rows import GateRow
 from spark_eval.comparison.sides import BaselineName
-from spark_eval.errors import ConfigError, DataError
+from spark_eval.comparison.values import compared_direction
+from spark_eval.errors import DataError
 from spark_eval.publishing.stores import store_of
-from spark_eval.runs.job import Job, Run, digest_of, fingerprints_of, settings_of
-from spark_eval.runs.measured import known_runs, measured_run
+from spark_eval.results.sentences import (
+    COMPARED,
+    GATED,
+    MOST_SENTENCES,
+    compared_lines,
+    gated_lines,
+    sentences,
+    shortened,
+    where,
+)
+from spark_eval.runs.job import Job, JobKind, Run, fingerprints_of
 from spark_eval.runs.run import needed
 from spark_eval.runs.sections import Baseline, Config
-from spark_eval.runs.verb import Verb
-from spark_eval.runs.verbs import evaluate, predictions
+from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
+from spark_eval.verbs.gates import baseline_fault
+from spark_eval.verbs.kinds import EVALUATE, MEASURING, PREDICTIONS
+from spark_eval.verbs.measured import known_runs, measured_run, sides_of_runs
+
+
+def compute(work: Work) -> Computed:
+    """Compare the models, and decide the gates; failed gates are published as well."""
+    job, asked = work.job, CompareRequest.of(work.config, work.job.run_id)
+    sides = work.local or sides_of_runs(work.spark, job.store, list(job.runs), asked.plan)
+    comparison = compare_sides(sides, asked.plan, asked.baseline)
+    return Computed(
+        rows=comparison.small_tables,
+        entries=comparison.entries,
+        facts={"runs": job.runs},
+        n_rows=len(comparison.rows),
+    )
+
+
+def open_locally(work: Work) -> LocalInput:
+    """Return the published runs as sides in this process."""
+    job = work.job
+    sides = sides_of_runs(None, job.store, list(job.runs), CompareRequest.of(work.config, job.run_id).plan)
+    return LocalInput(sides, sum(side.n_rows for side in (sides.candidate, *sides.baselines.values())))
+
+
+def show(run: Run, screen: Screen) -> None:
+    """Print differences with intervals, a sentence for each pair and metric, and the decisions of gates."""
+    compared = run.rows(Table.COMPARISONS)
+    if compared:
+        lines = compared_lines(compared)
+        screen.grid(COMPARED, lines, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
+        for text in shortened(sentences(compared, compared_direction), MOST_SENTENCES):
+            screen.say(text)
+    if Table.GATES in run.tables:
+        gates = run.rows(Table.GATES)
+        screen.grid(GATED, gated_lines(gates), f"gates of run {run.run_id}", of=Table.GATES)
+        for row in gates:
+            if row["decision"] != "not_worse":
+                screen.say(f"gate {where(row)} of {row['model']}: {row['decision']}: {row['reason']}")
 
 
 def check_gates(run: Run) -> None:
@@ -28,7 +77,7 @@ def check_gates(run: Run) -> None:
             raise failure
 
 
-def check_baselines(session: OpenSession, config: Config) -> list[str]:
+def check_baselines(_verb: Verb, config: Config, session: OpenSession) -> list[str]:
     """Check that the runs to compare with are published; return their names.
 
     Raises DataError MISSING_BASELINE, unless all gates of the run tolerate it, and the errors of incomplete
@@ -47,15 +96,6 @@ def check_baselines(session: OpenSession, config: Config) -> list[str]:
         elif run in refusing or run not in gated:
             raise DataError("MISSING_BASELINE", f"no run {run!r} of evaluate; {known_runs(store, run)}")
     return there
-
-
-def baseline_fault(config: Config) -> ConfigError | None:
-    """Return the error INVALID_GATE if a gate has no baseline, neither its own nor that of ``compare``."""
-    for gate in config.compare.checked(config.gates).gates:
-        if gate.against_run is None and gate.against_model is None:
-            hint = "give it against: {run, model}, or all gates compare.baseline"
-            return ConfigError("INVALID_GATE", f"{gate} names no baseline; {hint}")
-    return None
 
 
 @dataclass(frozen=True)
@@ -91,7 +131,7 @@ class CompareRequest:
         return sorted(run for run in others if run is not None)
 
 
-def job_of_runs(verb: Verb, config: Config, run_id: str | None, session: OpenSession) -> Job:
+def job_of_runs(verb: JobKind, config: Config, run_id: str | None, session: OpenSession) -> Job:
     """Return the job of a comparison; by default of the run that this config makes.
 
     That is a run of ``evaluate``, or of ``predictions`` without recommendations. The job has the id of the
@@ -101,12 +141,10 @@ def job_of_runs(verb: Verb, config: Config, run_id: str | None, session: OpenSes
         has_predictions = config.recommendations is None and config.predictions is not None
         if not has_predictions:
             needed(config.recommendations, "recommendations")
-        run_id = Job.of(predictions.VERB if has_predictions else evaluate.VERB, config, None, session).run_id
+        run_id = Job.of(PREDICTIONS if has_predictions else EVALUATE, config, None, session).run_id
     store = store_of(config.output, session)
-    runs = fingerprints_of(store, [run_id, *CompareRequest.of(config, run_id).other_runs])
-    settings, timezone = settings_of(verb, config), config.split.rule().timezone
-    digest = digest_of(config=settings, runs=runs)
-    return Job(verb.name, run_id, digest, settings, {}, {}, store, "", timezone, runs)
+    runs = fingerprints_of(store, [run_id, *CompareRequest.of(config, run_id).other_runs], MEASURING)
+    return Job.of_runs(verb, config, run_id, store, runs, MEASURING)
 
 
 def other_run(run: str | None, run_id: str) -> str | None:
@@ -123,3 +161,24 @@ def baseline_of(given: Baseline, gates: Sequence[Gate]) -> BaselineName | None:
         return BaselineName(given.run, given.model)
     named = {BaselineName(gate.against_run, gate.against_model) for gate in gates}
     return named.pop() if len(named) == 1 else None
+
+
+VERB = Verb(
+    name="compare",
+    about="The candidate is the run of --run-id, or that which evaluate makes of the same config. "
+    "Exit code 5 if a gate fails.",
+    sections=("compare", "gates"),
+    tables=(
+        Published(Table.COMPARISONS),
+        Published(Table.GATES, is_asked=lambda config: bool(config.gates_of_models)),
+        ACCOUNTING,
+    ),
+    phases=("compare",),
+    compute=compute,
+    open_locally=open_locally,
+    show=show,
+    job=job_of_runs,
+    check=check_baselines,
+    judge=check_gates,
+    has_verdict=True,
+)

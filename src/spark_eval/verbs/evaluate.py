@@ -1,26 +1,27 @@
 """The verb ``evaluate``: measure lists of recommendations against the truth."""
 
-from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
+from spark_eval.evaluation.evaluate import measure_lists
+from spark_eval.evaluation.segments import tables_read
+from spark_eval.evaluation.tables import Tables
+from spark_eval.evaluation.wanted import local_tables
+from spark_eval.publishing.verify import Expected
+from spark_eval.results.leaderboard import Leaderboard
+from spark_eval.runs.job import Run
+from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, LocalInput, Published, Screen, Verb, Work
-from spark_eval.runs.verbs import compare
+from spark_eval.runtime import events
 from spark_eval.schema import MODEL, Table
-
-if TYPE_CHECKING:
-    from spark_eval.config.inputs import Source
-    from spark_eval.evaluation.tables import Tables
-    from spark_eval.runs.job import Run
-    from spark_eval.runs.sections import Config
+from spark_eval.sources.plain import open_plain
+from spark_eval.verbs.gates import comparison_of_gates
+from spark_eval.verbs.kinds import EVALUATE
 
 
 def compute(work: Work) -> Computed:
     """Measure all lists in one pass; ``per_user`` is written by the executors."""
-    from spark_eval.evaluation.evaluate import measure_lists
-    from spark_eval.publishing.verify import Expected
-    from spark_eval.runtime import events
-
     plan = work.config.plan
     tables = open_on_spark(work) if work.local is None else work.local
     events.stage("read", then="measure")
@@ -43,8 +44,6 @@ def compute(work: Work) -> Computed:
 
 def sources_read(work: Work) -> dict[str, Any]:
     """Return the sources that the plan reads."""
-    from spark_eval.evaluation.segments import tables_read
-
     sources = work.job.sources
     return {name: sources[name] for name in tables_read(work.config.plan, sources)}
 
@@ -61,12 +60,6 @@ def open_on_spark(work: Work) -> "Tables":
 
 def open_locally(work: Work) -> LocalInput:
     """Return the sources as tables of this process."""
-    from functools import partial
-
-    from spark_eval.evaluation.tables import Tables
-    from spark_eval.evaluation.wanted import local_tables
-    from spark_eval.sources.plain import open_plain
-
     plan, job, sources = work.config.plan, work.job, sources_read(work)
     opened = {
         name: partial(open_plain, source, name, plan.user_columns, job.before[name], work.session)
@@ -77,37 +70,24 @@ def open_locally(work: Work) -> LocalInput:
     return LocalInput(tables, tables.n_local)
 
 
-def show(run: "Run", screen: Screen) -> None:
+def show(run: Run, screen: Screen) -> None:
     """Print the leaderboard and, for a pipeline, the loss of users along its stages."""
-    from spark_eval.results.leaderboard import Leaderboard
-
     board = Leaderboard.of(run.rows(Table.METRICS), entries=run.rows(Table.ACCOUNTING))
     screen.board(board, f"metrics of run {run.run_id}")
     if Table.FUNNEL in run.tables:
         screen.funnel(run.rows(Table.STAGES), run.rows(Table.FUNNEL))
 
 
-def truth_of_split(config: "Config", splits: str) -> "Mapping[str, Source]":
-    """Return the truth by default: the test subset of this run's own split."""
-    from spark_eval.config.inputs import Source
-
-    return {"truth": Source(subset=config.split.rule().final_test).at(splits)}
-
-
-def has_stages(config: "Config") -> bool:
+def has_stages(config: Config) -> bool:
     """Return True if the config describes a pipeline."""
     return bool(config.stages)
 
 
 VERB = Verb(
-    name="evaluate",
-    order=2,
-    about="""Measure recommendations against the truth; publish per_user, metrics and accounting.
-
-    If the config has gates, the comparison follows: exit code 5 if one fails. A gate without a baseline is
-    left to compare, with a warning.
-    """,
-    sections=("recommendations", "truth", "train", "users", "items", "evaluate", "stages"),
+    name=EVALUATE.name,
+    about="If the config has gates, the comparison follows: exit code 5 if one fails. A gate without a "
+    "baseline is left to compare, with a warning.",
+    sections=EVALUATE.sections,
     tables=(
         Published(Table.PER_USER, by=(MODEL,), is_reported=False),
         METRICS,
@@ -120,7 +100,7 @@ VERB = Verb(
     compute=compute,
     open_locally=open_locally,
     show=show,
-    sources=truth_of_split,
-    then=compare.comparison_of_gates,
+    sources=EVALUATE.sources,
+    then=comparison_of_gates,
     has_verdict=True,
 )

@@ -23,9 +23,9 @@ from spark_eval.results.report.page import report_page
 from spark_eval.results.report.spread import UserCount, spread_of
 from spark_eval.results.sentences import Row
 from spark_eval.results.shown import UNPUBLISHED, Displayable
-from spark_eval.runs.verbs import VERBS, table_names
 from spark_eval.runtime.local_files import check_path, local_path, write_file
 from spark_eval.schema import REPORT, Table
+from spark_eval.verbs import VERBS
 
 
 def write_report(
@@ -51,7 +51,7 @@ def write_report(
     if file is not None:
         return write_page(page, Path(file))
     if isinstance(store, LocalStore):
-        check_output_paths(Path(store.files.root), run_id, table_names())
+        check_output_paths(Path(store.files.root), run_id, Table)
         return write_page(page, Path(store.files.root, REPORT, f"{run_id}.html"))
     if isinstance(store, CatalogStore):
         raise ConfigError("UNSUPPORTED_OUTPUT", "a catalog has no place for pages; name a file by --to")
@@ -121,7 +121,7 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
 def missing_run(store: Store, run_id: str) -> DataError:
     """Return the error for a run without a commit record: incomplete if it has tables, otherwise unknown."""
     files = store.files
-    for table in table_names():
+    for table in Table:
         if files.is_there(f"{files.root}/{table}/{RUN_ID_COLUMN}={run_id}"):
             return incomplete(run_id, f"its table {table} is there, and no commit record")
     return unknown_run(run_id, {record.run_id for record in published(files)}, files.root)

@@ -1,4 +1,4 @@
-"""Windows that a config or a call requests: their days among the published runs."""
+"""The verb ``window``: merge the evaluations of days into one run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Unpack
@@ -10,44 +10,87 @@ from spark_eval.days.scored import ScoredDay, merge_scored_days
 from spark_eval.days.window import Window, merge_days
 from spark_eval.errors import DataError
 from spark_eval.names import summarize_names
-from spark_eval.options import documented
+from spark_eval.options import documented, meanings
+from spark_eval.predictions.tables import metrics_by_model
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, records_of
 from spark_eval.publishing.published import open_table
 from spark_eval.publishing.stores import store_of
-from spark_eval.runs.job import (
-    EVALUATE,
-    MEASURING,
-    PREDICTIONS,
-    Job,
-    digest_of,
-    fingerprints_of,
-    settings_of,
-)
-from spark_eval.runs.measured import MeasuredRun, known_runs, usable_record
-from spark_eval.runs.report import store_at
+from spark_eval.results.leaderboard import Leaderboard
+from spark_eval.runs.job import Job, JobKind, Run, fingerprints_of
 from spark_eval.runs.sections import Config, PredictionsSection
-from spark_eval.runs.verb import Verb
+from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, Published, Screen, Shortcut, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
-from spark_eval.schema import Table
+from spark_eval.schema import MODEL, Table
+from spark_eval.verbs.kinds import EVALUATE, MEASURING, PREDICTIONS
+from spark_eval.verbs.measured import MeasuredRun, known_runs, usable_record
+from spark_eval.verbs.report import store_at
+
+
+def compute(work: Work) -> Computed:
+    """Merge the sums of the days, and cluster their users; of predictions also the bins of calibration."""
+    plan = work.config.window.checked()
+    window = merge_published(work.job.store, list(work.job.runs), plan)
+    return Computed(
+        rows={name: small for name, small in window.small_tables.items() if name != Table.CURVES or small[0]},
+        entries=window.entries,
+        facts={
+            "conventions": window.conventions,
+            "models": list(window.models),
+            "parts": dict(window.days),
+            "n_days": len(window.days),
+            "missing": [day for day in plan.days if day not in window.days],
+            "absent": list(window.absent),
+            "unclustered": window.unclustered,
+        },
+        n_rows=len(window.metric_rows),
+    )
+
+
+def show(run: Run, screen: Screen) -> None:
+    """Print the leaderboard, of predictions a line per metric; and what could not be merged."""
+    facts, rows, title = run.record.job, run.rows(Table.METRICS), f"metrics of window {run.run_id}"
+    if "n_rows" in rows[0]:
+        screen.grid(*metrics_by_model(rows), title, of=Table.METRICS)
+        screen.say(f"{facts['n_days']} days merged")
+    else:
+        screen.board(Leaderboard.of(rows), title)
+        screen.say(f"{facts['n_days']} days merged; a user counts once a day unless window.unit is users")
+    if facts["missing"]:
+        screen.say(f"missing days: {summarize_names(facts['missing'])}")
+    if facts["absent"]:
+        absent = summarize_names(facts["absent"])
+        screen.say(f"not merged: {absent}; evaluate the days together for these")
+    if facts["unclustered"]:
+        screen.say("no standard errors: per_user of a day was removed; window.errors: independent needs none")
+
+
+def check(_verb: Verb, config: Config, session: OpenSession) -> list[str]:
+    """Check that the days are published; return their names."""
+    plan = config.window.checked()
+    return [f"run {day}" for day in parts_of(store_of(config.output, session), plan)]
+
+
+def options() -> list[tuple[str, str]]:
+    """Return the options of its section, with their meanings."""
+    return meanings(WindowOptions)
+
+
+CURVES = Published(Table.CURVES, by=(MODEL,))
+
 
 # Sections of a day's config that decide its metrics; those of its inputs differ from day to day.
-DECIDING: Final = (EVALUATE, "stages")
+DECIDING: Final = (EVALUATE.name, "stages")
 ONLINE: Final = "online"
 # Keys of the section of predictions that name its input, or decide only whether values are published.
 OF_INPUT: Final = frozenset(Source.model_fields) | {"max_quarantined"}
 
 
-def job_of_days(verb: Verb, config: Config, run_id: str | None, session: OpenSession) -> Job:
+def job_of_days(verb: JobKind, config: Config, run_id: str | None, session: OpenSession) -> Job:
     """Return the job of a window, which has the id FROM_TO and reads published runs instead of sources."""
     plan = config.window.checked()
     store = store_of(config.output, session)
-    runs = parts_of(store, plan)
-    settings, timezone = settings_of(verb, config), config.split.rule().timezone
-    digest = digest_of(config=settings, runs=runs)
-    return Job(
-        verb.name, run_id or plan.run_id, digest, settings, {}, {}, store, "", timezone, runs, MEASURING
-    )
+    return Job.of_runs(verb, config, run_id or plan.run_id, store, parts_of(store, plan), MEASURING)
 
 
 def parts_of(store: Store, plan: WindowPlan) -> dict[str, str | None]:
@@ -66,7 +109,7 @@ def parts_of(store: Store, plan: WindowPlan) -> dict[str, str | None]:
 
 def merge_published(store: Store, days: Sequence[str], plan: WindowPlan) -> Window:
     """Merge published days; raises DataError as ``merge_days`` and ``MeasuredRun.of`` do."""
-    of_verb = {run_id: PREDICTIONS in records_of(store.files, run_id) for run_id in days}
+    of_verb = {run_id: PREDICTIONS.name in records_of(store.files, run_id) for run_id in days}
     if all(of_verb.values()):
         return merge_scored_days([scored_day_of(store, run_id) for run_id in days], plan)
     if any(of_verb.values()):
@@ -98,10 +141,10 @@ def day_of(store: Store, run_id: str) -> Day:
 
 def scored_day_of(store: Store, run_id: str) -> ScoredDay:
     """Return the predictions of a day."""
-    record = usable_record(store, run_id, PREDICTIONS)
+    record = usable_record(store, run_id, PREDICTIONS.name)
     if record is None:
         raise removed(run_id)
-    job, settings = record.job, record.job["config"][PREDICTIONS]
+    job, settings = record.job, record.job["config"][PREDICTIONS.name]
     return ScoredDay(
         run_id=run_id,
         fingerprint=str(job["fingerprint"]),
@@ -168,3 +211,23 @@ def window(path: str, **options: Unpack[WindowOptions]) -> Window:
     """
     plan, store = make_window_plan(**options), store_at(path)
     return merge_published(store, list(parts_of(store, plan)), plan)
+
+
+VERB = Verb(
+    name="window",
+    about="Days are run ids. The window's own id is FROM_TO. Values are exact; standard errors are clustered "
+    "by user.",
+    sections=("window",),
+    tables=(METRICS, Published(Table.SUMS, by=(MODEL,), is_reported=False), ACCOUNTING, CURVES),
+    phases=("merge",),
+    compute=compute,
+    show=show,
+    job=job_of_days,
+    check=check,
+    options=options,
+    shortcuts=(
+        Shortcut("--from", "DAY", "window.first", "First day, the id of its run: 2024-03-01."),
+        Shortcut("--to", "DAY", "window.last", "Last day; both ends are included."),
+    ),
+    opens_spark=False,
+)

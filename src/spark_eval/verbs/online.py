@@ -1,21 +1,62 @@
 """The verb ``online``: compare the variants of experiments, or interleaved rankers; check trust, decide."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
+from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
+from spark_eval.accounting import Entry
+from spark_eval.config.inputs import Source
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.experiments.analysis import failure_of
+from spark_eval.experiments.evaluate import measure_experiments
+from spark_eval.experiments.inputs import (
+    Tables,
+    judged,
+    local_impressions,
+    local_tables,
+    own_columns,
+    with_unit,
+)
+from spark_eval.experiments.interleaving import (
+    SHOWN_INTERLEAVINGS,
+    interleaving_lines,
+    measure_interleaving,
+    quarantined_impressions,
+)
+from spark_eval.experiments.plan import USER_DAYS, ExperimentPlan, names_of
+from spark_eval.experiments.tables import SHOWN, DecisionRow, decision_lines, shown_lines
+from spark_eval.experiments.user_days import measure_user_days, parse_day
+from spark_eval.experiments.worker.bucket import earliest_of
+from spark_eval.experiments.worker.clock import day_name, local_days
+from spark_eval.names import summarize_names
+from spark_eval.publishing.attempt import Store
+from spark_eval.publishing.commits import Record, published, records_of
+from spark_eval.publishing.published import (
+    RUN_ID_COLUMN,
+    PublishedTable,
+    data_files,
+    frame_of,
+    open_table,
+)
+from spark_eval.results.driver_tables import SmallRows
+from spark_eval.runners.in_process import LocalBatches
+from spark_eval.runners.spread import write_frame, write_union
+from spark_eval.runs.job import Job, JobKind, Run, digest_of, usual_id
+from spark_eval.runs.run import needed
+from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Shortcut, Verb, Work
+from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
+from spark_eval.sources.plain import open_plain
+from spark_eval.tables.conformed import Rows, check_id_types
+from spark_eval.tables.local_tables import OpenedTable, file_schema
 
 if TYPE_CHECKING:
-    from spark_eval.accounting import Entry
-    from spark_eval.config.inputs import Source
-    from spark_eval.experiments.inputs import Tables
-    from spark_eval.experiments.plan import ExperimentPlan
-    from spark_eval.results.driver_tables import SmallRows
-    from spark_eval.runs.job import Job, Run
-    from spark_eval.runs.sections import Config
-    from spark_eval.runtime.any_session import OpenSession
-    from spark_eval.tables.conformed import Rows
+    from pyspark.sql import DataFrame, SparkSession
 
 ONLINE = "online"
 EVENTS = "events"
@@ -35,11 +76,8 @@ class Inputs(NamedTuple):
     names: Mapping[str, Mapping[str, str]]
 
 
-def job(verb: Verb, config: "Config", run_id: str | None, session: "OpenSession") -> "Job":
+def job(verb: JobKind, config: Config, run_id: str | None, session: OpenSession) -> Job:
     """Return the job: it reads published days if the config has the first and the last one."""
-    from spark_eval.runs.job import Job
-    from spark_eval.runs.online_days import days_between, job_of_days
-
     plan, _, _ = plan_and_sources(config)
     if plan is None or not days_between(config):
         return Job.of(verb, config, run_id, session)
@@ -47,15 +85,12 @@ def job(verb: Verb, config: "Config", run_id: str | None, session: "OpenSession"
 
 
 def plan_and_sources(
-    config: "Config",
+    config: Config,
 ) -> "tuple[ExperimentPlan | None, dict[str, Source], Mapping[str, Mapping[str, str]]]":
     """Return the plan of the experiments, and the sources of their tables with the names of columns.
 
     The plan is None without experiments. Raises ConfigError MISSING_SECTION if they lack a table.
     """
-    from spark_eval.experiments.inputs import with_unit
-    from spark_eval.runs.run import needed
-
     if config.online is None:
         return None, {}, {}
     sources = {name: needed(getattr(config, name), name) for name in SOURCES}
@@ -64,11 +99,9 @@ def plan_and_sources(
     return plan, sources, names
 
 
-def read_tables(config: "Config", job: "Job", session: "OpenSession") -> Inputs:
+def read_tables(config: Config, job: Job, session: OpenSession) -> Inputs:
     """Return the plan, and the conformed tables on Spark."""
     from spark_eval.experiments.conform import conform_impressions, conformed_tables
-    from spark_eval.experiments.inputs import own_columns
-    from spark_eval.runs.online_days import read_days
     from spark_eval.sources.read import read_source
 
     plan, sources, names = plan_and_sources(config)
@@ -94,19 +127,13 @@ def read_tables(config: "Config", job: "Job", session: "OpenSession") -> Inputs:
     return Inputs(plan, tables, impressions, names)
 
 
-def units_of(job: "Job", sources: "Mapping[str, Source]") -> dict[str, str | None]:
+def units_of(job: Job, sources: "Mapping[str, Source]") -> dict[str, str | None]:
     """Return the units of timestamps that are numbers; those of ``user_days`` are none."""
     return {name: one.timestamp_unit if name in job.sources else None for name, one in sources.items()}
 
 
 def open_locally(work: Work) -> LocalInput:
     """Return the plan, and the tables of this process."""
-    from functools import partial
-
-    from spark_eval.experiments.inputs import Tables, local_impressions, local_tables, own_columns
-    from spark_eval.runs.online_days import open_days
-    from spark_eval.sources.plain import open_plain
-
     config, job = work.config, work.job
     plan, sources, names = plan_and_sources(config)
 
@@ -130,14 +157,6 @@ def open_locally(work: Work) -> LocalInput:
 
 def compute(work: Work) -> Computed:
     """Sum all units in one shuffle by user, and the impressions of interleaving; then decide."""
-    from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
-    from spark_eval.experiments.evaluate import measure_experiments
-    from spark_eval.experiments.inputs import judged
-    from spark_eval.experiments.interleaving import measure_interleaving, quarantined_impressions
-    from spark_eval.experiments.plan import USER_DAYS
-    from spark_eval.runs.online_days import DAY, days_before, days_between
-    from spark_eval.runs.run import needed
-
     config, most = work.config, {EVENTS: 1.0, **work.job.most_quarantined}
     written: dict[str, int] = {}
     inputs: Inputs = read_tables(config, work.job, work.session) if work.local is None else work.local
@@ -177,11 +196,6 @@ def compute(work: Work) -> Computed:
 
 def stage_day(work: Work, inputs: Inputs) -> "tuple[int, list[Entry]]":
     """Stage ``user_days`` of the day; return the number of its rows, and the accounting."""
-    from spark_eval.experiments.user_days import measure_user_days, parse_day
-    from spark_eval.runners.in_process import LocalBatches
-    from spark_eval.runners.spread import write_frame, write_union
-    from spark_eval.runs.run import needed
-
     assert inputs.plan is not None
     assert inputs.tables is not None
     day = parse_day(needed(work.config.online, ONLINE).day)
@@ -197,11 +211,8 @@ def stage_day(work: Work, inputs: Inputs) -> "tuple[int, list[Entry]]":
     return n_rows, entries
 
 
-def show(run: "Run", screen: Screen) -> None:
+def show(run: Run, screen: Screen) -> None:
     """Print a line per experiment, metric and treatment, or per analysis; then the decisions."""
-    from spark_eval.experiments.interleaving import SHOWN_INTERLEAVINGS, interleaving_lines
-    from spark_eval.experiments.tables import SHOWN, decision_lines, shown_lines
-
     if Table.EXPERIMENTS in run.tables:
         lines = shown_lines(run.rows(Table.EXPERIMENTS))
         screen.grid(SHOWN, lines, f"experiments of run {run.run_id}", of=Table.EXPERIMENTS)
@@ -217,54 +228,148 @@ def show(run: "Run", screen: Screen) -> None:
         screen.say(f"the pre-period lacks days that were not read: {lacking[0]} to {lacking[-1]}")
 
 
-def check(verb: Verb, config: "Config", session: "OpenSession") -> list[str]:
+def check(verb: Verb, config: Config, session: OpenSession) -> list[str]:
     """Check columns and types of the tables; return their names."""
-    from spark_eval.tables.conformed import check_id_types
-
     inputs = read_tables(config, job(verb, config, None, session), session)
     rows = {} if inputs.tables is None else inputs.tables.rows
     check_id_types(rows)
     return [*rows, *([] if inputs.impressions is None else [INTERLEAVING])]
 
 
-def judge(run: "Run") -> None:
+def judge(run: Run) -> None:
     """Raise GateFailure EXPERIMENT_FAILED if an experiment is not trusted, or a gated one lost or blocked."""
-    from spark_eval.experiments.analysis import failure_of
-    from spark_eval.experiments.tables import DecisionRow
-
     rows = run.rows(Table.DECISIONS) if Table.DECISIONS in run.tables else []
     failure = failure_of([DecisionRow(*(row[name] for name in DecisionRow._fields)) for row in rows])
     if failure is not None:
         raise failure
 
 
-def has_day(config: "Config") -> bool:
+def has_day(config: Config) -> bool:
     """Return True if a day of experiments is summed, and nothing decided."""
     return config.online is not None and config.online.day is not None
 
 
-def has_experiments(config: "Config") -> bool:
+def has_experiments(config: Config) -> bool:
     """Return True if experiments are decided."""
     return config.online is not None and config.online.day is None
 
 
-def decides(config: "Config") -> bool:
+def decides(config: Config) -> bool:
     """Return True if anything is decided."""
     return has_experiments(config) or has_interleaving(config)
 
 
-def has_interleaving(config: "Config") -> bool:
+def has_interleaving(config: Config) -> bool:
     """Return True if the config has interleaved lists."""
     return config.interleaving is not None
 
 
+# Fact of the commit record of a day: its date.
+DAY: Final = "day"
+
+
+def days_between(config: Config) -> Sequence[str]:
+    """Return the days whose ``user_days`` a run reads; none if it reads events.
+
+    Raises ConfigError OUT_OF_RANGE for days that are no dates, or in the wrong order.
+    """
+    online = config.online
+    if online is None or online.first is online.last is None:
+        return ()
+    first, last = parse_day(online.first), parse_day(online.last)
+    if first is None or last is None:
+        raise ConfigError("OUT_OF_RANGE", "online.first and online.last: give both, --from and --to")
+    if online.day is not None:
+        message = "online.day sums a day, online.first and online.last read such days; give one or the other"
+        raise ConfigError("OUT_OF_RANGE", message)
+    if first > last:
+        raise ConfigError("OUT_OF_RANGE", f"online.first {online.first} is after online.last {online.last}")
+    return [day_name(day) for day in range(first, last + 1)]
+
+
+def check_covered(days: Sequence[str], plan: ExperimentPlan) -> None:
+    """Raise ConfigError OUT_OF_RANGE if an experiment begins before the first day: its events would lack."""
+    for one in plan.experiments:
+        [begins] = local_days(np.array([one.start]), plan.timezone).tolist()
+        if days[0] > day_name(begins):
+            message = f"online.first is {days[0]}, but {one.name!r} begins on {day_name(begins)}"
+            raise ConfigError("OUT_OF_RANGE", f"{message}; give that day, or an earlier one")
+
+
+def days_before(days: Sequence[str], plan: ExperimentPlan) -> Sequence[str]:
+    """Return the days of the earliest pre-period that are before the first day: they are not read."""
+    earliest = np.array([min(earliest_of(one, plan) for one in plan.experiments)])
+    [begins] = local_days(earliest, plan.timezone).tolist()
+    first = parse_day(days[0])
+    return [] if first is None else [day_name(day) for day in range(begins, first)]
+
+
+def job_of_days(
+    verb: JobKind, config: Config, plan: ExperimentPlan, run_id: str | None, session: OpenSession
+) -> Job:
+    """Return the job of a run that reads published days instead of the events."""
+    days = days_between(config)
+    check_covered(days, plan)
+    job = Job.of(verb, config.model_copy(update={"events": None}), run_id, session)
+    records = records_of_days(job.store, days, plan)
+    runs: dict[str, str | None] = {record.run_id: record.job["fingerprint"] for record in records}
+    digest = digest_of(job=job.fingerprint, runs=runs)
+    reads = (verb.name,)
+    return replace(job, run_id=run_id or usual_id(verb, digest), fingerprint=digest, runs=runs, reads=reads)
+
+
+def records_of_days(store: Store, days: Sequence[str], plan: ExperimentPlan) -> list[Record]:
+    """Return the run of each day that was summed for this plan; of several the latest.
+
+    Raises DataError MISSING_DAYS if a day is not published, INVALID_USER_DAYS if it was summed for another
+    plan.
+    """
+    found: dict[str, Record] = {}
+    others: dict[str, Record] = {}
+    for record in sorted(published(store.files), key=lambda one: str(one.job["published_at"])):
+        if Table.USER_DAYS in record.job["tables"] and record.job.get(DAY) in days:
+            of_plan = found if record.job.get(USER_DAYS) == plan.digest else others
+            of_plan[record.job[DAY]] = record
+    lacking = [day for day in days if day not in found]
+    missing = [day for day in lacking if day not in others]
+    if missing:
+        message = f"no user_days of {summarize_names(missing)} below {store.files.root!r}"
+        raise DataError(
+            "MISSING_DAYS", f"{message}; sum each day first: spark-eval online --day {missing[0]}"
+        )
+    if lacking:
+        runs = summarize_names([f"{day} (run {others[day].run_id})" for day in lacking])
+        message = f"user_days of {runs} were summed for another config of {names_of(plan.experiments)}"
+        raise DataError("INVALID_USER_DAYS", f"{message}; sum these days again")
+    return [found[day] for day in days]
+
+
+def tables_of_days(job: Job) -> list[PublishedTable]:
+    """Return ``user_days`` of each day; raise DataError for a damaged run, MISSING_DAYS for a removed one."""
+    tables = []
+    for run_id in job.runs:
+        record = records_of(job.store.files, run_id).get(job.verb)
+        if record is None:
+            raise DataError("MISSING_DAYS", f"run {run_id!r} was removed during the run; start again")
+        tables.append(open_table(job.store.files, record, Table.USER_DAYS))
+    return tables
+
+
+def open_days(job: Job) -> OpenedTable:
+    """Return the local files of the days and their columns."""
+    folders = [table.folder for table in tables_of_days(job)]
+    paths = [str(path) for folder in folders if folder is not None for path in data_files(folder)]
+    return None, paths, file_schema(paths)
+
+
+def read_days(job: Job, spark: "SparkSession") -> "DataFrame":
+    """Return the rows of the days on Spark."""
+    return frame_of(spark, tables_of_days(job)).drop(RUN_ID_COLUMN)
+
+
 VERB = Verb(
     name=ONLINE,
-    order=6,
-    about="""Compare the variants of online experiments, or interleaved rankers; publish what is decided.
-
-    Exit code 5 if an experiment cannot be trusted, or if one with a gate is lost or blocked.
-    """,
+    about="Exit code 5 if an experiment cannot be trusted, or if one with a gate is lost or blocked.",
     sections=(ONLINE, *SOURCES, INTERLEAVING, "gates"),
     instead=(INTERLEAVING,),
     tables=(

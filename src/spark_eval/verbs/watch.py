@@ -1,4 +1,4 @@
-"""Watches that a config requests: a day judged by the days before, as a gate."""
+"""The verb ``watch``: judge a day by the days before, as a gate."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,26 +9,68 @@ import pyarrow as pa
 
 from spark_eval.comparison.rows import GATES, GateRow
 from spark_eval.conventions.comparison import Decision
-from spark_eval.days.history import HistoryRow, PastRun, make_history
+from spark_eval.days.history import PastRun, make_history
 from spark_eval.days.plan import WatchOptions, WatchPlan, make_watch_plan, parse_day
+from spark_eval.days.rows import HistoryRow
 from spark_eval.days.watch import Judgement, Point, judge
 from spark_eval.errors import ConfigError, DataError, GateFailure
 from spark_eval.names import summarize_names
-from spark_eval.options import documented
+from spark_eval.options import documented, meanings
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.stores import store_of
 from spark_eval.results.driver_tables import arrow_table
 from spark_eval.results.leaderboard import is_list_metric, list_direction, measure_of
 from spark_eval.results.sentences import where
-from spark_eval.runs.history import WATCHED, UserPairs, past_runs
-from spark_eval.runs.job import Job, Run, digest_of, fingerprints_of, settings_of
-from spark_eval.runs.measured import known_runs
-from spark_eval.runs.report import store_at
+from spark_eval.runs.job import Job, JobKind, Run, fingerprints_of
 from spark_eval.runs.sections import Config
-from spark_eval.runs.verb import Verb
+from spark_eval.runs.verb import Computed, Published, Screen, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import WATCH, Direction, Table
+from spark_eval.verbs.history import WATCHED, UserPairs, past_runs
+from spark_eval.verbs.kinds import MEASURING
+from spark_eval.verbs.measured import known_runs
+from spark_eval.verbs.report import store_at
+
+
+def compute(work: Work) -> Computed:
+    """Judge the metrics of the day; alarms are published as well."""
+    plan = work.config.watch.checked()
+    day = work.job.run_id.removesuffix(WATCHED)
+    found, others = watch_published(work.job.store, date.fromisoformat(day), plan)
+    rows = [one.gate_row(plan) for one in found]
+    return Computed(
+        rows={Table.GATES: (rows, GATES)},
+        entries=[],
+        facts={"parts": dict(work.job.runs), "not_comparable": others},
+        n_rows=len(rows),
+    )
+
+
+def show(run: Run, screen: Screen) -> None:
+    """Print the judgement of each metric."""
+    header = ("metric", "model", "moved", "passed", "decision")
+    rows = run.rows(Table.GATES)
+    cells = [
+        [where(row), row["model"], row["watch"] or "-", "yes" if row["passed"] else "NO", row["decision"]]
+        for row in rows
+    ]
+    screen.grid(header, cells, f"watch of run {run.run_id}", of=Table.GATES)
+    for row in rows:
+        screen.say(f"{where(row)} of {row['model']}: {row['reason']}")
+    if others := run.record.job["not_comparable"]:
+        screen.say(f"not comparable, left out: {summarize_names(others)}")
+
+
+def check(_verb: Verb, config: Config, _session: OpenSession) -> list[str]:
+    """Check the metrics of the config; the day is known to the command alone."""
+    return [f"metric {name}" for name in config.watch.checked().metrics]
+
+
+def options() -> list[tuple[str, str]]:
+    """Return the options of its section, with their meanings."""
+    return meanings(WatchOptions)
+
 
 MODEL: Final = "model"
 WORLD: Final = "world"
@@ -98,7 +140,7 @@ class Watched:
         )
 
 
-def job_of_day(verb: Verb, config: Config, run_id: str | None, session: OpenSession) -> Job:
+def job_of_day(verb: JobKind, config: Config, run_id: str | None, session: OpenSession) -> Job:
     """Return the job of a watch; ``run_id`` is the day, and the watch is a run of its own, DAY_watch."""
     plan = config.watch.checked()
     if not plan.metrics:
@@ -107,12 +149,10 @@ def job_of_day(verb: Verb, config: Config, run_id: str | None, session: OpenSess
     store = store_of(config.output, session)
     span = plan.days_before(day)
     known = past_runs(store, span)[0]
-    runs = fingerprints_of(store, sorted({run.run_id for run in known} | {day.isoformat()}))
+    runs = fingerprints_of(store, sorted({run.run_id for run in known} | {day.isoformat()}), MEASURING)
     if runs[day.isoformat()] is None:
         raise DataError("MISSING_DAYS", f"no run of evaluate for {day}; {known_runs(store, day.isoformat())}")
-    settings, timezone = settings_of(verb, config), config.split.rule().timezone
-    digest = digest_of(config=settings, runs=runs)
-    return Job(verb.name, f"{day}{WATCHED}", digest, settings, {}, {}, store, "", timezone, runs)
+    return Job.of_runs(verb, config, f"{day}{WATCHED}", store, runs, MEASURING)
 
 
 def watch_published(store: Store, day: date, plan: WatchPlan) -> tuple[list[Watched], list[str]]:
@@ -256,3 +296,20 @@ def watch(path: str, day: str, **options: Unpack[WatchOptions]) -> pa.Table:
     plan = make_watch_plan(**options)
     judged, _ = watch_published(store_at(path), parse_day(day, "day"), plan)
     return arrow_table([one.gate_row(plan) for one in judged], GATES)
+
+
+VERB = Verb(
+    name="watch",
+    about="--run-id is the day. The watch is a run of its own, DAY_watch.",
+    sections=("watch",),
+    tables=(Published(Table.GATES),),
+    phases=("watch",),
+    compute=compute,
+    show=show,
+    job=job_of_day,
+    check=check,
+    judge=check_alarms,
+    options=options,
+    opens_spark=False,
+    has_verdict=True,
+)

@@ -19,16 +19,16 @@ from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published, records_of, usual_place
 from spark_eval.publishing.published import PublishedTable, incomplete, open_table
 from spark_eval.runners.user_buckets import UserTable
-from spark_eval.runs.job import EVALUATE, MEASURING, PREDICTIONS
+from spark_eval.runs.job import SPLIT
 from spark_eval.runs.sections import EvaluateSection
 from spark_eval.runtime.versions import release
 from spark_eval.schema import FOLD, FOLDS, VERSION, Subset, Table
 from spark_eval.tables.local_tables import LocalTable, table_by_model
+from spark_eval.verbs.kinds import EVALUATE, MEASURING, PREDICTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPLIT: Final = "split"
 # Keys of the commit record that a comparison requires.
 JOB_KEYS: Final = ("config", "conventions", "models", "versions")
 # Methods that test each row in one fold and train on it in all others.
@@ -57,7 +57,7 @@ def usable_record(store: Store, run_id: str, verb: str) -> Record | None:
 
 def measured_run(store: Store, run_id: str) -> "MeasuredRun | ScoredRun | None":
     """Return the run of ``evaluate`` or of ``predictions``; None if nothing of it exists."""
-    if PREDICTIONS in records_of(store.files, run_id):
+    if PREDICTIONS.name in records_of(store.files, run_id):
         return ScoredRun.of(store, run_id)
     return MeasuredRun.of(store, run_id)
 
@@ -72,7 +72,7 @@ class ScoredRun:
     @classmethod
     def of(cls, store: Store, run_id: str) -> "ScoredRun | None":
         """Return the run, as ``MeasuredRun.of``; raise ConfigError NO_USERS without sums of users."""
-        record = usable_record(store, run_id, PREDICTIONS)
+        record = usable_record(store, run_id, PREDICTIONS.name)
         if record is None:
             return None
         if not record.job.get(SCORED):
@@ -123,7 +123,7 @@ class MeasuredRun:
         Its tables are checked when they are read. Raises DataError INCOMPLETE_RUN or CORRUPT_FILE for a
         missing or damaged record, VERSIONS_DIFFER if it was computed by another version of the metrics.
         """
-        record = usable_record(store, run_id, EVALUATE)
+        record = usable_record(store, run_id, EVALUATE.name)
         if record is None:
             return None
         measured = cls(store, record)
@@ -136,7 +136,7 @@ class MeasuredRun:
     @cached_property
     def plan(self) -> Plan:
         """The metrics, conventions and segments of the run."""
-        return EvaluateSection.model_validate(self.record.job["config"][EVALUATE]).checked()
+        return EvaluateSection.model_validate(self.record.job["config"][EVALUATE.name]).checked()
 
     @property
     def models(self) -> list[str]:
@@ -164,10 +164,10 @@ class MeasuredRun:
         None if the truth is not that of the run's own split.
         """
         truth = self.record.job["config"].get("truth")
-        split = records_of(self.store.files, self.record.run_id).get(SPLIT)
+        split = records_of(self.store.files, self.record.run_id).get(SPLIT.name)
         if split is None or (truth and (truth["path"] or truth["table"])):
             return None
-        rule = split.job["config"].get(SPLIT, {})
+        rule = split.job["config"].get(SPLIT.name, {})
         if rule.get("method") in K_FOLDS:
             return 1 / (int(rule["k"]) - 1)
         entries = open_table(self.store.files, split, Table.ACCOUNTING).rows()

@@ -1,44 +1,41 @@
 """The verb ``predictions``: measure predictions against their labels."""
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from spark_eval.predictions.evaluate import measure_predictions
+from spark_eval.predictions.measure import PredictionTable
+from spark_eval.predictions.tables import metrics_by_model, six_digits
+from spark_eval.predictions.task import Clusters
+from spark_eval.predictions.values import SCORED
+from spark_eval.predictions.wanted import local_predictions
+from spark_eval.runs.job import Run
+from spark_eval.runs.run import needed, stage_frame
+from spark_eval.runs.sections import Config, PredictionsSection
 from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, LocalInput, Published, Screen, Verb, Work
-from spark_eval.runs.verbs import compare
 from spark_eval.schema import ALL, MODEL, Table
-
-if TYPE_CHECKING:
-    from spark_eval.predictions.measure import PredictionTable
-    from spark_eval.runs.job import Run
-    from spark_eval.runs.sections import Config, PredictionsSection
-
-PREDICTIONS = "predictions"
+from spark_eval.sources.plain import open_plain
+from spark_eval.verbs import gates
+from spark_eval.verbs.kinds import PREDICTIONS
 
 
-def section_of(config: "Config") -> "PredictionsSection":
+def section_of(config: Config) -> PredictionsSection:
     """Return the section of the config; raise ConfigError MISSING_SECTION if there is none."""
-    from spark_eval.runs.run import needed
-
-    return needed(config.predictions, PREDICTIONS)
+    return needed(config.predictions, PREDICTIONS.name)
 
 
-def has_curves(config: "Config") -> bool:
+def has_curves(config: Config) -> bool:
     """Return True if the config asks for curves."""
     return section_of(config).checked().curves
 
 
-def has_rules(config: "Config") -> bool:
+def has_rules(config: Config) -> bool:
     """Return True if the config asks for thresholds to be chosen."""
     return bool(section_of(config).checked().rules)
 
 
 def compute(work: Work) -> Computed:
     """Measure all predictions in one pass, and in score order if a metric needs it."""
-    from spark_eval.predictions.evaluate import measure_predictions
-    from spark_eval.predictions.task import Clusters
-    from spark_eval.predictions.values import SCORED
-    from spark_eval.runs.run import stage_frame
-
     plan = section_of(work.config).checked()
     table = work.local or open_on_spark(work)
     measured = measure_predictions(table, work.job.most_quarantined)
@@ -52,49 +49,42 @@ def compute(work: Work) -> Computed:
         rows=measured.small_tables,
         entries=measured.entries,
         written=written,
-        judged={PREDICTIONS: table.judged},
+        judged={PREDICTIONS.name: table.judged},
         facts={"conventions": plan.stamp, "models": measured.models} | facts,
         n_rows=len(measured.metric_rows),
     )
 
 
-def open_on_spark(work: Work) -> "PredictionTable":
+def open_on_spark(work: Work) -> PredictionTable:
     """Return the predictions as conformed Spark frames."""
     from spark_eval.predictions.conform import read_predictions
 
     source = section_of(work.config)
-    frame = work.job.read(work.spark, PREDICTIONS, source.checked().segments)
+    frame = work.job.read(work.spark, PREDICTIONS.name, source.checked().segments)
     return read_predictions(frame, source.columns, source.model, source.checked())
 
 
 def open_locally(work: Work) -> LocalInput:
     """Return the predictions as a table of this process."""
-    from spark_eval.predictions.wanted import local_predictions
-    from spark_eval.sources.plain import open_plain
-
     source, job = section_of(work.config), work.job
     plan = source.checked()
-    found = open_plain(source, PREDICTIONS, plan.segments, job.before[PREDICTIONS], work.session)
+    found = open_plain(source, PREDICTIONS.name, plan.segments, job.before[PREDICTIONS.name], work.session)
     table = local_predictions(found, source.columns, source.model, plan)
     return LocalInput(table, table.rows.n_rows)
 
 
-def has_users(config: "Config") -> bool:
+def has_users(config: Config) -> bool:
     """Return True if the config asks for intervals by user: then the sums of users are published."""
-    from spark_eval.predictions.task import Clusters
-
     return section_of(config).checked().intervals is Clusters.USER
 
 
-def comparison_of_gates(config: "Config") -> Verb | None:
+def comparison_of_gates(config: Config) -> str | None:
     """Return the verb that decides the gates; gates of a config with recommendations are of ``evaluate``."""
-    return None if config.recommendations is not None else compare.comparison_of_gates(config)
+    return None if config.recommendations is not None else gates.comparison_of_gates(config)
 
 
-def show(run: "Run", screen: Screen) -> None:
+def show(run: Run, screen: Screen) -> None:
     """Print one line per metric over all rows, with one column per model; then the chosen thresholds."""
-    from spark_eval.predictions.tables import metrics_by_model, six_digits
-
     header, lines = metrics_by_model(run.rows(Table.METRICS))
     screen.grid(header, lines, f"metrics of run {run.run_id}", of=Table.METRICS)
     if Table.THRESHOLDS in run.tables:
@@ -107,14 +97,10 @@ def show(run: "Run", screen: Screen) -> None:
 
 
 VERB = Verb(
-    name=PREDICTIONS,
-    order=3,
-    about="""Measure predictions against their labels; publish metrics, sums, curves, thresholds, accounting.
-
-    With intervals by user, per_user has the sums of each user. If the config has gates and no
-    recommendations, the comparison follows: exit code 5 if one fails.
-    """,
-    sections=(PREDICTIONS,),
+    name=PREDICTIONS.name,
+    about="With intervals by user, per_user has the sums of each user. If the config has gates and no "
+    "recommendations, the comparison follows: exit code 5 if one fails.",
+    sections=PREDICTIONS.sections,
     tables=(
         METRICS,
         Published(Table.SUMS, by=(MODEL,), is_reported=False),

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from spark_eval.arrow.files import named_read_errors
 from spark_eval.arrow.user_files import UserFile, check_no_nan, overlapping_groups, read_files, user_files
 from spark_eval.conventions.presets import request_rules
-from spark_eval.days.history import COLUMNS, READ, History, Line, Mark, PastRun, make_history
+from spark_eval.days.history import COLUMNS, READ, History, Mark, PastRun, make_history
 from spark_eval.days.plan import HistoryOptions, HistoryPlan, make_history_plan
+from spark_eval.days.rows import Line
 from spark_eval.days.spread import ModelUsers, map_users
 from spark_eval.days.window import mean_columns
 from spark_eval.days.worker.pairs import PairTotals, pair_totals
@@ -24,11 +25,11 @@ from spark_eval.options import documented
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published
 from spark_eval.publishing.published import PublishedTable, open_table
-from spark_eval.runs.job import MEASURING
-from spark_eval.runs.measured import MeasuredRun
-from spark_eval.runs.report import store_at
 from spark_eval.schema import ALL, MODEL, USER, Table
 from spark_eval.statistics.differences import Estimate
+from spark_eval.verbs.kinds import MEASURING
+from spark_eval.verbs.measured import MeasuredRun
+from spark_eval.verbs.report import store_at
 
 # End of the id of the run of a watch, after its day.
 WATCHED: Final = "_watch"

@@ -1,0 +1,65 @@
+"""The verb ``sample``: draw pairs of records for review."""
+
+from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
+from spark_eval.linkage.plan import SampleOptions
+from spark_eval.linkage.reviews import CANDIDATES, draw_sample, shown_strata
+from spark_eval.options import meanings
+from spark_eval.runs.job import Job, JobKind, Run
+from spark_eval.runs.run import needed, stage_frame
+from spark_eval.runs.sections import Config
+from spark_eval.runs.verb import ACCOUNTING, Computed, Published, Screen, Verb, Work
+from spark_eval.runtime.any_session import OpenSession
+from spark_eval.schema import Table
+from spark_eval.tables.local_tables import LocalTable
+from spark_eval.verbs.kinds import SAMPLE
+from spark_eval.verbs.linkage import check_links, open_links, relations_of
+
+PREDICTED = "predicted"
+
+
+def job(verb: JobKind, config: Config, run_id: str | None, session: OpenSession) -> Job:
+    """Return the job; raise ConfigError MISSING_SECTION without predicted links."""
+    needed(config.predicted, PREDICTED)
+    return Job.of(verb, config, run_id, session)
+
+
+def compute(work: Work) -> Computed:
+    """Draw pairs of each stratum."""
+    make, _, _ = relations_of(work, scored=CANDIDATES)
+    drawn, entries = draw_sample(make(), work.config.sample.checked())
+    is_local = work.attempt.store.is_local
+    stage_frame(
+        LocalTable.of(drawn) if is_local else work.spark.createDataFrame(drawn), work.attempt, Table.SAMPLE
+    )
+    return Computed(
+        rows={Table.ACCOUNTING: (entries, ACCOUNTING_COLUMNS)},
+        entries=entries,
+        written={Table.SAMPLE: len(drawn)},
+        n_rows=len(drawn),
+    )
+
+
+def show(run: Run, screen: Screen) -> None:
+    """Print a line per stratum."""
+    header = ("stratum", "pairs", "drawn", "weight")
+    screen.grid(header, shown_strata(run.rows(Table.SAMPLE)), f"strata of run {run.run_id}")
+
+
+def options() -> list[tuple[str, str]]:
+    """Return the options of its section, with their meanings."""
+    return meanings(SampleOptions)
+
+
+VERB = Verb(
+    name=SAMPLE.name,
+    about="Strata are bands of scores, of predicted and of other pairs. The labels come back to linkage.",
+    sections=SAMPLE.sections,
+    tables=(Published(Table.SAMPLE, is_reported=False), ACCOUNTING),
+    phases=("sample",),
+    compute=compute,
+    open_locally=open_links,
+    show=show,
+    job=job,
+    check=check_links,
+    options=options,
+)
