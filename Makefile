@@ -4,6 +4,7 @@
 #   make test    the default tests, in two processes; ARGS="-k name" goes to pytest
 #   make test-pages  what README and docs/ say: every command, config and code block, in a clone
 #   make test-slow the tests that take longer, in two processes: a cluster, the set-up, kills, README
+#   make test-all  every ring, one after the other, with one summary; goes on where it was cut off
 #   make test-exhaustive  many repetitions of what the others show once: before a release, after a rebuilding
 #   make test-parity  the numbers of nine libraries against those of our presets
 #   make test-browser reports and the site in a Chromium of this machine, which apt-get installs where it may
@@ -22,7 +23,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-stores-brief test-versions benchmarks check docs environments package archive archive-driver lock clean
+.PHONY: setup demo test test-all test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-stores-brief test-versions benchmarks check docs environments package archive archive-driver lock clean
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE SPARK_HOME
 
 dist := dist
@@ -41,6 +42,9 @@ test: .venv/.classes.jsa
 
 test-slow: .venv/.classes.jsa
 	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or cluster or setup) and not exhaustive and not airflow and not browser and not stores" $(ARGS)
+
+test-all: .venv/.dev
+	@$(in_venv) tests.rings $(ARGS)
 
 test-exhaustive: .venv/.classes.jsa
 	@$(in_venv) pytest -m "exhaustive and not stores" --hypothesis-profile others $(ARGS)
