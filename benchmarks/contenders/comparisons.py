@@ -21,6 +21,7 @@ def ours(task: Task) -> Repetition:
     from spark_eval.comparison.plan import make_compare_plan
     from spark_eval.comparison.sides import BaselineName, Side, Sides
     from spark_eval.metrics.columns import value_of_column
+    from spark_eval.runners.rows import SparkRows
     from spark_eval.runners.user_buckets import UserTable
 
     spark, plan = session(task), make_compare_plan(tests=["t", "sign"])
@@ -28,7 +29,7 @@ def ours(task: Task) -> Repetition:
     def repeat(_: Path) -> Means:
         per_user = spark.read.parquet(task.per_user)
         values = [value for name in per_user.columns if (value := value_of_column(name)) is not None]
-        users = UserTable(per_user, folder=task.per_user)
+        users = UserTable(SparkRows(per_user), folder=task.per_user)
         sides = Sides(spark, {}, Side(MEASURED, values, lambda: users), str)
         rows = compare_sides(sides, plan, BaselineName()).rows
         names = {(value.name, value.k): value.column for value in values}

@@ -23,6 +23,7 @@ from spark_eval.errors import DataError
 from spark_eval.evaluation.exchange import write_users
 from spark_eval.metrics.columns import value_of_column
 from spark_eval.runners import user_buckets
+from spark_eval.runners.rows import SparkRows
 from spark_eval.runners.user_buckets import UserTable
 
 COLUMNS = ("ap_at_5", "ndcg_at_5")
@@ -58,12 +59,12 @@ def side(spark: SparkSession, rows: pd.DataFrame, folder: Path | None = None, n_
                 write_users(model, own, str(folder), file_name(bucket, n_buckets))
     frame = spark.createDataFrame(table.take(np.random.default_rng(5).permutation(len(table))))
     values = [value for name in COLUMNS if (value := value_of_column(name)) is not None]
-    users = UserTable(frame, ["country"], None if folder is None else str(folder))
+    users = UserTable(SparkRows(frame), ["country"], None if folder is None else str(folder))
     return Side(["als", "knn"], values, lambda: users)
 
 
 def compared(baseline: Side | None, candidate: Side, plan: ComparePlan) -> Comparison:
-    spark = candidate.users.frame.sparkSession
+    spark = candidate.users.frame.session
     baselines = {} if baseline is None else {"baseline": baseline}
     name = BaselineName(None if baseline is None else "baseline")
     return compare_sides(Sides(spark, baselines, candidate, str), plan, name)

@@ -19,10 +19,11 @@ from spark_eval.evaluation.conform import (
     conform_truth,
     conform_users,
 )
+from spark_eval.runners.conformed import align_ids, check_id_types
 from spark_eval.runners.quarantine import unusable_rows
+from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
 from spark_eval.splits.conform import conform_interactions
-from spark_eval.tables.conformed import align_ids, check_id_types
 
 SCORED = "model string, user string, item int, score double, fault string"
 RANKED = "model string, user string, item int, rank long, fault string"
@@ -42,7 +43,8 @@ def assert_judged(
 ) -> None:
     """Conformed rows, the last of whose columns is the code that the workers give them."""
     assert_rows(lists.drop(FAULT), schema.removesuffix(", fault string"), [row[:-1] for row in rows])
-    assert_rows(unusable_rows(lists, rule), schema, [row for row in rows if row[-1] is not None])
+    bad = unusable_rows(SparkRows(lists), rule).result()
+    assert_rows(bad, schema, [row for row in rows if row[-1] is not None])
 
 
 def test_columns_are_found_by_mapping_by_path_and_by_a_name_with_a_dot(spark: SparkSession) -> None:
@@ -307,12 +309,14 @@ def ids(spark: SparkSession, schema: str, *rows: tuple[object, ...]) -> DataFram
 def test_integers_of_two_sizes_meet_as_longs_and_keep_their_values(spark: SparkSession) -> None:
     narrow = ids(spark, "user int, item bigint", (7, LARGEST))
     wide = ids(spark, "user bigint, item smallint", (LARGEST, 7))
-    left, right = align_ids(narrow, wide)
-    assert_rows(left.unionAll(right), "user bigint, item bigint", [(7, LARGEST), (LARGEST, 7)])
+    left, right = align_ids(SparkRows(narrow), SparkRows(wide))
+    assert_rows(left.concat([right]).result(), "user bigint, item bigint", [(7, LARGEST), (LARGEST, 7)])
 
 
 def test_strings_and_integers_never_meet(spark: SparkSession) -> None:
-    numbers, texts = ids(spark, "user bigint, item int"), ids(spark, "user string, item string")
+    numbers, texts = (
+        SparkRows(ids(spark, kinds)) for kinds in ("user bigint, item int", "user string, item string")
+    )
     with pytest.raises(DataError) as raised:
         check_id_types({"recommendations": numbers, "truth": texts})
     assert raised.value.code == "ID_TYPE_MISMATCH"

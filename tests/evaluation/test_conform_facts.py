@@ -6,8 +6,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.errors import DataError
 from spark_eval.evaluation.conform import conform_items, conform_train, conform_users
+from spark_eval.runners.conformed import check_id_types
+from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import ITEM, TIMESTAMP, USER
-from spark_eval.tables.conformed import check_id_types
 
 
 def frame(spark: SparkSession, schema: str) -> DataFrame:
@@ -17,15 +18,15 @@ def frame(spark: SparkSession, schema: str) -> DataFrame:
 def test_one_id_of_another_type_in_any_table_is_refused_and_integers_of_all_sizes_fit(
     spark: SparkSession,
 ) -> None:
-    lists = frame(spark, "user bigint, item int")
+    lists = SparkRows(frame(spark, "user bigint, item int"))
     fitting = {
         "recommendations": lists,
-        "users": frame(spark, "user int"),
-        "items": frame(spark, "item bigint"),
+        "users": SparkRows(frame(spark, "user int")),
+        "items": SparkRows(frame(spark, "item bigint")),
     }
     check_id_types(fitting)
     with pytest.raises(DataError, match="user is bigint in recommendations and string in users") as raised:
-        check_id_types(fitting | {"users": frame(spark, "user string")})
+        check_id_types(fitting | {"users": SparkRows(frame(spark, "user string"))})
     assert raised.value.code == "ID_TYPE_MISMATCH"
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_eval.evaluation.evaluate import evaluate
 from spark_eval.evaluation.exchange import measure
 from spark_eval.evaluation.result import Evaluation
+from spark_eval.runners.rows import Rows
 
 SOURCES = {
     "ranked": "SELECT id % 10 AS user, id AS item, int(id div 10) + 1 AS rank, 'als' AS model, 'x' AS note "
@@ -47,9 +48,10 @@ def evaluated(*frames: DataFrame, **rules: Any) -> Iterator[tuple[Evaluation, st
     """An evaluation and the physical plan of its one pass over the data."""
     passes: list[DataFrame] = []
 
-    def noted(*arguments: Any) -> DataFrame:
-        passes.append(measure(*arguments))
-        return passes[-1]
+    def noted(*arguments: Any) -> Rows:
+        rows = measure(*arguments)
+        passes.append(rows.result())
+        return rows
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spark_eval.evaluation.evaluate.measure", noted)

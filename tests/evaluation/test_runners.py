@@ -549,7 +549,7 @@ def test_a_full_disk_has_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def test_one_core_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     of_all = found(inputs(), "local", **EVERYTHING["items"])
     monkeypatch.setattr("spark_eval.runners.in_process.cores", lambda: 1)
-    monkeypatch.setattr("spark_eval.runners.spread.cores", lambda: 1)
+    monkeypatch.setattr("spark_eval.runners.local_rows.cores", lambda: 1)
     assert found(inputs(), "local", **EVERYTHING["items"]) == of_all
 
 

@@ -22,8 +22,9 @@ from spark_eval.evaluation.segments import activity_bounds, check_segments
 from spark_eval.evaluation.side_tables import check_train, check_users, count_users, read_train
 from spark_eval.evaluation.tables import Tables
 from spark_eval.evaluation.wanted import Described
+from spark_eval.runners.local_rows import LocalTable
+from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import Fault, Outcome
-from spark_eval.tables.local_tables import LocalTable
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -108,7 +109,8 @@ def test_one_pass_counts_users_items_and_rows_that_are_neither(
     plan = make_plan(metrics=["novelty"], segments=["activity"])
     files = plain_table(frame, "train", Described(), plan)
     assert (files is not None) is is_plain
-    found = read_train(Tables(plan, truth, truth, conform_train(frame, None), files={"train": files}))
+    train = SparkRows(conform_train(frame, None), files)
+    found = read_train(Tables(plan, SparkRows(truth), SparkRows(truth), train))
     assert found.items is not None
     rows = sorted((row["item"], row["n_rows"], row["n_takers"]) for row in found.items.to_pylist())
     assert rows == [("a", 2, 1), ("b", 2, 2)]
@@ -142,7 +144,10 @@ def test_users_are_counted_with_the_values_of_their_segments(spark: SparkSession
         (None, "x", None),
     ]
     counted = {"rows": 6, "with_id": 4, "users": 2, "values_0": 3, "values_1": 5}
-    assert count_users(frame := spark.createDataFrame(rows, PEOPLE), ["country", "age band"]) == counted
+    assert (
+        count_users(SparkRows(frame := spark.createDataFrame(rows, PEOPLE)), ["country", "age band"])
+        == counted
+    )
     assert (
         count_users(LocalTable((table := frame.toArrow()).schema, table), ["country", "age band"]) == counted
     )

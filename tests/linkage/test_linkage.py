@@ -16,7 +16,7 @@ from spark_eval import Linkage, evaluate_linkage
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.linkage.clusters import Contingency
 from spark_eval.linkage.coded import CodedRelations
-from spark_eval.tables.local_tables import LocalTable
+from spark_eval.runners.local_rows import LocalTable
 
 pytestmark = pytest.mark.usefixtures("engine_of_users")
 # Clusters of records, by record.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spark_eval.linkage import record_codes
 from spark_eval.linkage.coded import CodedRelations
 from spark_eval.linkage.record_codes import IdColumn, code_together
-from spark_eval.tables.local_tables import LocalTable
+from spark_eval.runners.local_rows import LocalTable
 
 DENSE = st.integers(-5, 20)
 FAR_APART = st.sampled_from([-(2**63), -(2**31) - 1, -7, 0, 5, 2**31 - 1, 2**31, 2**63 - 1])

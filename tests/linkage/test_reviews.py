@@ -13,7 +13,7 @@ from spark_eval import evaluate_linkage, sample_pairs
 from spark_eval.errors import DataError
 from spark_eval.linkage.coded import CodedRelations, pair_hashes
 from spark_eval.linkage.estimates import Stratum, cohens_kappa, estimates
-from spark_eval.tables.local_tables import LocalTable
+from spark_eval.runners.local_rows import LocalTable
 
 pytestmark = pytest.mark.usefixtures("engine_of_users")
 N_PAIRS = 4_000

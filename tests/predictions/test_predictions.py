@@ -18,6 +18,7 @@ from spark_eval.predictions.conform import conform_predictions, read_predictions
 from spark_eval.predictions.evaluate import measure_predictions
 from spark_eval.predictions.plan import make_prediction_plan
 from spark_eval.runners.quarantine import quarantined
+from spark_eval.runners.rows import SparkRows
 from spark_eval.runtime.spark_errors import named_spark_error
 
 pytestmark = pytest.mark.usefixtures("engine_of_users")
@@ -35,7 +36,7 @@ def faults_of(frame: DataFrame, task: str, **options: Any) -> list[str | None]:
     plan = make_prediction_plan(task, **options)
     judged = conform_predictions(frame, None, "m", plan).judged
     assert judged.columns[:2] == frame.columns[:2]
-    return [row["fault"] for row in judged.collect()]
+    return [row["fault"] for row in judged.result().collect()]
 
 
 def test_faults_of_binary_rows(spark: SparkSession) -> None:
@@ -198,7 +199,8 @@ def test_rows_of_a_model_named_by_option_are_shown_where_too_many_are_quarantine
 def test_rows_are_given_whatever_columns_stand_beside_them(spark: SparkSession, item: str) -> None:
     frame = spark.sql(f"SELECT 1 AS label, 0.5D AS score, {item} AS item")
     judged = conform_predictions(frame, None, "m", make_prediction_plan("binary", metrics=["auc"])).judged
-    [row] = quarantined("predictions", judged.withColumn("fault", F.lit("NULL_ID"))).collect()
+    bad = SparkRows(judged.result().withColumn("fault", F.lit("NULL_ID")))
+    [row] = quarantined("predictions", bad).result().collect()
     [theirs] = frame.select(F.to_json(F.struct("*", F.lit("NULL_ID").alias("fault")))).collect()
     assert row["row"] == theirs[0]
 

@@ -43,9 +43,9 @@ def both_ways(
     stored = frame.sparkSession.read.parquet(str(folder))
     plain = read_predictions(stored, columns, None, plan)
     by_spark = read_predictions(stored.where(F.lit(True) | F.col("name").isNull()), columns, None, plan)
-    assert plain.files is not None
-    assert plain.files.n_rows == frame.count()
-    assert by_spark.files is None
+    assert plain.rows.n_rows is not None
+    assert plain.rows.n_rows == frame.count()
+    assert by_spark.rows.n_rows is None
     return rows_of_all(measure_predictions(plain)), rows_of_all(measure_predictions(by_spark))
 
 
@@ -117,6 +117,6 @@ def test_what_arrow_writes_otherwise_is_left_to_spark(spark: SparkSession, tmp_p
     by_number = make_prediction_plan("binary", segments=["score"])
     of_classes = make_prediction_plan("multiclass", classes=[0, 1], scores="class")
 
-    assert read_predictions(stored, None, "m", make_prediction_plan("binary")).files is not None
-    assert read_predictions(stored, None, "m", by_number).files is None
-    assert read_predictions(stored, {"score": "label"}, "m", of_classes).files is None
+    assert read_predictions(stored, None, "m", make_prediction_plan("binary")).rows.n_rows is not None
+    assert read_predictions(stored, None, "m", by_number).rows.n_rows is None
+    assert read_predictions(stored, {"score": "label"}, "m", of_classes).rows.n_rows is None

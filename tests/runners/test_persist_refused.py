@@ -12,7 +12,7 @@ from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import SparkSession
 
 from spark_eval import compare, evaluate, evaluate_predictions
-from spark_eval.runners.spread import persist
+from spark_eval.runners.rows import persist_frame
 
 SERVERLESS = (
     "[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported on serverless compute. SQLSTATE: 0A000"
@@ -88,7 +88,7 @@ def test_another_refusal_is_no_reason_to_go_on(
 ) -> None:
     refusing("[CACHE_REQUIRES_NEWER_CLIENT_ON_SERVERLESS_GC] Upgrade the client.")
     with ExitStack() as held:
-        assert persist(spark.range(1), held).count() == 1
+        assert persist_frame(spark.range(1), held).count() == 1
     refusing("[UNSUPPORTED_CALL] PERSIST TABLE is not supported.")
     with ExitStack() as held, pytest.raises(UnsupportedOperationException, match="UNSUPPORTED_CALL"):
-        persist(spark.range(1), held)
+        persist_frame(spark.range(1), held)

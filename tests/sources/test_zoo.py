@@ -21,6 +21,7 @@ from spark_eval.errors import DataError, SparkEvalError
 from spark_eval.evaluation.conform import conform_recommendations, plain_table
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.predictions.conform import conform_predictions, plain_predictions
+from spark_eval.runners.local_tables import NotPlain, Wanted, is_id, is_number, local_table
 from spark_eval.runs.sections import PredictionsSection
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.sources.listing import fingerprint
@@ -28,7 +29,6 @@ from spark_eval.sources.plain import open_plain
 from spark_eval.sources.read import read_source
 from spark_eval.splits.conform import conform_interactions, plain_log
 from spark_eval.tables.file_parts import PlainFiles
-from spark_eval.tables.local_tables import NotPlain, Wanted, is_id, is_number, local_table
 
 COLUMNS = {
     LOG: ["user", "item", "timestamp", "relevance"],
@@ -44,7 +44,8 @@ def conformed(frame: DataFrame, source: Any, table: str) -> DataFrame:
     if table == LISTS:
         return conform_recommendations(frame, source.columns, source.model, source.layout)
     if table == PREDICTIONS:
-        rows: DataFrame = conform_predictions(frame, source.columns, source.model, source.checked()).rows
+        predictions = conform_predictions(frame, source.columns, source.model, source.checked())
+        rows: DataFrame = predictions.rows.result()
         return rows
     return conform_interactions(frame, source.columns, source.timestamp_unit, "UTC")
 

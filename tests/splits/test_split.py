@@ -13,6 +13,7 @@ from split_logs import day, leaks, log_at, outcomes, ranker_parts
 
 from spark_eval.accounting import ACCOUNTING
 from spark_eval.errors import ConfigError, SparkEvalError
+from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, USER
 from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, rule_of
@@ -112,7 +113,8 @@ def test_the_rows_are_counted_while_they_are_written(spark: SparkSession, tmp_pa
 
 
 def test_a_ledger_that_does_not_close_is_refused(spark: SparkSession) -> None:
-    assigned = raw_split(spark).assigned.withColumn(FAULT, F.regexp_replace(FAULT, "gap", "unheard of"))
+    frame = raw_split(spark).assigned.result()
+    assigned = SparkRows(frame.withColumn(FAULT, F.regexp_replace(FAULT, "gap", "unheard of")))
     with pytest.raises(SparkEvalError, match="LEDGER_OPEN"):
         replace(raw_split(spark), assigned=assigned).facts().accounting()
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from split_logs import DAY, KNOWN_AND_COLD, LogRow, day, log_at, log_of, micros, plan_of
 
 from spark_eval.errors import DataError
+from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import FAULT, TIMESTAMP
 from spark_eval.splits import cuts
 from spark_eval.splits.cuts import TimeBucket, Times, times_counted, times_of_rows
@@ -25,12 +26,12 @@ from spark_eval.splits.split import split
 def test_days_back_count_from_the_newest_event(spark: SparkSession) -> None:
     log = log_at(spark, "2023-01-01 00:00:00", "2023-03-01 12:00:00", "2023-03-31 12:00:00")
     rule = GlobalLocalRanker(local_cut=DaysBack(30), global_cut=DaysBack(0.5))
-    found = rule.find(Times(log))
+    found = rule.find(Times(SparkRows(log)))
     assert (found.local_cut, found.global_cut) == (
         micros("2023-03-01 12:00:00"),
         micros("2023-03-31 00:00:00"),
     )
-    berlin = replace(rule, timezone="Europe/Berlin").find(Times(log))
+    berlin = replace(rule, timezone="Europe/Berlin").find(Times(SparkRows(log)))
     assert berlin.local_cut == micros("2023-03-01 13:00:00"), "clocks went forward between"
 
 
@@ -41,7 +42,7 @@ def test_instants_are_local_to_the_timezone_unless_they_name_an_offset(spark: Sp
         {"local_cut": "2023-07-01", "global_cut": "2023-08-01T00:00:00-05:00", "timezone": "Europe/Berlin"},
     )
     assert isinstance(rule, GlobalLocalRanker)
-    found = rule.find(Times(log))
+    found = rule.find(Times(SparkRows(log)))
     assert found.local_cut == micros("2023-06-30 22:00:00")
     assert found.global_cut == micros("2023-08-01 05:00:00")
 
@@ -69,7 +70,7 @@ def test_shares_are_exact_and_the_same_under_any_partitions_and_order(
     )
     # 7/11 of 6000 rows is 3818.2
     index = (2_000, 3_818) if boundary is Boundary.EXCLUSIVE else (1_999, 3_818)
-    lines = {rule.find(Times(spread_log(spark, n_rows, n, n))) for n in (1, 2, 7)}
+    lines = {rule.find(Times(SparkRows(spread_log(spark, n_rows, n, n)))) for n in (1, 2, 7)}
     assert [(line.local_cut, line.global_cut) for line in lines] == [(ordered[index[0]], ordered[index[1]])]
 
 
@@ -93,7 +94,9 @@ def test_the_descent_finds_the_row_that_sorting_finds(
     with pytest.MonkeyPatch.context() as narrow:
         # Few rows need the many passes of a large log once a pass tells only four buckets apart.
         narrow.setattr(cuts, "FANOUT_BITS", 2)
-        found = times_of_rows(Times(frame), TimeBucket(min(times), max(times), len(times)), indexes)
+        found = times_of_rows(
+            Times(SparkRows(frame)), TimeBucket(min(times), max(times), len(times)), indexes
+        )
     assert found == {index: sorted(times)[index] for index in indexes}
 
 
@@ -104,15 +107,17 @@ def test_rows_with_a_fault_or_no_timestamp_do_not_move_a_share(spark: SparkSessi
         (1, 1, None, None),
     ]
     rule = GlobalLocalRanker()
-    assert rule.find(Times(log_of(spark, sound + unsound))) == rule.find(Times(log_of(spark, sound)))
-    assert rule.find(Times(log_of(spark, sound))).local_cut == 8 * DAY
+    assert rule.find(Times(SparkRows(log_of(spark, sound + unsound)))) == rule.find(
+        Times(SparkRows(log_of(spark, sound)))
+    )
+    assert rule.find(Times(SparkRows(log_of(spark, sound)))).local_cut == 8 * DAY
 
 
 @pytest.mark.parametrize("boundary", list(Boundary))
 def test_a_log_of_one_instant_cannot_be_split(spark: SparkSession, boundary: Boundary) -> None:
     log = log_at(spark, *[day(3)] * 10)
     with pytest.raises(DataError, match=r"is not before .*the log runs from 1970-01-04 00:00:00") as refused:
-        GlobalLocalRanker(boundary=boundary).find(Times(log))
+        GlobalLocalRanker(boundary=boundary).find(Times(SparkRows(log)))
     assert refused.value.code == "SPLIT_OUT_OF_RANGE"
 
 
@@ -125,13 +130,13 @@ def test_a_cut_outside_the_log_is_refused(spark: SparkSession) -> None:
 def test_a_log_without_sound_rows_is_refused(spark: SparkSession) -> None:
     for rows in ([], [(None, 1, day(1), "NULL_ID")]):
         with pytest.raises(DataError, match="EMPTY_INPUT"):
-            GlobalLocalRanker().find(Times(log_of(spark, rows)))
+            GlobalLocalRanker().find(Times(SparkRows(log_of(spark, rows))))
 
 
 def test_a_log_that_changes_between_readings_is_refused(spark: SparkSession) -> None:
     log = log_at(spark, day(1), day(2))
     with pytest.raises(DataError, match="INPUT_CHANGED_DURING_RUN"):
-        times_of_rows(Times(log), TimeBucket(DAY, 2 * DAY, 9), [8])
+        times_of_rows(Times(SparkRows(log)), TimeBucket(DAY, 2 * DAY, 9), [8])
 
 
 def test_a_pass_of_the_descent_reads_its_times_only(
@@ -146,6 +151,6 @@ def test_a_pass_of_the_descent_reads_its_times_only(
 
     monkeypatch.setattr(cuts, "times_counted", noted)
     rule = GlobalLocalRanker(global_cut=Share(Fraction(99, 100)))
-    rule.find(Times(spark.read.parquet(str(tmp_path / "log"))))
+    rule.find(Times(SparkRows(spark.read.parquet(str(tmp_path / "log")))))
     assert len(asked) == 2
     assert "GreaterThanOrEqual(timestamp" in plan_of(asked[1], capsys)

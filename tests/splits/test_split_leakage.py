@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from split_logs import at, day
 
+from spark_eval.runners.rows import SparkRows
 from spark_eval.splits.facts import SplitCounts
 from spark_eval.splits.leakage import compare_times, leakage_rows
 from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker
@@ -84,7 +85,7 @@ def test_what_is_found_is_found_one_by_one(
 
 def found(split_rows: DataFrame, facts: SplitCounts | None = None, folder: str | None = None) -> Found:
     rows = split_rows.withColumn("fold", F.lit(0))
-    counts = compare_times(rows, facts or facts_of(split_rows), 1, folder)
+    counts = compare_times(SparkRows(rows), facts or facts_of(split_rows), 1, folder)
     report = leakage_rows(counts, GlobalLocalRanker())
     return {check: (n_rows, users, leaked) for _, check, n_rows, users, leaked in report}
 

@@ -91,13 +91,12 @@ from spark_eval.runners.engine import (
     say_local,
     say_spark,
 )
-from spark_eval.runners.spread import NumberedObject, collect_or_raise, group_by_key, parallelism, persist
+from spark_eval.runners.local_tables import NotPlain
+from spark_eval.runners.spread import NumberedObject, collect_or_raise, group_by_key
 from spark_eval.runners.user_buckets import Buckets, UserTable, buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, FOLDS, Table
 from spark_eval.statistics.differences import ComparedSums
-from spark_eval.tables.conformed import session_of
-from spark_eval.tables.local_tables import NotPlain
 
 # Number of shuffle partitions of counted differences, per concurrent task.
 PARTS_PER_TASK: Final = 4
@@ -241,7 +240,7 @@ def compare(
         except NotPlain as fault:
             reason = refuse_or_explain(chosen, str(fault))
         else:
-            say_local(sum(side.users.frame.n_rows for side in sides.values()))
+            say_local(sum(side.users.frame.count() for side in sides.values()))
             return compare_sides(sides_of_roles(sides, plan), plan, against)
     say_spark(reason)
     sides = {role: side_on_spark(*one, role) for role, one in given.items()}
@@ -254,7 +253,7 @@ def sides_of_roles(sides: Mapping[str, Side], plan: ComparePlan) -> Sides:
     if BASELINE in sides:
         names = [BASELINE, *(gate.against_run for gate in plan.gates if gate.against_run is not None)]
         baselines = dict.fromkeys(names, sides[BASELINE])
-    return Sides(session_of(candidate.users.frame), baselines, candidate, lambda _: NO_BASELINE)
+    return Sides(candidate.users.frame.session, baselines, candidate, lambda _: NO_BASELINE)
 
 
 def is_same(table: Any, other: Any) -> bool:
@@ -372,7 +371,7 @@ def compare_pairs(
         pairs=shown.pairs,
         sums={key: cell.of_users for key, cell in cells.items()},
         common=users_of(pairs, counts),
-        spark=session_of(candidate.users.frame),
+        spark=candidate.users.frame.session,
     )
 
 
@@ -412,7 +411,7 @@ def measure_cells(
     with ExitStack() as stack:
         buckets = buckets_of_users(tables, task)
         if passes.needs and buckets.is_sent:
-            buckets = replace(buckets, frame=persist(buckets.frame, stack))
+            buckets = replace(buckets, frame=buckets.frame.persist(stack))
         totals = sum_pairs(buckets)
         check_counts(pairs, totals.counts)
         cells = cells_of_pairs(totals, pairs, requested.list_metrics, task)
@@ -429,7 +428,7 @@ def run_extra_passes(
     totals: BucketTotals,
 ) -> list[ComparedCell]:
     """Return the cells, completed by a pass for ranks and one for replicates if their tests need them."""
-    at_once = parallelism(buckets.frame)
+    at_once = buckets.frame.at_once
     ranked, sampled = dict[int, Ranked](), None
     if (counter := passes.counter(totals, cells, PARTS_PER_TASK * at_once)) is not None:
         ranked = merge_slices(collect_or_raise(ranked_pairs(buckets, counter)))

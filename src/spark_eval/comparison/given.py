@@ -18,13 +18,8 @@ from spark_eval.comparison.sides import (
 )
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.predictions.evaluate import Predictions
-from spark_eval.runners.user_buckets import UserTable
-from spark_eval.schema import FOLD, MODEL, N_RELEVANT, REQUEST, USER
-from spark_eval.tables.arrow_frames import Frame
-from spark_eval.tables.columns import missing_column
-from spark_eval.tables.local_tables import (
+from spark_eval.runners.local_tables import (
     NUMBERS,
-    LocalTable,
     NotPlain,
     Wanted,
     columns_of,
@@ -36,6 +31,11 @@ from spark_eval.tables.local_tables import (
     path_here,
     paths_by_folder,
 )
+from spark_eval.runners.rows import SparkRows
+from spark_eval.runners.user_buckets import UserTable
+from spark_eval.schema import FOLD, MODEL, N_RELEVANT, REQUEST, USER
+from spark_eval.tables.arrow_frames import Frame
+from spark_eval.tables.columns import missing_column
 
 # A result, or a frame with a row per model and user.
 Measured = Evaluation | Predictions | Frame
@@ -131,10 +131,10 @@ def users_on_spark(users: UserTable) -> UserTable:
     """Return the per-user table of a result, on Spark if this process has computed it."""
     from spark_eval.tables.frames import to_spark_frames
 
-    if not isinstance(users.frame, LocalTable):
+    if users.frame.session is not None:
         return users
     frame = to_spark_frames({"per_user": users.frame.table()})["per_user"]
-    return users._replace(frame=frame, folder=None, files=None)
+    return users._replace(frame=SparkRows(frame), folder=None, files=None)
 
 
 def side_of_spark_frame(given: Frame, model: str | None, role: str) -> Side:
@@ -154,5 +154,5 @@ def side_of_spark_frame(given: Frame, model: str | None, role: str) -> Side:
     frame = frame.withColumn(MODEL, F.col(MODEL).cast("string"))
     models = [row[MODEL] for row in frame.select(MODEL).distinct().collect()]
     frame = frame.withColumnsRenamed({theirs: ours for ours, theirs in columns.theirs.items()})
-    users = UserTable(frame, columns.segments)
+    users = UserTable(SparkRows(frame), columns.segments)
     return Side(check_models(models, role), columns.means, lambda: users)

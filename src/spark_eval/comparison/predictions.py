@@ -19,11 +19,11 @@ from spark_eval.per_user.cells import EVERYBODY, SegmentValue
 from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
 from spark_eval.predictions.values import ModelValues, SlopedValue
 from spark_eval.predictions.worker.clusters import column_of
+from spark_eval.runners.conformed import check_id_types, has_text_ids
 from spark_eval.runners.spread import collect_or_raise
 from spark_eval.runners.user_buckets import buckets_of_users
 from spark_eval.schema import FOLD
 from spark_eval.statistics.differences import ComparedSums, PairEstimate, PairSums
-from spark_eval.tables.conformed import check_id_types, has_text_ids
 
 NOTHING: Final = Fraction()
 

@@ -25,11 +25,11 @@ from spark_eval.metrics.means import WeightedMean, means_of_users
 from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
 from spark_eval.predictions.evaluate import Predictions
 from spark_eval.predictions.values import ModelValues, compared_values
+from spark_eval.runners.conformed import check_id_types, has_text_ids
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, REQUEST, USER
 from spark_eval.statistics.intervals import Summary
-from spark_eval.tables.conformed import check_id_types, has_text_ids
 
 Means = Mapping[MeanCell, Summary]
 # Columns of a per-user table that are neither segments nor metrics.

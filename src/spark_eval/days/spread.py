@@ -10,7 +10,8 @@ import pyarrow as pa
 from spark_eval.days.worker.user_rows import Tables, by_source, check_ids, send_users
 from spark_eval.names import quote_column
 from spark_eval.publishing.published import PublishedTable, with_named_errors
-from spark_eval.runners.spread import concat, map_batches, of_buckets
+from spark_eval.runners.rows import SparkRows
+from spark_eval.runners.spread import map_batches, of_buckets
 from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import MODEL, Table
 
@@ -54,11 +55,11 @@ def map_users(sources: Sequence[ModelUsers], make: Callable[[Sequence[Tables]], 
     schemas: list[pa.Schema] = [to_arrow_schema(frame.schema) for frame in frames]
     check_ids(schemas)
     n_buckets = 1 + sum(source.n_rows for source in sources) // ROWS_PER_BUCKET
-    sent = concat(
-        [
-            map_batches(frame, partial(send_users, source=number, n_buckets=n_buckets))
-            for number, frame in enumerate(frames)
-        ]
+    first, *others = [
+        map_batches(SparkRows(frame), partial(send_users, source=number, n_buckets=n_buckets))
+        for number, frame in enumerate(frames)
+    ]
+    made = partial(
+        of_buckets, first.concat(others), n_buckets, lambda objects: make(by_source(objects, schemas))
     )
-    made = partial(of_buckets, sent, n_buckets, lambda objects: make(by_source(objects, schemas)))
     yield from with_named_errors(sources[0].table.path, lambda: list(made()))

@@ -24,6 +24,8 @@ from spark_eval.evaluation.wanted import (
 )
 from spark_eval.names import quote_column
 from spark_eval.results.driver_tables import to_arrow
+from spark_eval.runners.local_tables import NotPlain
+from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import (
     FAULT,
     FEATURES,
@@ -52,7 +54,6 @@ from spark_eval.tables.inputs import (
     is_any_null,
     open_input,
 )
-from spark_eval.tables.local_tables import NotPlain
 from spark_eval.tables.plain_files import plain_files, source_columns
 
 SETS: Final = "give an array of text or integers, or text divided by |"
@@ -209,13 +210,12 @@ def tables_of(
         for name in ("recommendations", "truth", "train")
         if name in frames
     }
-    conformed = {name: frame for name, (_, frame) in frames.items()}
+    conformed = {name: SparkRows(frame, files.get(name)) for name, (_, frame) in frames.items()}
     lists = frames["recommendations"][0]
     head = lists.limit(MOST_ROWS)
     warn_of_requests(described, lists.columns, lambda names: to_arrow(head.select(*map(quote_column, names))))
     model = described["recommendations"].model
-    tables = Tables(plan, **conformed, model=model, files=files, most_quarantined=most_quarantined)
-    return tables.aligned()
+    return Tables(plan, **conformed, model=model, most_quarantined=most_quarantined).aligned()
 
 
 def plain_table(frame: DataFrame, name: str, described: Any, plan: Plan) -> PlainFiles | None:

@@ -37,6 +37,7 @@ from spark_eval.options import documented
 from spark_eval.per_user.population import CANDIDATE
 from spark_eval.per_user.resampling import largest_amounts
 from spark_eval.results.driver_tables import to_arrow
+from spark_eval.runners.conformed import check_unchanged, has_text_ids
 from spark_eval.runners.engine import (
     parse_engine,
     reason_for_spark,
@@ -44,24 +45,15 @@ from spark_eval.runners.engine import (
     say_local,
     say_spark,
 )
-from spark_eval.runners.spread import (
-    collect_column,
-    collect_objects,
-    collect_or_raise,
-    persist,
-    read_written,
-    table_of,
-    where_not_null,
-)
+from spark_eval.runners.local_tables import NotPlain, columns_of
+from spark_eval.runners.spread import collect_objects, collect_or_raise
 from spark_eval.runners.user_buckets import buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote, release_with
 from spark_eval.schema import USER
 from spark_eval.statistics.intervals import LowHigh
 from spark_eval.tables.arrow_frames import Frame, like_given
-from spark_eval.tables.conformed import check_unchanged, has_text_ids
 from spark_eval.tables.file_parts import takes_files
-from spark_eval.tables.local_tables import NotPlain, columns_of
 
 
 @events.timed_call("evaluate")
@@ -208,20 +200,20 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         messages = messages_of(tables, n_buckets, n_tasks)
         schema = tables.per_user_schema
         # Folders of a remote session are on its server.
-        in_place = folder if folder and takes_files(folder) and not is_remote(tables.truth) else None
+        in_place = folder if folder and takes_files(folder) and not is_remote(tables.truth.session) else None
         rows = measure(messages, task, n_buckets, n_tasks, schema, in_place, check)
         if in_place is None or plan.of_run:
-            rows = persist(rows, resources)
-        summaries = Summaries(list(map(pickle.loads, collect_column(rows, SUMMARY))), plan)
+            rows = rows.persist(resources)
+        summaries = Summaries(list(map(pickle.loads, rows.values(SUMMARY))), plan)
         folds = None if attributes is None else attributes.folds
         entries = checked_entries(tables, training.entries, folds, summaries)
         summaries = with_candidates(summaries)
         histograms = collect_objects(histograms_of(rows, n_tasks)) if plan.of_run else []
         if in_place is None:
-            per_user = table_of(where_not_null(rows, USER, schema.names), folder)
+            per_user = rows.where_not_null(USER, schema.names).result(folder)
         else:
             remove_other_files(in_place, summaries.files)
-            per_user = read_written(tables.truth, schema, in_place)
+            per_user = tables.truth.written(schema, in_place)
         result = Evaluation(
             per_user=per_user,
             entries=entries,
@@ -267,7 +259,7 @@ def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, LowHigh]:
     with ExitStack() as resources:
         buckets = buckets_of_users({CANDIDATE: evaluation.users}, task)
         if buckets.is_sent:
-            buckets = replace(buckets, frame=persist(buckets.frame, resources))
+            buckets = replace(buckets, frame=buckets.frame.persist(resources))
         unbounded = bootstrap.unbounded
         largest = collect_or_raise(buckets.each(partial(largest_amounts, unbounded))) if unbounded else []
         resampler = bootstrap.resampler(largest)

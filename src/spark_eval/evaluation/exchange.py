@@ -30,19 +30,15 @@ from spark_eval.evaluation.worker.items.counts import ItemTally, histogram, part
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.task import EvaluationTask
 from spark_eval.names import folder_name
+from spark_eval.runners.rows import Rows, is_first_task
 from spark_eval.runners.spread import (
     BUCKETS_PER_TASK,
     NUMBER,
     OBJECT,
     OBJECTS,
-    Spread,
     exchange,
     group_by_key,
-    is_first_task,
-    map_parts,
-    parallelism,
     send,
-    where_not_null,
 )
 from spark_eval.schema import (
     FAULT,
@@ -83,22 +79,17 @@ def evaluation_task(
     )
 
 
-def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[Any]:
+def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[Rows]:
     """Return the messages of all tables."""
     names = [USER, ITEM, RANK, SCORE, FOLD, REQUEST, IN_TRAIN, *([MODEL] if tables.model is None else [])]
     lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
-    plan, files, rules = tables.plan, tables.files, tables.rules
+    plan, rules = tables.plan, tables.rules
     messages = [
-        send(tables.truth, files.get("truth"), Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
-        send(
-            lists,
-            files.get("recommendations"),
-            Sender(n_buckets, Content.LISTS, rules["recommendations"]),
-            n_tasks,
-        ),
+        send(tables.truth, Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
+        send(lists, Sender(n_buckets, Content.LISTS, rules["recommendations"]), n_tasks),
     ]
     if tables.users is not None:
-        messages.append(send(tables.users, None, Sender(n_buckets, Content.SEGMENTS), n_tasks))
+        messages.append(send(tables.users, Sender(n_buckets, Content.SEGMENTS), n_tasks))
     if not set(BuiltIn).isdisjoint(plan.segments):
         messages.append(
             send_train(tables, Sender(n_buckets, Content.TRAINED, interactions_of_users), n_tasks)
@@ -108,18 +99,19 @@ def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[Any]:
     return messages
 
 
-def send_train(tables: Tables, sender: Sender, n_tasks: int) -> Any:
+def send_train(tables: Tables, sender: Sender, n_tasks: int) -> Rows:
     """Return the messages of the training interactions."""
     assert tables.train is not None
-    return send(tables.train.drop(FAULT), tables.files.get("train"), sender, n_tasks)
+    return send(tables.train.drop(FAULT), sender, n_tasks)
 
 
-def train_messages(tables: Tables) -> tuple[Any, int]:
+def train_messages(tables: Tables) -> tuple[Rows, int]:
     """Return the messages of training interactions to count, grouped so that a bucket is in one task.
 
     The number of buckets is returned as well.
     """
-    cores, n_rows = parallelism(tables.truth), tables.n_rows("train")
+    assert tables.train is not None
+    cores, n_rows = tables.truth.at_once, tables.train.n_rows
     n_buckets = BUCKETS_PER_TASK * cores
     if n_rows is not None:
         n_buckets = min(1 + n_rows // ROWS_PER_BUCKET, MOST_BUCKETS)
@@ -130,11 +122,8 @@ def train_messages(tables: Tables) -> tuple[Any, int]:
 
 def buckets_for(tables: Tables) -> tuple[int, int]:
     """Return the number of buckets, and the number of tasks that measure them."""
-    cores, n_lists, n_truth = (
-        parallelism(tables.truth),
-        tables.n_rows("recommendations"),
-        tables.n_rows("truth"),
-    )
+    cores = tables.truth.at_once
+    n_lists, n_truth = tables.recommendations.n_rows, tables.truth.n_rows
     if n_lists is None or n_truth is None:
         return BUCKETS_PER_TASK * 2 * cores, 2 * cores
     wanted = 1 + max(n_lists // ROWS_PER_BUCKET, n_truth // TRUTH_PER_BUCKET)
@@ -152,14 +141,14 @@ SAMPLED: Final = 256
 
 
 def measure(
-    messages: Sequence[Spread],
+    messages: Sequence[Rows],
     task: EvaluationTask,
     n_buckets: int,
     n_tasks: int,
     schema: pa.Schema,
     folder: str | None = None,
     check: Callable[[], None] | None = None,
-) -> Spread:
+) -> Rows:
     """Return the rows of ``per_user`` with this schema, and one row per bucket with only its summary.
 
     ``n_tasks`` tasks measure the buckets, once all messages have been shuffled to them.
@@ -201,7 +190,7 @@ def measure(
             of_part = {NUMBER: [part], OBJECT: [pickle.dumps(to_bytes(rows).to_pybytes())]}
             yield from add_missing_columns(of_part, columns).to_batches()
 
-    return map_parts(exchange(messages, n_tasks), measured, columns)
+    return exchange(messages, n_tasks).map(measured, columns)
 
 
 def add_missing_columns(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema) -> pa.Table:
@@ -214,13 +203,13 @@ def add_missing_columns(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema
     )
 
 
-def histograms_of(rows: Spread, n_tasks: int) -> Spread:
+def histograms_of(rows: Rows, n_tasks: int) -> Rows:
     """Return the number of items per number of lists, from the result of ``measure``: one shuffle."""
 
     def merged(_: int, parts: list[bytes]) -> pa.Table:
         return histogram([from_bytes(pa.py_buffer(part)) for part in parts])
 
-    return group_by_key(where_not_null(rows, NUMBER, OBJECTS.names), n_tasks, merged)
+    return group_by_key(rows.where_not_null(NUMBER, OBJECTS.names), n_tasks, merged)
 
 
 def buckets(batches: Batches, task: EvaluationTask, n_buckets: int) -> Iterator[tuple[int, int, Bucket]]:

@@ -36,10 +36,11 @@ from spark_eval.results.report.spread import (
 )
 from spark_eval.results.rows import fold_rows
 from spark_eval.results.shown import TextTable, Writable
+from spark_eval.runners.local_rows import LocalTable
+from spark_eval.runners.rows import SparkRows
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.schema import ALL, MODEL, Table
 from spark_eval.statistics.intervals import LowHigh
-from spark_eval.tables.local_tables import LocalTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -152,7 +153,7 @@ class Evaluation(Writable):
         """The per-user table as input of a comparison or of a bootstrap."""
         if self.spark is None:
             return UserTable(LocalTable.of(to_arrow(self.per_user)), self.plan.segments)
-        return UserTable(self.per_user, self.plan.segments, self.folder, self.files)
+        return UserTable(SparkRows(self.per_user), self.plan.segments, self.folder, self.files)
 
     @property
     def record(self) -> dict[str, str]:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,13 +23,13 @@ from spark_eval.evaluation.worker.items.attributes import ItemAttributes, item_a
 from spark_eval.evaluation.worker.items.counts import partition_by_item
 from spark_eval.evaluation.worker.items.training import TrainSummary, count_train
 from spark_eval.names import quote_column
+from spark_eval.runners.local_rows import LocalTable
+from spark_eval.runners.rows import Rows, SparkRows
 from spark_eval.runners.spread import (
     NumberedObject,
-    Spread,
     collect_objects,
     group_by_key,
     map_batches,
-    persist_table,
 )
 from spark_eval.schema import (
     FAULT,
@@ -45,8 +45,9 @@ from spark_eval.schema import (
     Fault,
     Outcome,
 )
-from spark_eval.tables.conformed import Rows, arrow_type
-from spark_eval.tables.local_tables import LocalTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 N_BYTES: Final = "n_bytes"
 # Maximum number of values of a segment: more are likely ids or measurements.
@@ -116,16 +117,16 @@ def read_train(tables: Tables) -> Training:
     )
 
 
-def check_users_table(users: Rows, columns: Sequence[str], resources: ExitStack) -> Rows:
+def check_users_table(users: Rows | None, columns: Sequence[str], resources: ExitStack) -> Rows | None:
     """Return the persisted users; raise DataError for repeated users or segments with too many values."""
     if users is None:
         return None
-    persisted = persist_table(users, resources)
+    persisted = users.persist(resources)
     check_users(count_users(persisted, columns), columns)
     return persisted
 
 
-def check_items(items: Rows) -> list[Entry]:
+def check_items(items: Rows | None) -> list[Entry]:
     """Count the rows of the table of items. Raises DataError EMPTY_ITEMS or TOO_MANY_FACTS."""
     if items is None:
         return []
@@ -165,8 +166,7 @@ def attributes_of_items(tables: Tables, training: Training) -> tuple[ItemAttribu
         recommendations, truth = (
             mark_trained(rows, tables.train) for rows in (tables.recommendations, tables.truth)
         )
-        files = {"train": tables.files.get("train")}
-        return None, replace(tables, recommendations=recommendations, truth=truth, files=files)
+        return None, replace(tables, recommendations=recommendations, truth=truth)
     check_bytes(max(training.n_items * BYTES_PER_ITEM, is_left_out * (MOST_BYTES + 1)), "train")
     of_items = None if tables.items is None else valid_items(tables.items)
     train_pairs, n_users = None, training.n_users if Need.POPULARITY in plan.needs else {}
@@ -187,7 +187,7 @@ class CountedTrain:
     items: pa.Table | None
 
 
-def counted_train(messages: Spread, n_buckets: int, most_items: int, *, sees_takers: bool) -> Spread:
+def counted_train(messages: Rows, n_buckets: int, most_items: int, *, sees_takers: bool) -> Rows:
     """Return ``CountedTrain`` objects from the messages of training interactions: two small shuffles.
 
     Users are grouped by bucket, items by hash. Parts with more than about twice their share of
@@ -244,7 +244,7 @@ def count_users(users: Rows, segments: Sequence[str]) -> Mapping[str, int]:
     With a column ``request``, an id is a user and a request.
     """
     keys = [name for name in (USER, REQUEST) if name in users.columns]
-    if isinstance(users, LocalTable):
+    if not isinstance(users, SparkRows):
         rows = users.table()
         n_values = {f"values_{index}": distinct(rows, name) for index, name in enumerate(segments)}
         ids = rows.select(keys).drop_null()
@@ -252,7 +252,7 @@ def count_users(users: Rows, segments: Sequence[str]) -> Mapping[str, int]:
         return {"rows": len(rows), "with_id": len(ids), "users": n_ids} | n_values
     from pyspark.sql import functions as F
 
-    totals = users.agg(
+    totals = users.frame.agg(
         F.count("*").alias("rows"),
         F.count_if(reduce(and_, (F.col(name).isNotNull() for name in keys))).alias("with_id"),
         F.count_distinct(*keys).alias("users"),
@@ -274,8 +274,8 @@ def distinct(rows: pa.Table, name: str) -> int:
 def count_items(items: Rows) -> Mapping[str, Any]:
     """Return rows, with_id, and the bytes of all items' attributes."""
     names = [name for name in (GROUPS, FEATURES, VECTOR) if name in items.columns]
-    widths = {name: width_of(arrow_type(items, name)) for name in names}
-    if isinstance(items, LocalTable):
+    widths = {name: width_of(items.kind(name)) for name in names}
+    if not isinstance(items, SparkRows):
         rows = items.table()
         lengths = {name: pc.sum(pc.list_value_length(rows[name])).as_py() or 0 for name in names}
         n_bytes = sum(width * lengths[name] for name, width in widths.items())
@@ -283,7 +283,7 @@ def count_items(items: Rows) -> Mapping[str, Any]:
     from pyspark.sql import functions as F
 
     sizes = [F.greatest(F.size(name), F.lit(0)) * width for name, width in widths.items()]
-    totals = items.agg(
+    totals = items.frame.agg(
         F.count("*").alias("rows"),
         F.count(ITEM).alias("with_id"),
         F.sum(sum(sizes, start=F.lit(0)).cast("long")).alias(N_BYTES),
@@ -301,10 +301,10 @@ def width_of(kind: pa.DataType) -> int:
 
 def valid_items(items: Rows) -> pa.Table:
     """Return the valid rows of the table of items."""
-    if isinstance(items, LocalTable):
+    if not isinstance(items, SparkRows):
         rows = items.table()
         return rows.filter(pc.is_valid(rows[ITEM]))
-    return items.where(items[FAULT].isNull()).drop(FAULT).toArrow()
+    return items.frame.where(items.frame[FAULT].isNull()).drop(FAULT).toArrow()
 
 
 def trained_pairs(train: Rows, check: Callable[[int], None]) -> pa.Table:
@@ -313,19 +313,19 @@ def trained_pairs(train: Rows, check: Callable[[int], None]) -> pa.Table:
     ``check`` gets their number before they are collected.
     """
     names = [ITEM, *([FOLD] if FOLD in train.columns else []), USER]
-    if isinstance(train, LocalTable):
+    if not isinstance(train, SparkRows):
         rows = train.table(*names)
         valid = rows.filter(pc.and_(pc.is_valid(rows[ITEM]), pc.is_valid(rows[USER])))
         valid = valid.filter(pc.is_valid(valid[FOLD])) if FOLD in names else valid
         pairs = valid.group_by(names).aggregate([])
         check(len(pairs))
         return pairs
-    of_spark = trained_items(train, USER)
+    of_spark = trained_items(train.frame, USER)
     check(of_spark.count())
     return of_spark.toArrow()
 
 
-def trained_items(train: Rows, *more: str) -> Rows:
+def trained_items(train: "DataFrame", *more: str) -> "DataFrame":
     """Return item, fold if present, and ``more`` columns of the valid training interactions, deduplicated."""
     fold = [FOLD] if FOLD in train.columns else []
     return train.where(train[FAULT].isNull()).select(ITEM, *fold, *more).distinct()
@@ -333,13 +333,13 @@ def trained_items(train: Rows, *more: str) -> Rows:
 
 def mark_trained(rows: Rows, train: Rows) -> Rows:
     """Add a column that is true if the row's item has training interactions."""
-    if isinstance(rows, LocalTable):
+    if not (isinstance(rows, SparkRows) and isinstance(train, SparkRows)):
         return mark_here(rows.table(), train.table())
     from pyspark.sql import functions as F
 
-    items = trained_items(train)
-    marked = rows.join(items.withColumn(IN_TRAIN, F.lit(True)), items.columns, "left")
-    return marked.withColumn(IN_TRAIN, F.coalesce(IN_TRAIN, F.lit(False)))
+    items = trained_items(train.frame)
+    marked = rows.frame.join(items.withColumn(IN_TRAIN, F.lit(True)), items.columns, "left")
+    return rows.of(marked.withColumn(IN_TRAIN, F.coalesce(IN_TRAIN, F.lit(False))))
 
 
 def mark_here(rows: pa.Table, train: pa.Table) -> LocalTable:

@@ -27,8 +27,10 @@ from spark_eval.evaluation.plan import LARGEST_DOUBLE, ListWeight, MeanInterval,
 from spark_eval.evaluation.summaries import Summaries
 from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import model_faults
-from spark_eval.runners.in_process import LocalBatches
+from spark_eval.runners.conformed import align_ids, check_id_types, id_type
+from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runners.quarantine import MOST_EXAMPLES, share_faults, unusable_rows
+from spark_eval.runners.rows import Rows, SparkRows
 from spark_eval.runtime import events
 from spark_eval.schema import (
     FATAL,
@@ -51,9 +53,6 @@ from spark_eval.schema import (
     Reason,
 )
 from spark_eval.statistics.exact import Ints
-from spark_eval.tables.conformed import Rows, align_ids, arrow_type, check_id_types, id_type, rows_equal
-from spark_eval.tables.file_parts import PlainFiles
-from spark_eval.tables.local_tables import LocalTable
 
 # Columns of conformed tables, in the order that Spark's frames have.
 CONFORMED: Final = (MODEL, USER, ITEM, RELEVANCE, FOLD, REQUEST, RANK, SCORE, GROUPS, FEATURES, VECTOR, FAULT)
@@ -65,19 +64,18 @@ MOST_FOLDS_NAMED: Final = 10
 class Tables:
     """The conformed tables, and the plan of their evaluation.
 
-    ``model`` is the name of the only model, if the lists have no column of model names. ``files`` maps
-    recommendations, truth and train to their files if these are plain Parquet. ``most_quarantined`` is the
-    largest share of rows that may be quarantined, by table; tables that are missing from it have no limit.
+    ``model`` is the name of the only model, if the lists have no column of model names. ``most_quarantined``
+    is the largest share of rows that may be quarantined, by table; tables that are missing from it have no
+    limit.
     """
 
     plan: Plan
     recommendations: Rows
     truth: Rows
-    train: Rows = None
-    users: Rows = None
-    items: Rows = None
+    train: Rows | None = None
+    users: Rows | None = None
+    items: Rows | None = None
     model: str | None = None
-    files: Mapping[str, PlainFiles | None] = field(default_factory=dict)
     most_quarantined: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -95,14 +93,7 @@ class Tables:
     @property
     def n_local(self) -> int:
         """Number of rows of tables of this process."""
-        return sum(table.n_rows for table in self.given().values())
-
-    def n_rows(self, name: str) -> int | None:
-        """Return the number of rows of a table; None if it is unknown before they are read."""
-        table, files = getattr(self, name), self.files.get(name)
-        if isinstance(table, LocalTable):
-            return table.n_rows
-        return None if files is None else files.n_rows
+        return sum(table.n_rows or 0 for table in self.given().values())
 
     def given(self) -> dict[str, Rows]:
         """Return the tables that were given, by name."""
@@ -125,8 +116,8 @@ class Tables:
     def per_user_schema(self) -> pa.Schema:
         """Schema of ``per_user``; its ids keep their types."""
         plan = self.plan
-        columns = {MODEL: pa.string(), USER: arrow_type(self.truth, USER)}
-        columns |= {REQUEST: arrow_type(self.recommendations, REQUEST)} if plan.by_request else {}
+        columns = {MODEL: pa.string(), USER: self.truth.kind(USER)}
+        columns |= {REQUEST: self.recommendations.kind(REQUEST)} if plan.by_request else {}
         columns |= {N_RELEVANT: pa.int64(), N_RECOMMENDED: pa.int64()}
         columns |= {FOLD: pa.int32()} if plan.by_fold else {}
         columns |= {name: pa.string() for name in plan.segments if name != FOLD}
@@ -140,7 +131,7 @@ class Tables:
             "truth": partial(judge_truth, conventions=self.plan.conventions),
         }
 
-    def judged(self, entries: Iterable[Entry]) -> dict[str, Any]:
+    def judged(self, entries: Iterable[Entry]) -> dict[str, Rows]:
         """Return the tables that have quarantined rows, with codes in ``fault``.
 
         Recommendations and truth are reduced to their quarantined rows; the other tables are complete.
@@ -148,25 +139,24 @@ class Tables:
         bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
         rules = self.rules
 
-        def judged(name: str, frame: Rows) -> Any:
-            if name not in rules and not isinstance(frame, LocalTable):
-                return frame  # conforming it has judged it
-            rows = unusable_rows(frame, rules.get(name, judge_train))
-            return as_conformed(rows, name, self.model) if isinstance(rows, LocalBatches) else rows
+        def judged(name: str, table: Rows) -> Rows:
+            if isinstance(table, SparkRows):  # conforming the others has judged them
+                return unusable_rows(table, rules[name]) if name in rules else table
+            return as_conformed(unusable_rows(table, rules.get(name, judge_train)), name, self.model)
 
-        return {name: judged(name, frame) for name, frame in self.given().items() if name in bad}
+        return {name: judged(name, table) for name, table in self.given().items() if name in bad}
 
 
-def as_conformed(rows: LocalBatches, name: str, model: str | None) -> LocalBatches:
+def as_conformed(rows: Rows, name: str, model: str | None) -> Rows:
     """Return rows of a table of this process with the columns and types that they have on Spark."""
     of_tables: dict[str, dict[str, Any]] = {"recommendations": {MODEL: model}, "truth": {RELEVANCE: 1.0}}
     constants = of_tables.get(name, {})
     kinds = {}
     for column in CONFORMED:
-        kind = rows.schema.field(column).type if column in rows.schema.names else None
-        if column == MODEL and column in (*rows.schema.names, *constants):
+        kind = rows.kind(column) if column in rows.columns else None
+        if column == MODEL and column in (*rows.columns, *constants):
             kinds[column] = pa.string()
-        elif column == RELEVANCE and column in (*rows.schema.names, *constants):
+        elif column == RELEVANCE and column in (*rows.columns, *constants):
             kinds[column] = pa.float64()
         elif column in (RANK, SCORE) and kind is not None:
             is_long = pa.types.is_integer(kind) and (column == RANK or kind == pa.int64())
@@ -285,11 +275,8 @@ def some_ids(rows: Rows, name: str, model: str | None = None) -> str:
 def some_values(table: Rows, name: str, most: int, equal: Mapping[str, str] | None = None) -> list[Any]:
     """Return a few distinct values of a column, of the rows with ``equal`` values."""
     for column, value in (equal or {}).items():
-        table = rows_equal(table, column, [value])
-    if isinstance(table, LocalTable):
-        values: list[Any] = table.table(name)[name].unique()[:most].to_pylist()
-        return values
-    return [row[0] for row in table.select(name).distinct().take(most)]
+        table = table.where_in(column, [value])
+    return table.distinct(name, most)
 
 
 def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> str:
@@ -320,8 +307,7 @@ def check_folds(tables: Tables) -> Tables:
     if has_folds:
         return replace(tables, plan=replace(tables.plan, segments=(FOLD, *tables.plan.segments)))
     truth, train = tables.truth.drop(FOLD), tables.train and tables.train.drop(FOLD)
-    files = {name: one and one.without(FOLD) for name, one in tables.files.items()}
-    return replace(tables, truth=truth, train=train, files=files)
+    return replace(tables, truth=truth, train=train)
 
 
 def check_requests(tables: Tables) -> Tables:

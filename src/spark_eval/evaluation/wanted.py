@@ -14,6 +14,19 @@ from spark_eval.conventions import TruthDuplicates
 from spark_eval.conventions.choice import Need
 from spark_eval.errors import DataError, collect_errors
 from spark_eval.evaluation.plan import Plan
+from spark_eval.runners.local_rows import LocalTable
+from spark_eval.runners.local_tables import (
+    Missing,
+    NotPlain,
+    OpenedTable,
+    Wanted,
+    is_id,
+    is_number,
+    is_set,
+    is_vector,
+    is_whole,
+    local_table,
+)
 from spark_eval.runtime import events
 from spark_eval.schema import (
     FEATURES,
@@ -30,19 +43,6 @@ from spark_eval.schema import (
     BuiltIn,
 )
 from spark_eval.tables.columns import NO_MODEL, check_mapping, missing_column, missing_order, missing_segment
-from spark_eval.tables.local_tables import (
-    LocalTable,
-    Missing,
-    NotPlain,
-    OpenedTable,
-    Wanted,
-    is_id,
-    is_number,
-    is_set,
-    is_vector,
-    is_whole,
-    local_table,
-)
 
 # The sign of users that are requests is looked for in these first rows.
 MOST_ROWS: Final = 100_000

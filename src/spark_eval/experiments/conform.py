@@ -11,6 +11,7 @@ from spark_eval.experiments.inputs import Tables, has_ranks, names_with_unit, ow
 from spark_eval.experiments.plan import INTERLEAVING, USER_DAYS, ExperimentPlan
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES
 from spark_eval.experiments.worker.judge import own_column
+from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import (
     CLICKED,
     EVENT_ID,
@@ -81,11 +82,11 @@ def conformed_tables(
     names = {name: names_with_unit(name, names[name], frame.columns, plan) for name, frame in frames.items()}
     rows = {name: conform[name](frame, names[name], units[name], plan) for name, frame in frames.items()}
     files = {name: plain_table(name, frame, names[name], units[name], plan) for name, frame in frames.items()}
-    plain = {name: one for name, one in files.items() if one is not None}
-    return Tables(rows, files=plain, file_units=units)
+    tables = {name: SparkRows(frame, files[name]) for name, frame in rows.items()}
+    return Tables(tables, {name: units[name] for name, one in files.items() if one is not None})
 
 
-def conform_impressions(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
+def conform_impressions(frame: DataFrame, names: Mapping[str, str] | None) -> SparkRows:
     """Return user, experiment if there is one, impression, item, teams, position, click, and ranks if any."""
     table = open_input(frame, INTERLEAVING, names)
     columns = {USER: table.id(USER)}
@@ -95,7 +96,7 @@ def conform_impressions(frame: DataFrame, names: Mapping[str, str] | None) -> Da
     columns |= {name: table.text(name) for name in (TEAM, FIRST_PICK)}
     ranks = ITEM_RANKS if has_ranks(names or {}, frame.columns) else ()
     columns |= {name: table.number(name, "UNSUPPORTED_TYPE") for name in (POSITION, CLICKED, *ranks)}
-    return table.conformed(columns)
+    return SparkRows(table.conformed(columns))
 
 
 def plain_table(

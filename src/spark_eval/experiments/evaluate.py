@@ -46,13 +46,13 @@ from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.shown import TextTable, Writable
+from spark_eval.runners.conformed import check_id_types
 from spark_eval.runners.quarantine import share_faults
-from spark_eval.runners.spread import collect_objects, concat, group_by_key, map_objects, of_buckets
+from spark_eval.runners.rows import Rows
+from spark_eval.runners.spread import collect_objects, group_by_key, map_objects, of_buckets
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import UNIT, Outcome, Reason, Table
 from spark_eval.tables.arrow_frames import Frame
-from spark_eval.tables.conformed import check_id_types
-from spark_eval.tables.local_tables import LocalTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,7 +154,7 @@ def measure_experiments(
     DataError that lists everything found.
     """
     check_id_types(tables.rows)
-    n_rows = {name: tables.n_rows(name) for name in tables.rows}
+    n_rows = {name: table.count() for name, table in tables.rows.items()}
     n_buckets = 1 + sum(n_rows.values()) // ROWS_PER_BUCKET
     # Events without the unit meet the exposures of their user first.
     sending = replace(plan, by_unit=False) if tables.lacks_unit(plan) else plan
@@ -174,8 +174,7 @@ def measure_experiments(
     check_accounting(
         entries, [*sum_faults(plan, sums), *share_faults(entries, of_tables, most_quarantined or {})]
     )
-    table = tables.rows[EVENTS]
-    return Experiments(plan, sums, entries, None if isinstance(table, LocalTable) else table.sparkSession)
+    return Experiments(plan, sums, entries, tables.rows[EVENTS].session)
 
 
 def exposed_units(tables: Tables, plan: ExperimentPlan, n_rows: Mapping[str, int]) -> ExposedUnits | None:
@@ -194,27 +193,26 @@ def rows_by_bucket(
     n_buckets: int,
     reach: Mapping[str, Reach] | None = None,
     rules: Mapping[str, FaultRule] | None = None,
-) -> Any:
+) -> Rows:
     """Return the valid rows of all tables, and the counts of all others, as objects by bucket of units.
 
     ``reach`` is that of a table whose other rows are only counted. ``rules`` replace those of tables.
     """
     reach, rules = reach or {}, rules or {}
     send = partial(by_bucket, plan=plan, n_buckets=n_buckets)
-    return concat(
-        [
-            tables.map(
-                name,
-                partial(
-                    send,
-                    source=name,
-                    judge=rules.get(name) or tables.rule(name, plan),
-                    reach=reach.get(name),
-                ),
-            )
-            for name in tables.rows
-        ]
-    )
+    first, *others = [
+        tables.map(
+            name,
+            partial(
+                send,
+                source=name,
+                judge=rules.get(name) or tables.rule(name, plan),
+                reach=reach.get(name),
+            ),
+        )
+        for name in tables.rows
+    ]
+    return first.concat(others)
 
 
 def caps_of(parts: Any, n_buckets: int, plan: ExperimentPlan) -> dict[TermKey, int]:

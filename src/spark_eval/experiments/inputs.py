@@ -18,9 +18,20 @@ from spark_eval.experiments.plan import INTERLEAVING, USER_DAYS, ExperimentPlan
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES
 from spark_eval.experiments.worker.judge import judge_events, judge_exposures, own_column
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
-from spark_eval.runners.in_process import LocalBatches
+from spark_eval.runners.local_rows import LocalTable
+from spark_eval.runners.local_tables import (
+    NotPlain,
+    OpenedTable,
+    Wanted,
+    columns_of,
+    is_id,
+    is_number,
+    is_whole,
+    local_table,
+)
 from spark_eval.runners.quarantine import unusable_rows
-from spark_eval.runners.spread import NumberedObject, map_batches, objects_of_table, parallelism
+from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.runners.spread import NumberedObject, map_batches
 from spark_eval.schema import (
     CLICKED,
     EVENT_ID,
@@ -40,19 +51,6 @@ from spark_eval.schema import (
     Outcome,
 )
 from spark_eval.tables.columns import NO_TIMESTAMP_UNIT, check_mapping, missing_column
-from spark_eval.tables.conformed import Rows
-from spark_eval.tables.file_parts import PlainFiles
-from spark_eval.tables.local_tables import (
-    LocalTable,
-    NotPlain,
-    OpenedTable,
-    Wanted,
-    columns_of,
-    is_id,
-    is_number,
-    is_whole,
-    local_table,
-)
 
 # Units of timestamps that are numbers, by table.
 Units = Mapping[str, str | None]
@@ -113,36 +111,22 @@ def names_with_unit(
 
 @dataclass(frozen=True)
 class Tables:
-    """Conformed tables by name, and the units of their timestamps that are numbers.
-
-    ``files`` are those of the tables on Spark that workers read themselves; ``file_units`` are the units of
-    their timestamps.
-    """
+    """Conformed tables by name, and the units of timestamps that are numbers, as they are read."""
 
     rows: Mapping[str, Rows]
     units: Units = field(default_factory=dict)
-    files: Mapping[str, PlainFiles] = field(default_factory=dict)
-    file_units: Units = field(default_factory=dict)
 
     def rule(self, name: str, plan: ExperimentPlan) -> FaultRule:
         """Return the rule of a table as it is read."""
-        return rules_of(plan, self.file_units if name in self.files else self.units)[name]
-
-    def n_rows(self, name: str) -> int:
-        """Return the number of rows of a table."""
-        table = self.files.get(name, self.rows[name])
-        n_rows: int = table.n_rows if isinstance(table, PlainFiles | LocalTable) else table.count()
-        return n_rows
+        return rules_of(plan, self.units)[name]
 
     def lacks_unit(self, plan: ExperimentPlan) -> bool:
         """Return True if only the exposures have the unit."""
         return plan.by_unit and UNIT not in self.rows[EVENTS].columns
 
-    def map(self, name: str, make: Callable[[Batches], Iterable[NumberedObject]]) -> Any:
+    def map(self, name: str, make: Callable[[Batches], Iterable[NumberedObject]]) -> Rows:
         """Apply ``make`` to the batches of a table; return its objects."""
-        if name in self.files:
-            return objects_of_table(self.rows[name], make, self.files[name])
-        return map_batches(spread(self.rows[name]), make)
+        return map_batches(self.rows[name], make, coded=True)
 
 
 def tables_on_spark(
@@ -167,7 +151,7 @@ def rules_of(plan: ExperimentPlan, units: Units | None = None) -> dict[str, Faul
     }
 
 
-def judged(tables: Tables, plan: ExperimentPlan, entries: Sequence[Entry]) -> dict[str, Any]:
+def judged(tables: Tables, plan: ExperimentPlan, entries: Sequence[Entry]) -> dict[str, Rows]:
     """Return the invalid rows of the tables that have any, with their code in ``fault``."""
     bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
     given, conformed = rules_of(plan, tables.units), rules_of(plan)
@@ -180,20 +164,13 @@ def judged(tables: Tables, plan: ExperimentPlan, entries: Sequence[Entry]) -> di
 
 def as_on_spark(table: Rows, rule: FaultRule) -> Rows:
     """Return a table with the types and the order of columns that it has on Spark."""
-    if not isinstance(table, LocalTable):
+    if isinstance(table, SparkRows):
         return table
     names: list[str] = [name for name in ORDER if name in table.columns]
     names += [name for name in table.columns if name not in ORDER]
     rows, _ = rule(table.table())
     ordered = rows.select(names)
     return LocalTable(ordered.schema, ordered)
-
-
-def spread(table: Rows) -> Any:
-    """Return a conformed table as rows of a runner."""
-    if isinstance(table, LocalTable):
-        return LocalBatches(table.parts(parallelism(table)), table.schema)
-    return table
 
 
 def local_tables(

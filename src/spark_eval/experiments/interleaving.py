@@ -12,7 +12,7 @@ from spark_eval.experiments.analysis import Decision
 from spark_eval.experiments.checks import passed
 from spark_eval.experiments.evaluate import MOST_QUARANTINED, ROWS_PER_BUCKET
 from spark_eval.experiments.inference import sample_ratio
-from spark_eval.experiments.inputs import as_on_spark, local_impressions, spread
+from spark_eval.experiments.inputs import as_on_spark, local_impressions
 from spark_eval.experiments.plan import (
     INTERLEAVING,
     InterleavingOptions,
@@ -34,15 +34,15 @@ from spark_eval.options import SHARE, documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
+from spark_eval.runners.local_tables import NotPlain, columns_of
 from spark_eval.runners.quarantine import share_faults, unusable_rows
+from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import collect_or_raise, group_by_key, map_batches, map_objects
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import FIRST_PICK, ITEM_RANKS, POSITION, Outcome, Table, ddl_of
 from spark_eval.statistics.differences import UNMEASURED, Estimate
 from spark_eval.statistics.significance import sign_test, t_test
 from spark_eval.tables.arrow_frames import Frame
-from spark_eval.tables.conformed import Rows
-from spark_eval.tables.local_tables import LocalTable, NotPlain, columns_of
 
 # Subject of the checks of drafts.
 IMPRESSIONS: Final = "impressions"
@@ -174,7 +174,7 @@ def evaluate_interleaving(
         except NotPlain as fault:
             reason = refuse_or_explain(chosen, str(fault))
         else:
-            say_local(table.n_rows)
+            say_local(table.count())
             return measure_interleaving(table, plan, most)
     from spark_eval.experiments.conform import conform_impressions
     from spark_eval.tables.frames import to_spark_frames
@@ -189,9 +189,9 @@ def measure_interleaving(table: Rows, plan: InterleavingPlan, most_quarantined: 
 
     Two shuffles. Raises one DataError that lists everything found.
     """
-    n_rows = table.n_rows if isinstance(table, LocalTable) else table.count()
-    n_buckets = 1 + n_rows // ROWS_PER_BUCKET
-    rows = map_batches(spread(table), partial(by_impression, teams=plan.teams, n_buckets=n_buckets))
+    n_buckets = 1 + table.count() // ROWS_PER_BUCKET
+    by_users = partial(by_impression, teams=plan.teams, n_buckets=n_buckets)
+    rows = map_batches(table, by_users, coded=True)
     impressions = group_by_key(rows, n_buckets, lambda _, objects: reduce_impressions(objects, n_buckets))
     users = map_objects(impressions, iter)
     sums = DraftSums()
@@ -224,7 +224,7 @@ def entries_of(sums: DraftSums) -> list[Entry]:
     ]
 
 
-def quarantined_impressions(table: Rows, entries: Sequence[Entry]) -> dict[str, Any]:
+def quarantined_impressions(table: Rows, entries: Sequence[Entry]) -> dict[str, Rows]:
     """Return the invalid rows with their code in ``fault``, by table; empty if there are none."""
     if not any(entry.outcome == Outcome.QUARANTINED for entry in entries):
         return {}

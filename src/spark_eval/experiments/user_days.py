@@ -22,21 +22,19 @@ from spark_eval.experiments.worker.judge import own_column
 from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
-from spark_eval.runners.in_process import LocalBatches
+from spark_eval.runners.conformed import check_id_types, id_type
 from spark_eval.runners.quarantine import share_faults
+from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import (
     collect_or_raise,
     group_by_key,
     map_objects,
-    map_parts,
-    persist,
     unpickle_objects,
 )
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import KIND, TIMESTAMP, UNIT, USER, Outcome, Table
 from spark_eval.tables.arrow_frames import Frame, like_given
 from spark_eval.tables.columns import missing_column
-from spark_eval.tables.conformed import Rows, arrow_type, check_id_types, id_type
 
 NUMBERS: Final = pa.int64()
 
@@ -141,7 +139,7 @@ def sum_user_days(
     plan, tables = open_tables(given, names, timestamp_unit, plan, engine)
     with ExitStack() as resources:
         rows, _, entries = measure_user_days(tables, plan, names[EVENTS], parse_day(day), resources)
-        frame = like_given(rows.table(), events) if isinstance(rows, LocalBatches) else rows
+        frame = rows.result() if rows.session is not None else like_given(rows.table(), events)
         return UserDays(frame, entries)
 
 
@@ -160,7 +158,7 @@ def measure_user_days(
     day: int | None,
     resources: ExitStack,
     most_quarantined: Mapping[str, float] | None = None,
-) -> tuple[Any, int, list[Entry]]:
+) -> tuple[Rows, int, list[Entry]]:
     """Return the rows of ``user_days`` spread over tasks, their number, and the accounting.
 
     They are computed once until ``held`` closes. Raises one DataError that lists everything found.
@@ -175,7 +173,7 @@ def measure_user_days(
     rules = {}
     if day is not None:
         rules[EVENTS] = partial(judge_day, judge=tables.rule(EVENTS, plan), plan=plan, day=day)
-    n_buckets = 1 + sum(map(tables.n_rows, tables.rows)) // ROWS_PER_BUCKET
+    n_buckets = 1 + sum(table.count() for table in tables.rows.values()) // ROWS_PER_BUCKET
     parts = rows_by_bucket(tables, plan, n_buckets, rules=rules)
     columns = columns_of(tables.rows[EVENTS], plan)
     schema = pa.schema([(names.get(ours, theirs), kind) for ours, (theirs, kind) in columns.items()])
@@ -186,7 +184,7 @@ def measure_user_days(
         except DataError as error:
             return error
 
-    summed = persist(group_by_key(parts, n_buckets, measure), resources)
+    summed = group_by_key(parts, n_buckets, measure).persist(resources)
     counts = map_objects(
         summed, lambda one: [(None, one if isinstance(one, DataError) else (one[0], len(one[1])))]
     )
@@ -199,7 +197,7 @@ def measure_user_days(
     check_accounting(
         entries, [*variant_faults(plan, sums), *share_faults(entries, bad, most_quarantined or {})]
     )
-    return map_parts(summed, rows_of, schema), n_found, entries
+    return summed.map(rows_of, schema), n_found, entries
 
 
 def rows_of(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -226,6 +224,6 @@ def columns_of(events: Rows, plan: ExperimentPlan) -> dict[str, tuple[str, pa.Da
     columns |= {DAY_COLUMN: (DAY_COLUMN, pa.string()), TIMESTAMP: (TIMESTAMP, pa.timestamp("us", "UTC"))}
     columns[KIND] = (KIND, pa.string())
     for name in plan.event_columns:
-        columns[own_column(name)] = (name, arrow_type(events, own_column(name)))
+        columns[own_column(name)] = (name, events.kind(own_column(name)))
     columns |= {name: (name, NUMBERS) for name in plan.day_columns}
     return columns | {USER_DAYS: (USER_DAYS, pa.string())}

@@ -29,9 +29,9 @@ from spark_eval.linkage.relations import (
     entries_of,
     form_of,
 )
+from spark_eval.runners.local_rows import LocalTable
 from spark_eval.schema import CLUSTER, SCORE, Outcome, Reason
 from spark_eval.statistics.exact import Floats, Ints
-from spark_eval.tables.local_tables import LocalTable
 
 # A pair is one number: the code of its greatest record takes the lower bits.
 CODE_BITS = 32

@@ -31,7 +31,7 @@ from spark_eval.linkage.relations import (
     form_of,
     is_form_of_pairs,
 )
-from spark_eval.runners.spread import persist
+from spark_eval.runners.rows import persist_frame
 from spark_eval.schema import CLUSTER, RECORD, SCORE, A, B, Outcome, Reason
 from spark_eval.tables.frames import arrow_to_spark
 
@@ -86,7 +86,7 @@ class FramePairs(Pairs):
         # An expression per edge would overflow Spark's stack where edges are hundreds.
         band = F.size(F.filter(edges, lambda edge: F.col(SCORE) >= edge)) if plan.strata else F.lit(0)
         stratum = 2 * band + F.col(IS_HELD).cast("int")
-        strata = persist(self.marked(predicted).withColumn(STRATUM, stratum), self.resources)
+        strata = persist_frame(self.marked(predicted).withColumn(STRATUM, stratum), self.resources)
         sizes = dict.fromkeys(range(plan.n_strata), 0)
         sizes |= {row[STRATUM]: row["count"] for row in strata.groupBy(STRATUM).count().collect()}
         texts = [F.col(key).cast("string") for key in KEY]
@@ -134,7 +134,7 @@ class FrameClusters(Clusters):
         for name, size in zip(names, ("a", "b"), strict=True):
             both = both.withColumn(size, F.sum(N).over(Window.partitionBy(name)))
         jaccard = (F.col(N) / (F.col("a") + F.col("b") - F.col(N))).alias("jaccard")
-        both = persist(both.select("*", jaccard), self.resources)
+        both = persist_frame(both.select("*", jaccard), self.resources)
         sizes = both.groupBy(N, "a", "b").agg(F.count("*").alias("times")).toArrow()
         best = list[Best]()
         for name in names:
@@ -214,7 +214,7 @@ def pairs_by_key(valid: DataFrame, resources: ExitStack) -> DataFrame:
     more = [SCORE] if SCORE in valid.columns else []
     rows = valid.select(*ordered(), *more).repartition(*KEY)
     best = [F.max(column).alias(column) for column in more]
-    return persist(rows.groupBy(*KEY).agg(F.count("*").alias(N), *best), resources)
+    return persist_frame(rows.groupBy(*KEY).agg(F.count("*").alias(N), *best), resources)
 
 
 def pairs_of(name: str, grouped: DataFrame, resources: ExitStack) -> tuple[FramePairs, list[Entry]]:
@@ -268,12 +268,12 @@ def clusters_of(
     """Return the clusters of each table, and its accounting."""
     if not valid:
         return {}
-    records = persist(by_record(valid), resources)
+    records = persist_frame(by_record(valid), resources)
     counts = [F.count(RECORD).alias(N)]
     for name in valid:
         differs = F.count_if(F.col(name) != F.col(f"last_{name}"))
         counts += [F.sum(f"rows_{name}").alias(f"rows_{name}"), differs.alias(f"differs_{name}")]
-    cells = persist(records.groupBy(*valid).agg(*counts), resources)
+    cells = persist_frame(records.groupBy(*valid).agg(*counts), resources)
     counted = {}
     for name in valid:
         n_rows, is_valid = F.col(f"rows_{name}"), F.col(name).isNotNull()

@@ -12,9 +12,9 @@ from spark_eval.errors import DataError
 from spark_eval.linkage.clusters import Contingency
 from spark_eval.linkage.plan import SamplePlan
 from spark_eval.names import summarize_names
+from spark_eval.runners.local_tables import is_id, is_number
 from spark_eval.schema import CLUSTER, RECORD, SCORE, A, B, Outcome, Reason
 from spark_eval.statistics.exact import Ints
-from spark_eval.tables.local_tables import is_id, is_number
 
 # Numbers of rows that are not used, by outcome and reason.
 Unused = dict[tuple[Outcome, Reason | None], int]

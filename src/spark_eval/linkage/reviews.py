@@ -17,9 +17,9 @@ from spark_eval.linkage.plan import SampleOptions, SamplePlan, make_sample_plan
 from spark_eval.linkage.relations import Pairs, Relations, check_columns
 from spark_eval.linkage.wanted import REVIEW_COLUMNS
 from spark_eval.options import documented
+from spark_eval.runners.local_rows import LocalTable
 from spark_eval.schema import LABEL, REVIEWER, A, B, Outcome, Reason
 from spark_eval.tables.arrow_frames import Frame
-from spark_eval.tables.local_tables import LocalTable
 
 MATCH: Final = "match"
 NON_MATCH: Final = "non_match"

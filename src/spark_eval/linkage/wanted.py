@@ -10,11 +10,8 @@ import pyarrow as pa
 
 from spark_eval.errors import collect_errors
 from spark_eval.linkage.relations import PAIR, form_of
-from spark_eval.schema import INPUT_COLUMNS, LABEL, REVIEWER, SCORE
-from spark_eval.tables.arrow_frames import read_arrow
-from spark_eval.tables.columns import check_mapping, missing_column
-from spark_eval.tables.local_tables import (
-    LocalTable,
+from spark_eval.runners.local_rows import LocalTable
+from spark_eval.runners.local_tables import (
     NotPlain,
     OpenedTable,
     Takes,
@@ -24,6 +21,9 @@ from spark_eval.tables.local_tables import (
     is_number,
     local_table,
 )
+from spark_eval.schema import INPUT_COLUMNS, LABEL, REVIEWER, SCORE
+from spark_eval.tables.arrow_frames import read_arrow
+from spark_eval.tables.columns import check_mapping, missing_column
 
 REVIEWS: Final = "reviews"
 REVIEW_COLUMNS: Final = INPUT_COLUMNS[REVIEWS]

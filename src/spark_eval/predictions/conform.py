@@ -13,6 +13,7 @@ from spark_eval.predictions.measure import GIVEN, PREDICTIONS, PredictionTable
 from spark_eval.predictions.task import Class, PredictionPlan, Scores, Task
 from spark_eval.predictions.worker.batches import RowReader
 from spark_eval.predictions.worker.rows import INEXACT, SCORE_COLUMN, SIZE
+from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import FOLD, INPUT_COLUMNS, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT
 from spark_eval.tables.columns import NO_MODEL
 from spark_eval.tables.file_parts import PlainFiles
@@ -25,7 +26,8 @@ def read_predictions(
 ) -> PredictionTable:
     """Return the conformed predictions, with their files if the executors can read these."""
     predictions = conform_predictions(frame, columns, model, plan)
-    return replace(predictions, files=plain_predictions(frame, columns or {}, model, predictions.plan))
+    files = plain_predictions(frame, columns or {}, model, predictions.plan)
+    return predictions if files is None else replace(predictions, rows=predictions.rows.of_files(files))
 
 
 def conform_predictions(
@@ -54,7 +56,8 @@ def conform_predictions(
     given = [given_column(table, name).alias(name) for name in names_given]
     rows = [column.alias(name) for name, column in columns.items()]
     original_rows = frame.select(F.struct(*given).alias(GIVEN), *rows)
-    return PredictionTable(frame.select(*rows), RowReader(plan, model), original_rows)
+    conformed = SparkRows(frame.select(*rows))
+    return PredictionTable(conformed, RowReader(plan, model), SparkRows(original_rows))
 
 
 def given_column(table: Input, name: str) -> Column:

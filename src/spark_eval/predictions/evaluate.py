@@ -58,14 +58,16 @@ from spark_eval.runners.engine import (
     say_local,
     say_spark,
 )
+from spark_eval.runners.local_rows import LocalTable
+from spark_eval.runners.local_tables import NotPlain, columns_of
 from spark_eval.runners.quarantine import HINTS, share_faults
-from spark_eval.runners.spread import Spread, collect_objects, persist
+from spark_eval.runners.rows import Rows
+from spark_eval.runners.spread import collect_objects
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import release_with
 from spark_eval.schema import Outcome, Table
 from spark_eval.tables.arrow_frames import Frame, like_given
-from spark_eval.tables.local_tables import LocalTable, NotPlain, columns_of
 
 # Approximate number of rows that a task sorts: distinct scores per label, and rows for metrics per user.
 SCORES_PER_RANGE: Final = 1_000_000
@@ -134,7 +136,7 @@ def evaluate_predictions(
         except NotPlain as fault:
             reason = refuse_or_explain(chosen, str(fault))
         else:
-            say_local(table.rows.n_rows)
+            say_local(table.rows.count())
             found = measure_predictions(table, shares)
             return replace(found, convert=partial(like_given, given=predictions))
     say_spark(reason)
@@ -159,7 +161,7 @@ def measure_predictions(
     with ExitStack() as resources:
         outputs = task_outputs(predictions)
         if plan.by_score or plan.by_user or plan.has_errors:
-            outputs = persist(outputs, resources)
+            outputs = outputs.persist(resources)
         counts = TaskCounts()
         for one in collect_objects(counts_of_tasks(outputs)):
             counts.merge(one)
@@ -171,7 +173,7 @@ def measure_predictions(
         rows = outputs
         if plan.by_score:
             ranges = score_ranges(counts.samples, SCORES_PER_RANGE)
-            by_range = persist(group_by_range(outputs, ranges), resources)
+            by_range = group_by_range(outputs, ranges).persist(resources)
             offsets = range_offsets(collect_objects(range_sizes(by_range)), plan.curve_points)
             results = range_results(by_range, offsets, plan)
             rows = with_placements(by_range, offsets, plan)
@@ -186,10 +188,10 @@ def measure_predictions(
     return result
 
 
-def with_errors(result: "Predictions", sums: Spread) -> "Predictions":
+def with_errors(result: "Predictions", sums: Rows) -> "Predictions":
     """Return the result with standard errors from the sums of each user, which it keeps if asked by user."""
     with ExitStack() as resources:
-        sums, influences = persist(sums, resources), InfluenceSums()
+        sums, influences = sums.persist(resources), InfluenceSums()
         for one in collect_objects(sum_influences(sums, result.slopes)):
             influences.merge(one)
         is_drawn = bool(result.plan.bootstrapped)
@@ -204,7 +206,7 @@ def with_errors(result: "Predictions", sums: Spread) -> "Predictions":
 
 
 def range_results(
-    ranges: Spread, offsets: Mapping[int, RangeOffset], plan: PredictionPlan
+    ranges: Rows, offsets: Mapping[int, RangeOffset], plan: PredictionPlan
 ) -> dict[Cell, list[RangeResult]]:
     """Return the results of score ranges in order, by cell; each range uses the totals above it."""
     found: list[RangeResult] = collect_objects(measure_ranges(ranges, offsets, plan.rules, plan.curves))
@@ -324,7 +326,7 @@ class Predictions(MeasuredPredictions, Writable):
             >>> by_user.per_user.set_index("user")["error"].sort_index().round(6).tolist()
             [0.2, 1.1]
         """
-        return self.convert(self.users.frame.table() if self.spark is None else self.users.frame)
+        return self.convert(self.users.frame.result())
 
     @property
     def users(self) -> UserTable:

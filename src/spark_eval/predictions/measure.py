@@ -5,7 +5,7 @@ Each function is one step for the executors; it takes and returns rows or object
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -32,27 +32,17 @@ from spark_eval.predictions.worker.ordered import (
 from spark_eval.predictions.worker.replicates import ReplicateSums, merge_replicates, replicate_sums
 from spark_eval.predictions.worker.score_ranges import RangeSize, ScoreRanges
 from spark_eval.predictions.worker.totals import Cell
-from spark_eval.runners.in_process import LocalBatches
+from spark_eval.runners.rows import Rows, SparkRows
 from spark_eval.runners.spread import (
     NUMBER,
     OBJECTS,
     NumberedObject,
-    Spread,
     group_by_key,
+    map_batches,
     map_objects,
-    map_parts,
-    map_table,
-    objects_of_table,
     unpickle_objects,
-    where_not_null,
 )
 from spark_eval.schema import ALL, FAULT, MODEL, SEGMENT, SEGMENT_VALUE, USER
-from spark_eval.tables.conformed import Rows, arrow_type, session_of
-from spark_eval.tables.file_parts import PlainFiles
-from spark_eval.tables.local_tables import LocalTable
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 PREDICTIONS: Final = "predictions"
 # Number of the counts among the outputs of tasks.
@@ -66,19 +56,18 @@ class PredictionTable:
 
     ``rows`` are read by ``reader``. ``original`` also has the columns as they were given, to quarantine
     invalid rows: on Spark as a struct; in this process ``original_names`` maps their names to its columns. A
-    column ``fold`` is also a segment in ``plan``. ``files`` hold the rows if these are plain Parquet.
+    column ``fold`` is also a segment in ``plan``.
     """
 
     rows: Rows
     reader: RowReader
-    original: Rows = None
-    files: PlainFiles | None = None
+    original: Rows
     original_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def user_type(self) -> pa.DataType | None:
         """Type of the ids of users; None if they are not read."""
-        return arrow_type(self.rows, USER) if USER in self.rows.columns else None
+        return self.rows.kind(USER) if USER in self.rows.columns else None
 
     @property
     def plan(self) -> PredictionPlan:
@@ -88,28 +77,28 @@ class PredictionTable:
     @property
     def session(self) -> Any:
         """Spark session of the rows; None in this process."""
-        return session_of(self.rows)
+        return self.rows.session
 
     @property
-    def judged(self) -> Any:
+    def judged(self) -> Rows:
         """Original rows, with an error code for each invalid row."""
-        return self.judged_locally() if isinstance(self.rows, LocalTable) else self.judged_on_spark()
+        original = self.original
+        return self.judged_on_spark(original) if isinstance(original, SparkRows) else self.judged_locally()
 
-    def judged_locally(self) -> LocalBatches:
+    def judged_locally(self) -> Rows:
         """Original rows with error codes, in this process."""
         reader, read, names = self.reader, self.rows.columns, self.original_names
-        kinds = {name: self.original.schema.field(column).type for name, column in names.items()}
+        kinds = {name: self.original.kind(column) for name, column in names.items()}
 
         def judge(batches: Batches) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 codes = reader.error_codes(pa.Table.from_batches([batch.select(read)]))
                 yield pa.record_batch([*(batch[column] for column in names.values()), codes], [*names, FAULT])
 
-        rows: LocalBatches = map_table(self.original, judge, pa.schema({**kinds, FAULT: pa.string()}))
-        return rows
+        return self.original.map(judge, pa.schema({**kinds, FAULT: pa.string()}))
 
-    def judged_on_spark(self) -> "DataFrame":
-        """Original rows with error codes, as a Spark frame."""
+    def judged_on_spark(self, original: SparkRows) -> Rows:
+        """Original rows with error codes, on Spark; it has types that Arrow lacks."""
         from pyspark.sql import types as T
 
         reader = self.reader
@@ -119,22 +108,21 @@ class PredictionTable:
                 codes = reader.error_codes(pa.Table.from_batches([batch]))
                 yield pa.RecordBatch.from_struct_array(batch[GIVEN]).append_column(FAULT, codes)
 
-        schema = self.original.select(f"{GIVEN}.*").schema.add(FAULT, T.StringType())
-        rows: DataFrame = self.original.mapInArrow(judge, schema)
-        return rows
+        schema = original.frame.select(f"{GIVEN}.*").schema.add(FAULT, T.StringType())
+        return original.of(original.frame.mapInArrow(judge, schema))
 
     @property
-    def judged_by_model(self) -> Any:
+    def judged_by_model(self) -> Rows:
         """The judged rows, with the name of their model."""
         rows, model = self.judged, self.reader.model
         if model is None:
             return rows
-        if isinstance(rows, LocalBatches):
-            schema = pa.schema({**{one.name: one.type for one in rows.schema}, MODEL: pa.string()})
+        if not isinstance(rows, SparkRows):
+            schema = pa.schema({**{name: rows.kind(name) for name in rows.columns}, MODEL: pa.string()})
             return rows.map(lambda batches: (with_model(batch, model, schema) for batch in batches), schema)
         from pyspark.sql import functions as F
 
-        return rows.withColumn(MODEL, F.lit(model))
+        return rows.of(rows.frame.withColumn(MODEL, F.lit(model)))
 
 
 def with_model(batch: pa.RecordBatch, model: str, schema: pa.Schema) -> pa.RecordBatch:
@@ -144,22 +132,22 @@ def with_model(batch: pa.RecordBatch, model: str, schema: pa.Schema) -> pa.Recor
     return pa.record_batch(columns, schema.names)
 
 
-def task_outputs(predictions: PredictionTable) -> Any:
+def task_outputs(predictions: PredictionTable) -> Rows:
     """Check and sum all rows; return what each task found, its counts last."""
     reader = predictions.reader
 
     def outputs(batches: Batches) -> Iterator[NumberedObject]:
         return ((COUNTS if isinstance(one, TaskCounts) else None, one) for one in reader.outputs(batches))
 
-    return objects_of_table(predictions.rows, outputs, predictions.files)
+    return map_batches(predictions.rows, outputs)
 
 
-def counts_of_tasks(outputs: Spread) -> Spread:
+def counts_of_tasks(outputs: Rows) -> Rows:
     """Return the counts of all tasks; they alone have a number."""
-    return where_not_null(outputs, NUMBER, OBJECTS.names)
+    return outputs.where_not_null(NUMBER, OBJECTS.names)
 
 
-def group_by_range(outputs: Spread, ranges: Mapping[Cell, ScoreRanges]) -> Spread:
+def group_by_range(outputs: Rows, ranges: Mapping[Cell, ScoreRanges]) -> Rows:
     """Merge the sorted runs, or the rows, of each score range: the only shuffle by score."""
 
     def split(output: TaskOutput) -> Iterator[NumberedObject]:
@@ -174,14 +162,14 @@ def group_by_range(outputs: Spread, ranges: Mapping[Cell, ScoreRanges]) -> Sprea
     return group_by_key(map_objects(outputs, split), n_ranges, merge_range)
 
 
-def range_sizes(ranges: Spread) -> Spread:
+def range_sizes(ranges: Rows) -> Rows:
     """Return the number of rows in each range."""
     return map_objects(ranges, lambda part: [(None, RangeSize.of(part.distinct))])
 
 
 def measure_ranges(
-    ranges: Spread, offsets: Mapping[int, RangeOffset], rules: Sequence[ThresholdRule], with_curves: bool
-) -> Spread:
+    ranges: Rows, offsets: Mapping[int, RangeOffset], rules: Sequence[ThresholdRule], with_curves: bool
+) -> Rows:
     """Measure every range at its offset; only cells of all rows of a model have curves."""
 
     def measure(part: Range | RowRange) -> Iterator[NumberedObject]:
@@ -192,7 +180,7 @@ def measure_ranges(
     return map_objects(ranges, measure)
 
 
-def sums_over_users(outputs: Spread, n_buckets: int, reader: RowReader) -> Spread:
+def sums_over_users(outputs: Rows, n_buckets: int, reader: RowReader) -> Rows:
     """Return the sums over the users of each bucket, such as of their AUC: the only shuffle by user."""
 
     def split(output: TaskOutput) -> Iterator[NumberedObject]:
@@ -203,12 +191,12 @@ def sums_over_users(outputs: Spread, n_buckets: int, reader: RowReader) -> Sprea
     )
 
 
-def with_placements(ranges: Spread, offsets: Mapping[int, RangeOffset], plan: PredictionPlan) -> Spread:
+def with_placements(ranges: Rows, offsets: Mapping[int, RangeOffset], plan: PredictionPlan) -> Rows:
     """Return the rows of all ranges with their placements."""
     return map_objects(ranges, lambda part: [(None, add_placements(part, offsets[part.number], plan))])
 
 
-def sums_per_user(rows: Spread, n_buckets: int, plan: PredictionPlan) -> Spread:
+def sums_per_user(rows: Rows, n_buckets: int, plan: PredictionPlan) -> Rows:
     """Return the sums of each user in each cell: one shuffle by user; without users, the sums of each row.
 
     Sums over bootstrap replicates are among them, if metrics need these.
@@ -229,7 +217,7 @@ def sums_per_user(rows: Spread, n_buckets: int, plan: PredictionPlan) -> Spread:
     return group_by_key(map_objects(rows, split), n_buckets, lambda _, parts: sums_of(parts))
 
 
-def sum_influences(sums: Spread, slopes: CellSlopes) -> Spread:
+def sum_influences(sums: Rows, slopes: CellSlopes) -> Rows:
     """Return the sums of the users' influences on each value."""
 
     def measure(parts: Sequence[UserSums | ReplicateSums]) -> Iterator[NumberedObject]:
@@ -238,7 +226,7 @@ def sum_influences(sums: Spread, slopes: CellSlopes) -> Spread:
     return map_objects(sums, measure)
 
 
-def replicate_values(sums: Spread, cells: Sequence[Cell]) -> Spread:
+def replicate_values(sums: Rows, cells: Sequence[Cell]) -> Rows:
     """Return each cell with the values of its replicates: one shuffle of their sums by cell."""
     numbers = {cell: number for number, cell in enumerate(cells)}
 
@@ -248,7 +236,7 @@ def replicate_values(sums: Spread, cells: Sequence[Cell]) -> Spread:
     return group_by_key(map_objects(sums, split), len(cells), lambda _, parts: merge_replicates(parts))
 
 
-def per_user_rows(sums: Spread, user_type: pa.DataType, plan: PredictionPlan) -> Spread:
+def per_user_rows(sums: Rows, user_type: pa.DataType, plan: PredictionPlan) -> Rows:
     """Return the rows of ``per_user`` from the sums of users; without segments it has no columns of them."""
     columns = empty_sums(user_type, plan).rows().column_names[1:]
     keys = [MODEL, *([SEGMENT, SEGMENT_VALUE] if plan.segments else [])]
@@ -266,4 +254,4 @@ def per_user_rows(sums: Spread, user_type: pa.DataType, plan: PredictionPlan) ->
                 whole = pa.table(named | dict(zip(table.column_names, table.columns, strict=True)))
                 yield from whole.cast(schema).combine_chunks().to_batches()
 
-    return map_parts(sums, rows, schema)
+    return sums.map(rows, schema)

@@ -10,9 +10,8 @@ from spark_eval.predictions.measure import PREDICTIONS, PredictionTable
 from spark_eval.predictions.task import PredictionPlan, Scores, Task
 from spark_eval.predictions.worker.batches import RowReader
 from spark_eval.predictions.worker.rows import SCORE_COLUMN
-from spark_eval.schema import FOLD, INPUT_COLUMNS, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT
-from spark_eval.tables.columns import NO_MODEL, check_mapping, missing_column
-from spark_eval.tables.local_tables import (
+from spark_eval.runners.local_rows import normal
+from spark_eval.runners.local_tables import (
     NUMBERS,
     NotPlain,
     OpenedTable,
@@ -22,8 +21,9 @@ from spark_eval.tables.local_tables import (
     is_number,
     is_whole,
     local_table,
-    normal,
 )
+from spark_eval.schema import FOLD, INPUT_COLUMNS, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT
+from spark_eval.tables.columns import NO_MODEL, check_mapping, missing_column
 
 
 def local_predictions(

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import to_numpy
 from spark_eval.arrow.files import Batches
-from spark_eval.runners.in_process import LocalBatches
+from spark_eval.runners.rows import Rows, SparkRows
 
 # Bits of the labels of a key: 1 for the first label, 2 for the second one, 4, ...
 BITS: Final = "spark_eval_bits"
@@ -19,35 +19,35 @@ Combination = tuple[str | None, int, int, int]
 
 
 def combinations(
-    rows: Any, keys: Sequence[str], group: str, label: str, labels: Sequence[str]
+    rows: Rows, keys: Sequence[str], group: str, label: str, labels: Sequence[str]
 ) -> list[Combination]:
     """Count the keys by the combination of labels that their rows have, and the rows, in each group."""
-    if isinstance(rows, LocalBatches):
+    if not isinstance(rows, SparkRows):
         return list(combinations_here(rows, keys, group, label, labels))
     from pyspark.sql import functions as F
 
     bits = [F.when(F.col(label) == name, 1 << index) for index, name in enumerate(labels)]
-    rows = rows.select(*keys, group, F.coalesce(*bits, F.lit(0)).alias(BITS))
-    tables: dict[str | None, Any] = {None: rows}
+    frame = rows.frame.select(*keys, group, F.coalesce(*bits, F.lit(0)).alias(BITS))
+    tables: dict[str | None, Any] = {None: frame}
     for key in keys:
-        tables[key] = rows.groupBy(group, key).agg(F.bit_or(BITS).alias(BITS))
+        tables[key] = frame.groupBy(group, key).agg(F.bit_or(BITS).alias(BITS))
     grouped = [
         table.groupBy(F.lit(key).alias("key"), group, BITS).agg(F.count("*").alias("n"))
         for key, table in tables.items()
     ]
-    return [tuple(row) for row in reduce(type(rows).unionAll, grouped).collect()]
+    return [tuple(row) for row in reduce(type(frame).unionAll, grouped).collect()]
 
 
 def combinations_here(
-    rows: LocalBatches, keys: Sequence[str], group: str, label: str, labels: Sequence[str]
+    rows: Rows, keys: Sequence[str], group: str, label: str, labels: Sequence[str]
 ) -> Iterator[Combination]:
     """Yield the same of batches in this process; distinct keys are in memory."""
     for key in (None, *keys):
         names, counted = [group, label], list[Any]([([], "count_all")])
-        fields = [*map(rows.schema.field, names), pa.field("count_all", pa.int64())]
+        fields = [*((name, rows.kind(name)) for name in names), ("count_all", pa.int64())]
         if key is not None:
             names, counted = [group, key, label], []
-            fields = list(map(rows.schema.field, names))
+            fields = [(name, rows.kind(name)) for name in names]
         table = rows.map(partial(grouped, names, counted), pa.schema(fields)).table()
         if key is not None:
             table = table.group_by(names).aggregate([])

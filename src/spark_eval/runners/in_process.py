@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from threading import Lock
@@ -15,10 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from spark_eval.arrow.codes import to_numpy
-from spark_eval.arrow.files import Batches
 from spark_eval.errors import EnvironmentFault
 
 # Bytes of batches that wait in memory for those of the same number; more go to files.
@@ -29,73 +25,6 @@ def cores() -> int:
     """Return the number of cores that this process may use."""
     usable = getattr(os, "sched_getaffinity", None)  # macOS has none
     return len(usable(0)) if usable else os.cpu_count() or 1
-
-
-@dataclass(frozen=True)
-class LocalBatches:
-    """Parts of a table, each computed anew by a thread whenever it is read."""
-
-    parts: Sequence[Callable[[], Batches]]
-    schema: pa.Schema
-
-    def map(self, make: Callable[[Batches], Iterator[pa.RecordBatch]], schema: pa.Schema) -> "LocalBatches":
-        """Apply ``make`` to the batches of each part."""
-        return LocalBatches([partial(applied, make, part) for part in self.parts], schema)
-
-    def repartition(self, column: str, n_parts: int) -> "LocalBatches":
-        """Return ``n_parts`` parts, each with all rows of its numbers."""
-        buffer = ShuffleBuffer(n_parts)
-
-        def send(part: Callable[[], Batches]) -> None:
-            for batch in part():
-                buffer.add(batch, to_numpy(batch[column]) % n_parts)
-
-        run(send, self.parts)
-        return LocalBatches([partial(buffer.read, number) for number in range(n_parts)], self.schema)
-
-    def where_not_null(self, column: str, names: Sequence[str]) -> "LocalBatches":
-        """Return these columns of the rows whose ``column`` is not null."""
-
-        def chosen(batches: Batches) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                yield batch.filter(pc.is_valid(batch[column])).select(list(names))
-
-        return self.map(chosen, pa.schema([self.schema.field(name) for name in names]))
-
-    def where_in(self, column: str, values: Sequence[Any]) -> "LocalBatches":
-        """Return the rows with one of these texts, or numbers, in a column."""
-        wanted = pa.array(values)
-
-        def chosen(batches: Batches) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                yield batch.filter(pc.is_in(batch[column].cast(wanted.type), value_set=wanted))
-
-        return self.map(chosen, self.schema)
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows, part after part."""
-        for part in self.parts:
-            for batch in part():
-                yield from batch.to_pylist()
-
-    def persist(self) -> "LocalBatches":
-        """Compute all parts once, and keep their batches in memory."""
-        return LocalBatches([partial(iter, part) for part in self.computed()], self.schema)
-
-    def computed(self) -> list[list[pa.RecordBatch]]:
-        """Return the batches of each part."""
-        return run(lambda part: list(part()), self.parts)
-
-    def table(self) -> pa.Table:
-        """Return all rows."""
-        return pa.Table.from_batches((batch for part in self.computed() for batch in part), self.schema)
-
-
-def applied(
-    make: Callable[[Batches], Iterator[pa.RecordBatch]], part: Callable[[], Batches]
-) -> Iterator[pa.RecordBatch]:
-    """Return ``make`` of the batches of a part."""
-    return make(part())
 
 
 def run(work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,10 +13,8 @@ from spark_eval.accounting import Entry
 from spark_eval.arrow.json_rows import rows_as_json
 from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.errors import DataError
-from spark_eval.runners.in_process import LocalBatches
-from spark_eval.runners.spread import map_table
+from spark_eval.runners.rows import Rows, SparkRows
 from spark_eval.schema import FATAL, FAULT, MODEL, Fault, Outcome
-from spark_eval.tables.conformed import Rows, arrow_type
 
 CODES: Final = pa.array([fault.value for fault in Fault])
 QUARANTINE: Final = pa.schema({"source": pa.string(), "code": pa.string(), "row": pa.string()})
@@ -29,16 +26,19 @@ LONGEST_EXAMPLE: Final = 200
 HINTS: Final = {Fault.NOT_A_PROBABILITY.value: "; say scores: raw of scores that are no probabilities"}
 
 
-def quarantined(source: str, rows: Any, model: str | None = None) -> Any:
+def quarantined(source: str, rows: Rows, model: str | None = None) -> Rows:
     """Return (source, code, row as JSON) of the invalid rows of a conformed table, or of a model in it."""
-    if isinstance(rows, LocalBatches):
+    if not isinstance(rows, SparkRows):
         make = partial(quarantined_batch, source, model)
         return rows.map(lambda batches: map(make, batches), QUARANTINE)
     from pyspark.sql import functions as F
 
-    rows = rows if model is None else rows.where(F.col(MODEL) == model)
-    return rows.where(F.col(FAULT).isin(CODES.to_pylist())).select(
-        F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
+    frame = rows.frame if model is None else rows.frame.where(F.col(MODEL) == model)
+    bad = frame.where(F.col(FAULT).isin(CODES.to_pylist()))
+    return rows.of(
+        bad.select(
+            F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
+        )
     )
 
 
@@ -53,7 +53,7 @@ def quarantined_batch(source: str, model: str | None, batch: pa.RecordBatch) -> 
 
 
 def share_faults(
-    entries: Sequence[Entry], tables: Mapping[str, Any], most: Mapping[str, float]
+    entries: Sequence[Entry], tables: Mapping[str, Rows], most: Mapping[str, float]
 ) -> list[DataError]:
     """Return errors QUARANTINE_SHARE for tables with a larger quarantined share than ``most`` allows.
 
@@ -69,7 +69,7 @@ def share_faults(
     for (source, model), of_codes in codes.items():
         share, n_bad = Fraction(str(most.get(source, 1))), of_codes.total()
         if n_bad > share * n_rows[source, model]:
-            examples = first_rows(quarantined(source, tables[source], model), MOST_EXAMPLES)
+            examples = quarantined(source, tables[source], model).first(MOST_EXAMPLES)
             shown = ", ".join(f"{row['code']} {row['row'][:LONGEST_EXAMPLE]}" for row in examples)
             by_code = ", ".join(f"{number} {code}" for code, number in of_codes.items())
             which = source if model is None else f"{source} of model {model!r}"
@@ -81,17 +81,10 @@ def share_faults(
     return faults
 
 
-def first_rows(rows: Any, most: int) -> list[dict[str, Any]]:
-    """Return the first rows, at most this number; only the parts with them are computed."""
-    if isinstance(rows, LocalBatches):
-        return list(islice(rows.rows(), most))
-    return [row.asDict() for row in rows.limit(most).collect()]
-
-
-def unusable_rows(rows: Rows, rule: FaultRule) -> Any:
+def unusable_rows(rows: Rows, rule: FaultRule) -> Rows:
     """Return the conformed rows that are invalid by the rule, with the code in ``fault``."""
     names = [name for name in rows.columns if name != FAULT]
-    kinds = pa.schema({name: arrow_type(rows, name) for name in names}).append(pa.field(FAULT, pa.string()))
+    kinds = pa.schema({name: rows.kind(name) for name in names}).append(pa.field(FAULT, pa.string()))
 
     def judged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -103,4 +96,4 @@ def unusable_rows(rows: Rows, rule: FaultRule) -> Any:
                 bad = table.select(names).append_column(FAULT, codes).filter(is_fault)
                 yield from bad.cast(kinds).to_batches()
 
-    return map_table(rows, judged, kinds)
+    return rows.as_typed.map(judged, kinds)

@@ -25,19 +25,18 @@ from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files
 from spark_eval.errors import DataError
 from spark_eval.per_user.cells import EVERYBODY, SegmentValue, rows_by_cell
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.runners.conformed import id_type, rows_here
 from spark_eval.runners.in_process import MOST_IN_MEMORY
+from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import (
     BUCKETS_PER_TASK,
     NumberedObject,
     exchange,
     map_batches,
-    parallelism,
     send,
-    task_numbers,
 )
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.schema import ALL, FOLD, MODEL, N_RELEVANT, REQUEST, SEGMENT, SEGMENT_VALUE
-from spark_eval.tables.conformed import Rows, id_type, rows_equal, rows_here
 from spark_eval.tables.file_parts import takes_files
 
 # Groups of overlapping files are used if they are at most this many times coarser than the files.
@@ -57,11 +56,11 @@ class Buckets:
     ``is_sent`` is true if the rows come from a shuffle.
     """
 
-    frame: Any
+    frame: Rows
     populations: Callable[[Batches], Iterator[AlignedUsers]]
     is_sent: bool
 
-    def map(self, make: Callable[[Iterator[AlignedUsers]], Iterable[NumberedObject]]) -> Any:
+    def map(self, make: Callable[[Iterator[AlignedUsers]], Iterable[NumberedObject]]) -> Rows:
         """Apply ``make`` to the populations of each task; a DataError is returned as an object, too."""
         populations = self.populations
 
@@ -73,11 +72,11 @@ class Buckets:
 
         return map_batches(self.frame, make_all)
 
-    def each(self, measure: Callable[[AlignedUsers], Any]) -> Any:
+    def each(self, measure: Callable[[AlignedUsers], Any]) -> Rows:
         """Apply ``measure`` to each population; return one object per population."""
         return self.map(lambda populations: ((None, measure(users)) for users in populations))
 
-    def added(self, measure: Callable[[AlignedUsers], Any]) -> Any:
+    def added(self, measure: Callable[[AlignedUsers], Any]) -> Rows:
         """Apply ``measure`` to the populations of each task; return one sum per task."""
 
         def add_up(populations: Iterator[AlignedUsers]) -> Iterator[NumberedObject]:
@@ -103,7 +102,7 @@ def buckets_of_files(
             for paths in of_tasks[number]:
                 yield AlignedUsers(task, partial(rows_of_files, task, paths))
 
-    return Buckets(task_numbers(like, n_tasks), populations, is_sent=False)
+    return Buckets(like.numbers(n_tasks), populations, is_sent=False)
 
 
 def buckets_of_rows(
@@ -124,11 +123,11 @@ def buckets_of_rows(
             for start in starts[number::n_tasks]:
                 yield whole.part(slice(start, min(start + USERS_AT_ONCE, len(whole))), read)
 
-    return Buckets(task_numbers(like, n_tasks), populations, is_sent=False)
+    return Buckets(like.numbers(n_tasks), populations, is_sent=False)
 
 
 def numbers_of(batches: Batches) -> Iterator[int]:
-    """Yield the numbers of ``task_numbers``."""
+    """Yield the numbers of ``Rows.numbers``."""
     return (number for batch in batches for number in batch.column(0).to_pylist())
 
 
@@ -156,7 +155,7 @@ def buckets_of_frames(
                     of_models = tables_of_models(task, of_cell)
                     yield AlignedUsers(task, partial(task.rows_of_model, of_models), cell)
 
-    sent = [send(frame, None, Sender(n_buckets, CONTENT[role]), n_tasks) for role, frame in frames.items()]
+    sent = [send(frame, Sender(n_buckets, CONTENT[role]), n_tasks) for role, frame in frames.items()]
     return Buckets(exchange(sent, n_tasks), populations, is_sent=True)
 
 
@@ -167,8 +166,8 @@ def chosen_rows(table: Rows, role: str, task: ComparisonTask) -> Rows:
     names = [MODEL, *task.keys, *(name for name in segments if name != FOLD), *truth, *task.values]
     if task.row_segments is not None and SEGMENT in table.columns:
         names += [SEGMENT, SEGMENT_VALUE]
-        table = rows_equal(table, SEGMENT, [ALL, *task.row_segments])
-    return rows_equal(table.select(*names), MODEL, list(task.models_of(role)))
+        table = table.where_in(SEGMENT, [ALL, *task.row_segments])
+    return table.select(*names).where_in(MODEL, list(task.models_of(role)))
 
 
 def tables_by_cell(
@@ -239,7 +238,7 @@ def buckets_of_users(tables: Mapping[str, UserTable], task: ComparisonTask) -> B
     ``tables`` are by role.
     """
     candidate = tables[CANDIDATE].frame
-    at_once = parallelism(candidate)
+    at_once = candidate.at_once
     groups = groups_of_files(tables, task)
     if groups is not None:
         n_tasks = max(1, min(len(groups), BUCKETS_PER_TASK * at_once))
@@ -287,7 +286,7 @@ def files_of_users(users: UserTable) -> list[UserFile] | None:
 
     Raises DataError INPUT_CHANGED_DURING_RUN if the files are not those that were measured.
     """
-    if users.folder is None or not takes_files(users.folder) or is_remote(users.frame):
+    if users.folder is None or not takes_files(users.folder) or is_remote(users.frame.session):
         return None
     files = user_files(users.folder)
     names = {os.path.relpath(file.path, users.folder) for file in files or ()}

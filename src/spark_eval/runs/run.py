@@ -13,9 +13,11 @@ from spark_eval.errors import ConfigError
 from spark_eval.evaluation.segments import tables_read
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.results.driver_tables import SmallRows, small_table, write_rows, write_small
+from spark_eval.runners.conformed import check_id_types
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
+from spark_eval.runners.local_tables import NotPlain
 from spark_eval.runners.quarantine import quarantined
-from spark_eval.runners.spread import write_frame, write_union
+from spark_eval.runners.rows import Rows, SparkRows, write_frame
 from spark_eval.runs.job import Job, JobKind, Run, sources_in
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Verb, Work
@@ -24,8 +26,6 @@ from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.versions import LOCAL
 from spark_eval.schema import INPUT_COLUMNS, MODEL, Outcome, Table
 from spark_eval.sources.snapshots import pinned
-from spark_eval.tables.conformed import Rows, check_id_types
-from spark_eval.tables.local_tables import LocalTable, NotPlain
 
 Given = TypeVar("Given")
 # Settings of the session that change how files are read.
@@ -131,7 +131,7 @@ def check_inputs(session: OpenSession, config: Config, first: JobKind, verbs: Se
     known = {name: source for name, source in sources.items() if name in INPUT_COLUMNS}
     frames = read_each(session(), known, job.timezone, plan, {}, timed)
     alone = ("interactions", "predictions")
-    check_id_types({name: conformed for name, (_, conformed) in frames.items() if name not in alone})
+    check_id_types({name: SparkRows(one) for name, (_, one) in frames.items() if name not in alone})
     for name in sources.keys() - known.keys():
         job.read(session(), name)
     return list(sources)
@@ -153,10 +153,10 @@ def needed(section: Given | None, name: str) -> Given:
 
 def stage_frame(frame: Rows, attempt: Attempt, table: str, *partitions: str) -> None:
     """Write a table to its staging folder, which must not exist; in this process by model if at all."""
-    if isinstance(frame, LocalTable):
+    if isinstance(frame, SparkRows):
+        write_frame(frame.frame, attempt.staged(table), *partitions)
+    else:
         write_rows(frame.table(), Path(attempt.staged(table)), by_model=MODEL in partitions)
-        return
-    write_frame(frame, attempt.staged(table), *partitions)
 
 
 def stage_rows(
@@ -171,7 +171,7 @@ def stage_rows(
             write_small(rows, schema, Path(attempt.staged(table)), by_model=table in by_model)
         else:
             frame = small_table(session(), rows, schema).coalesce(1)
-            stage_frame(frame, attempt, table, *([MODEL] if table in by_model else []))
+            stage_frame(SparkRows(frame), attempt, table, *([MODEL] if table in by_model else []))
     return {table: len(rows) for table, (rows, _) in tables.items()}
 
 
@@ -186,5 +186,5 @@ def stage_quarantine(
     if not bad:
         return {}
     frames = [quarantined(source, sources[source]) for source in sorted(bad)]
-    write_union(frames, attempt.staged(Table.QUARANTINE))
+    frames[0].concat(frames[1:]).write_one_file(attempt.staged(Table.QUARANTINE))
     return {Table.QUARANTINE: bad.total()}

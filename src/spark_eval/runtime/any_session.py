@@ -26,8 +26,8 @@ MICROSECONDS: Final = "TIMESTAMP_MICROS"
 NANOS_AS_LONG: Final = "spark.sql.legacy.parquet.nanosAsLong"
 
 
-def is_remote(of: "DataFrame | SparkSession") -> bool:
-    """Return True for Spark Connect; its classes are not imported, because they need grpc."""
+def is_remote(of: "DataFrame | SparkSession | None") -> bool:
+    """Return True for Spark Connect, whose classes are not imported: they need grpc. False for None."""
     return type(of).__module__.startswith("pyspark.sql.connect.")
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Sequence
 
 from spark_eval.config.inputs import Source
+from spark_eval.runners.local_tables import NotPlain, OpenedTable, file_schema, paths_by_folder, plain_paths
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import SUBSET, SUBSETS
 from spark_eval.sources.listing import list_plainly
 from spark_eval.sources.schemas import PARQUET, check_files
-from spark_eval.tables.local_tables import NotPlain, OpenedTable, file_schema, paths_by_folder, plain_paths
 
 
 def open_plain(

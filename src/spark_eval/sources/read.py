@@ -160,8 +160,7 @@ def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan,
         case "interactions":
             return conform_interactions(frame, source.columns, source.timestamp_unit, timezone, timed)
         case "predictions":
-            given: DataFrame = conform_predictions(
-                frame, source.columns, source.model, source.checked()
-            ).judged
-            return given
+            table = conform_predictions(frame, source.columns, source.model, source.checked())
+            rows: DataFrame = table.judged.result()
+            return rows
     return conform_table(frame, name, source, timezone, plan)

@@ -12,7 +12,8 @@ from operator import or_
 from typing import TYPE_CHECKING, Final
 
 from spark_eval.errors import DataError
-from spark_eval.runners.spread import collect_objects, objects_of_table
+from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.runners.spread import collect_objects, map_batches
 from spark_eval.schema import FAULT, ITEM, TIMESTAMP, USER
 from spark_eval.splits.rules.moments import (
     Boundary,
@@ -26,8 +27,6 @@ from spark_eval.splits.rules.moments import (
     zone,
 )
 from spark_eval.splits.worker.labels import SHORT_TIME, count_times, merged_times
-from spark_eval.tables.conformed import Rows, session_of
-from spark_eval.tables.file_parts import PlainFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,12 +61,10 @@ class Times:
 
     One action finds the first and last timestamp; cuts given as shares need two to four more, for all shares
     together. Only valid rows with a timestamp count. ``unit`` is the unit of the log's integer timestamps.
-    ``files`` contain the same rows, if the executors can read them as plain Parquet.
     """
 
     log: Rows
     unit: str | None = None
-    files: PlainFiles | None = None
 
     @cached_property
     def whole(self) -> TimeBucket:
@@ -107,8 +104,9 @@ class Times:
 
     def n_rows(self) -> int:
         """Return the number of valid rows."""
-        n_rows: int = self.log.where(self.log[FAULT].isNull()).count()
-        return n_rows
+        assert isinstance(self.log, SparkRows)
+        log = self.log.frame
+        return log.where(log[FAULT].isNull()).count()
 
     def stretches(self, spans: Sequence[tuple[int, int]], bits: int) -> list[TimeBucket]:
         """Return the time buckets of these spans, oldest first; this takes one Spark action.
@@ -116,10 +114,10 @@ class Times:
         Timestamps that differ only in their low ``bits`` share a bucket.
         """
         rows: Iterable[Sequence[int]]
-        if self.files is None and session_of(self.log) is not None:
-            rows = times_counted(self.log, spans, bits).collect()
+        if isinstance(self.log, SparkRows) and self.log.files is None:
+            rows = times_counted(self.log.frame, spans, bits).collect()
         else:
-            rows = times_in_files(self.log, self.files, spans, bits, self.unit)
+            rows = times_read(self.log, spans, bits, self.unit)
         return sorted((TimeBucket(*row) for row in rows), key=lambda bucket: bucket.oldest)
 
 
@@ -167,18 +165,13 @@ def times_counted(log: "DataFrame", spans: Sequence[tuple[int, int]], bits: int)
     return times.drop("key")
 
 
-def times_in_files(
-    log: Rows, files: PlainFiles | None, spans: Sequence[tuple[int, int]], bits: int, unit: str | None
+def times_read(
+    log: Rows, spans: Sequence[tuple[int, int]], bits: int, unit: str | None
 ) -> Iterator[tuple[int, int, int]]:
-    """Return the same as ``times_counted``, by workers; ids are read only if they may be null.
-
-    Without ``files``, ``log`` is a table of this process.
-    """
-    is_filled = (log if files is None else files).are_filled((USER, ITEM))
-    needed = (TIMESTAMP,) if is_filled else (USER, ITEM, TIMESTAMP)
-    table = log.select(*needed) if files is None else log
-    tasks = objects_of_table(
-        table, lambda batches: [(None, count_times(batches, spans, bits, unit))], files and files.only(needed)
+    """Return the same as ``times_counted``, by workers; ids are read only if they may be null."""
+    needed = (TIMESTAMP,) if log.are_filled((USER, ITEM)) else (USER, ITEM, TIMESTAMP)
+    tasks = map_batches(
+        log.select(*needed), lambda batches: [(None, count_times(batches, spans, bits, unit))]
     )
     counted = merged_times(collect_objects(tasks)).drop_columns(SHORT_TIME)
     return zip(*counted.to_pydict().values(), strict=True)

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_eval.names import quote_column
-from spark_eval.runners.spread import map_parts
+from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import (
     EPOCH_1900,
     FAULT,
@@ -35,7 +35,6 @@ from spark_eval.splits.rules.fold_rule import (
 )
 from spark_eval.splits.rules.moments import Boundary
 from spark_eval.splits.worker.targets import MOMENT, TargetChooser
-from spark_eval.tables.conformed import arrow_type
 
 # Assignments of a row, one per fold: a Subset, a Reason, or "" if the row is in other folds only.
 ASSIGNMENTS: Final = "spark_eval_assignments"
@@ -201,11 +200,13 @@ def number_by_target(log: DataFrame, how: TargetNumbering) -> DataFrame:
     tests = F.array(*(F.lit(fold).cast("int") for fold in how.tests))
     fold = F.when(F.col(FAULT).isNull(), F.get(tests, F.col(ROW_NUMBER)))
     rows = numbered.withColumns({FOLD: fold, MOMENT_OF_ROW: F.unix_micros(TIMESTAMP)})
-    tested = rows.where(F.col(FOLD).isNotNull()).select(USER, FOLD, F.col(MOMENT_OF_ROW).alias(MOMENT))
-    schema = pa.schema({name: arrow_type(tested, name) for name in tested.columns})
+    tested = SparkRows(
+        rows.where(F.col(FOLD).isNotNull()).select(USER, FOLD, F.col(MOMENT_OF_ROW).alias(MOMENT))
+    )
+    schema = pa.schema({name: tested.kind(name) for name in tested.columns})
     choose = TargetChooser(how.targets, how.seed).choose
-    of_tasks = map_parts(tested, choose, schema).repartition(USER, FOLD)
-    at_target = map_parts(of_tasks, choose, schema).withColumnRenamed(MOMENT, BEFORE)
+    of_tasks = SparkRows(tested.map(choose, schema).frame.repartition(USER, FOLD))
+    at_target = of_tasks.map(choose, schema).frame.withColumnRenamed(MOMENT, BEFORE)
     joined = rows.join(at_target, [USER, FOLD], "left")
     at = F.col(MOMENT_OF_ROW)
     role = F.when(at < F.col(BEFORE), 1).when(at > F.col(BEFORE), 2).otherwise(0)

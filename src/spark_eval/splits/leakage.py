@@ -13,17 +13,8 @@ from spark_eval.errors import DataError
 from spark_eval.names import summarize_names
 from spark_eval.results.subsets import SubsetRow
 from spark_eval.runners.combinations import combinations
-from spark_eval.runners.spread import (
-    Spread,
-    collect_objects,
-    concat,
-    group_by_key,
-    map_batches,
-    objects_of_table,
-    read_again,
-    where_in,
-    where_not_null,
-)
+from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.runners.spread import collect_objects, group_by_key, map_batches
 from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset, ddl_of
 from spark_eval.splits.facts import FoldCounts, SplitCounts
 from spark_eval.splits.rules.fold_rule import NEVER, FoldRule
@@ -50,7 +41,7 @@ class LeakageRow(NamedTuple):
 LEAKAGE: Final = ddl_of(LeakageRow)
 
 
-def compare_times(rows: Spread, facts: SplitCounts, n_folds: int, folder: str | None = None) -> FoldCounts:
+def compare_times(rows: Rows, facts: SplitCounts, n_folds: int, folder: str | None = None) -> FoldCounts:
     """Count the rows and users of each subset and each leakage check of a split, fold by fold.
 
     ``rows`` has user, item, timestamp, fold and subset; only timestamps may be null. With ``folder``, the
@@ -62,7 +53,7 @@ def compare_times(rows: Spread, facts: SplitCounts, n_folds: int, folder: str | 
     Return a list per subset and check, by name, with (number of rows, number of users) for each fold.
     """
     if folder is not None:
-        rows = read_again(rows, folder, SUBSET)
+        rows = rows.reread(folder, SUBSET)
     files = folder if folder is not None and takes_files(folder) else None
     rule = facts.rule
     parts = rule.subsets if rule.reports_folds else rule.subsets[1:]
@@ -76,7 +67,7 @@ def compare_times(rows: Spread, facts: SplitCounts, n_folds: int, folder: str | 
         slices = group_by_key(of_parts(parts, comparing.pairs), n_buckets, partial(slice_for, slice_bits))
         pairs = BloomFilter.of(dict(collect_objects(slices)), n_buckets, slice_bits)
         train = of_parts(rule.subsets[:1], lambda batches: comparing.messages(batches, pairs))
-        sent = concat([sent, train])
+        sent = sent.concat([train])
     buckets = collect_objects(group_by_key(sent, n_buckets, lambda _, messages: comparing.counts(messages)))
     totals = sum(buckets, start=np.zeros((len(comparing.names), 2, n_folds), dtype=np.int64))
     return {
@@ -85,7 +76,7 @@ def compare_times(rows: Spread, facts: SplitCounts, n_folds: int, folder: str | 
     }
 
 
-def ends_of(rows: Any, facts: SplitCounts, n_folds: int) -> dict[str, list[int]]:
+def ends_of(rows: Rows, facts: SplitCounts, n_folds: int) -> dict[str, list[int]]:
     """Return the last timestamp of each subset per fold, for checks that compare with a whole subset.
 
     Timestamps are in microseconds since the epoch; NEVER if the subset is empty in the fold.
@@ -96,7 +87,8 @@ def ends_of(rows: Any, facts: SplitCounts, n_folds: int) -> dict[str, list[int]]
     if others and not end_of and facts.n_written:
         from pyspark.sql import functions as F
 
-        parts = rows.where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)
+        assert isinstance(rows, SparkRows)  # others are counted while they are written
+        parts = rows.frame.where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)
         ends = parts.agg(F.unix_micros(F.max(TIMESTAMP)).alias("end")).collect()
         end_of = {(part[SUBSET], part[FOLD]): part["end"] for part in ends}
     return {other: [end_of.get((other, fold), NEVER) for fold in range(n_folds)] for other in sorted(others)}
@@ -108,19 +100,19 @@ def slice_for(slice_bits: int, bucket: int, hashes: Sequence[Ints]) -> tuple[int
 
 
 def messages_of_subsets(
-    rows: Any, folder: str | None, columns: Sequence[str], parts: Sequence[Subset], sender: PartSender
-) -> Any:
+    rows: Rows, folder: str | None, columns: Sequence[str], parts: Sequence[Subset], sender: PartSender
+) -> Rows:
     """Return the messages that ``sender`` makes of these subsets' batches of ``columns`` and subset."""
     sent = []
     for part in [] if folder is None else parts:
         paths = sorted(map(str, Path(str(folder), f"{SUBSET}={part.value}").glob("*.parquet")))
         if paths:
             files = PlainFiles.of(paths, {name: name for name in columns})
-            sent.append(objects_of_table(rows, partial(messages_of_subset, sender, part.value), files))
+            sent.append(map_batches(rows.of_files(files), partial(messages_of_subset, sender, part.value)))
     if sent:
-        return concat(sent)
-    of_parts: Any = where_in(rows, SUBSET, *(part.value for part in parts))
-    return map_batches(where_not_null(of_parts, SUBSET, [*columns, SUBSET]), sender)
+        return sent[0].concat(sent[1:])
+    of_parts = rows.where_in(SUBSET, [part.value for part in parts])
+    return map_batches(of_parts.where_not_null(SUBSET, [*columns, SUBSET]), sender)
 
 
 def messages_of_subset(
@@ -151,7 +143,7 @@ def check_parts(counts: FoldCounts, rule: FoldRule) -> None:
         raise DataError("SPLIT_OUT_OF_RANGE", f"{message}; {hint}")
 
 
-def count_subsets(rows: Spread, rule: FoldRule, n_folds: int, folder: str | None = None) -> list[SubsetRow]:
+def count_subsets(rows: Rows, rule: FoldRule, n_folds: int, folder: str | None = None) -> list[SubsetRow]:
     """Count the rows, users and items of each subset, and its cold users and items.
 
     Args:
@@ -164,7 +156,7 @@ def count_subsets(rows: Spread, rule: FoldRule, n_folds: int, folder: str | None
         The rows of the table ``subsets``.
     """
     if folder is not None:
-        rows = read_again(rows, folder, SUBSET)
+        rows = rows.reread(folder, SUBSET)
     labels = [part.value for part in rule.subsets]
     counts: dict[str | None, dict[int, list[tuple[frozenset[Subset], int]]]] = {None: {}, USER: {}, ITEM: {}}
     for key, fold, bits, n in combinations(rows, [USER, ITEM], FOLD, SUBSET, labels):

@@ -7,11 +7,8 @@ from typing import Final
 import pyarrow as pa
 
 from spark_eval.errors import DataError, nearest
-from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, REQUEST, SUBSET, TIMESTAMP, USER
-from spark_eval.splits.rules.fold_rule import FoldRule
-from spark_eval.tables.columns import check_mapping, missing_column
-from spark_eval.tables.local_tables import (
-    LocalTable,
+from spark_eval.runners.local_rows import LocalTable
+from spark_eval.runners.local_tables import (
     NotPlain,
     OpenedTable,
     Takes,
@@ -22,6 +19,9 @@ from spark_eval.tables.local_tables import (
     is_whole,
     local_table,
 )
+from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, REQUEST, SUBSET, TIMESTAMP, USER
+from spark_eval.splits.rules.fold_rule import FoldRule
+from spark_eval.tables.columns import check_mapping, missing_column
 
 LOG: Final = "interactions"
 OURS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)

@@ -15,7 +15,6 @@ from spark_eval.results.exported import SmallFrame
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.shown import Displayable, TextTable, as_if_published
 from spark_eval.results.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
-from spark_eval.runners import spread
 from spark_eval.runners.engine import (
     parse_engine,
     reason_for_spark,
@@ -23,7 +22,10 @@ from spark_eval.runners.engine import (
     say_local,
     say_spark,
 )
-from spark_eval.runners.spread import collect_objects, objects_of_table, where_in
+from spark_eval.runners.local_rows import LocalTable
+from spark_eval.runners.local_tables import NotPlain, columns_of
+from spark_eval.runners.rows import Rows, SparkRows, write_frame
+from spark_eval.runners.spread import collect_objects, map_batches
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.schema import (
@@ -54,10 +56,8 @@ from spark_eval.splits.rules.fold_rule import FoldRule, Found, Layout
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of, with_options
 from spark_eval.splits.worker.labels import RowLabeller
 from spark_eval.tables.arrow_frames import Frame, like_given
-from spark_eval.tables.conformed import Rows, session_of
-from spark_eval.tables.file_parts import PlainFiles, takes_files
+from spark_eval.tables.file_parts import takes_files
 from spark_eval.tables.listed import NOTHING_LISTED, ListedFiles
-from spark_eval.tables.local_tables import LocalTable, NotPlain, columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,9 +73,9 @@ class Split(Displayable):
     ``assigned`` has each row of the log once: a Spark frame with its assignments in all folds, or the table
     of this process, whose rows are labelled when they are read; ``given`` is that log as it was given.
     ``timeline`` are the
-    properties of the log that the rule needed, such as the instants of its cuts. ``plain`` are the log's
-    files if the executors can label and write them without creating Spark rows; ``unit`` is the unit of their
-    timestamps.
+    properties of the log that the rule needed, such as the instants of its cuts. If the executors can label
+    and write the log's files without creating Spark rows, these are files of ``assigned``; ``unit`` is the
+    unit of their timestamps.
     ``listed`` is the state of the log's files at the time of the split: rows are computed lazily, so the
     files must not change.
 
@@ -86,11 +86,10 @@ class Split(Displayable):
         'time'
     """
 
-    assigned: Rows
+    assigned: SparkRows | LocalTable
     rule: FoldRule
     timeline: Found | None
     layout: Layout
-    plain: PlainFiles | None = None
     unit: str | None = None
     listed: ListedFiles = NOTHING_LISTED
     given: Any = None
@@ -127,7 +126,7 @@ class Split(Displayable):
     @property
     def spark(self) -> Any:
         """The Spark session of the log; None if this process splits it."""
-        return session_of(self.assigned)
+        return self.assigned.session
 
     @property
     def labelled(self) -> Any:
@@ -145,38 +144,41 @@ class Split(Displayable):
         return self.as_given(self.used_rows)
 
     @property
-    def labelled_rows(self) -> Any:
+    def labelled_rows(self) -> Rows:
         """``labelled`` over the tasks of the engine that runs."""
-        if self.spark is None:
+        if isinstance(self.assigned, LocalTable):
             schema = self.labeller.labelled_schema(self.assigned.schema)
-            return spread.map_table(self.assigned, self.labeller.labelled, schema)
-        from spark_eval.splits.label import ASSIGNMENT
-
-        return self.in_folds().drop(ASSIGNMENT)
+            return self.assigned.map(self.labeller.labelled, schema)
+        return SparkRows(self.labelled_frame(self.assigned))
 
     @property
-    def used_rows(self) -> Any:
+    def used_rows(self) -> Rows:
         """``rows`` over the tasks of the engine that runs."""
-        if self.spark is None:
-            schema = self.labeller.used_schema(self.assigned.schema)
-            return spread.map_table(self.assigned, self.labeller.used, schema)
-        return used_rows(self.labelled_rows)
+        if isinstance(self.assigned, LocalTable):
+            return self.assigned.map(self.labeller.used, self.labeller.used_schema(self.assigned.schema))
+        return SparkRows(used_rows(self.labelled_frame(self.assigned)))
 
-    def as_given(self, rows: Any) -> Any:
+    def labelled_frame(self, assigned: SparkRows) -> "DataFrame":
+        """Return ``labelled`` on Spark."""
+        from spark_eval.splits.label import ASSIGNMENT
+
+        return self.in_folds(assigned).drop(ASSIGNMENT)
+
+    def as_given(self, rows: Rows) -> Any:
         """Return rows as a frame: on Spark a Spark frame, in this process of the kind that was given."""
-        return rows if self.spark is not None else like_given(rows.table(), self.given)
+        return rows.result() if self.spark is not None else like_given(rows.table(), self.given)
 
     @property
     def labeller(self) -> RowLabeller:
         """The labeller of rows in workers."""
         return RowLabeller(self.rule, self.layout, self.unit)
 
-    def in_folds(self) -> Any:
+    def in_folds(self, assigned: SparkRows) -> "DataFrame":
         """Return ``labelled`` on Spark, with the position of each row in its fold."""
         from spark_eval.splits.label import explode_folds
 
-        self.listed.check(self.assigned, "interactions")
-        return explode_folds(self.assigned, self.rule)
+        self.listed.check(assigned.frame, "interactions")
+        return explode_folds(assigned.frame, self.rule)
 
     def subset(self, name: str, fold: int | None = None) -> Any:
         """Return the rows of one subset, or of several subsets under one name.
@@ -200,8 +202,8 @@ class Split(Displayable):
         if name not in self.rule.subset_names:
             what = f"unknown subset {name!r} in {self.method}; {nearest(name, self.rule.subset_names)}"
             raise ConfigError("UNKNOWN_SUBSET", "; ".join([what, *ways_to_train(self.rule.trained_on)]))
-        rows = where_in(self.used_rows, SUBSET, *(subset.value for subset in SUBSETS[name]))
-        return self.as_given(rows if fold is None else where_in(rows, FOLD, fold))
+        rows = self.used_rows.where_in(SUBSET, [subset.value for subset in SUBSETS[name]])
+        return self.as_given(rows if fold is None else rows.where_in(FOLD, [fold]))
 
     @property
     def train(self) -> Any:
@@ -280,14 +282,12 @@ class Split(Displayable):
 
     def facts(self) -> SplitCounts:
         """Return the row counts of the split; this takes a scan."""
-        if self.spark is None:
+        if isinstance(self.assigned, LocalTable):
             count = self.labeller.count
-            return self.added(
-                objects_of_table(self.assigned, lambda batches: [(None, (count(batches), ()))])
-            )[0]
+            return self.added(map_batches(self.assigned, lambda batches: [(None, (count(batches), ()))]))[0]
         from spark_eval.splits.label import row_counts
 
-        rows = self.in_folds().agg(*row_counts(self.rule))
+        rows = self.in_folds(self.assigned).agg(*row_counts(self.rule))
         return self.counted(rows.collect()[0].asDict())
 
     def counted(self, aggregates: Mapping[str, Any]) -> SplitCounts:
@@ -319,27 +319,28 @@ class Split(Displayable):
             >>> parts.write(f"{folder}/parts").n_rows
             4
         """
-        if self.spark is None or (self.plain is not None and takes_files(folder)):
+        assigned = self.assigned
+        if isinstance(assigned, LocalTable) or (assigned.files is not None and takes_files(folder)):
             return self.write_plain(folder)
         from pyspark.sql import Observation
 
         from spark_eval.splits.label import ASSIGNMENT, row_counts
 
         observed = Observation("split")
-        rows = used_rows(self.in_folds().observe(observed, *row_counts(self.rule)))
-        with setting(self.spark, TIMESTAMP_TYPE, MICROSECONDS):
-            spread.write_frame(rows.drop(ASSIGNMENT), folder, SUBSET)
+        rows = used_rows(self.in_folds(assigned).observe(observed, *row_counts(self.rule)))
+        with setting(assigned.session, TIMESTAMP_TYPE, MICROSECONDS):
+            write_frame(rows.drop(ASSIGNMENT), folder, SUBSET)
         return self.counted(observed.get)
 
     def write_plain(self, folder: str) -> SplitCounts:
         """Write the rows of plain files, or of a table of this process, by workers; see ``write``."""
         write = self.labeller.write
-        tasks = objects_of_table(self.assigned, lambda batches: [(None, write(batches, folder))], self.plain)
+        tasks = map_batches(self.assigned, lambda batches: [(None, write(batches, folder))])
         facts, files = self.added(tasks)
         remove_other_files(folder, files)
         return facts
 
-    def added(self, tasks: Any) -> tuple[SplitCounts, set[str]]:
+    def added(self, tasks: Rows) -> tuple[SplitCounts, set[str]]:
         """Return the sum of the counts of all tasks, and the files that they have written."""
         facts, files = SplitCounts(self.rule), set[str]()
         for of_task, written in collect_objects(tasks):
@@ -461,6 +462,6 @@ def split_on_spark(
     log = conform_interactions(frame, columns, unit, rule.timezone, rule.timed, added)
     check_strata(rule, log.columns)
     plain = None if rule.needs_other_rows else plain_log(frame, columns or {}, rule.timezone)
-    timeline = rule.find(Times(log, unit, plain if rule.timed else None))
+    timeline = rule.find(Times(SparkRows(log, plain if rule.timed else None), unit))
     layout = rule.layout(timeline)
-    return Split(label(log, rule, layout), rule, timeline, layout, plain, unit, listed)
+    return Split(SparkRows(label(log, rule, layout), plain), rule, timeline, layout, unit, listed)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from spark_eval.linkage.wanted import REVIEWS, local_tables
 from spark_eval.options import meanings
 from spark_eval.publishing.commits import published, records_of
 from spark_eval.publishing.published import open_table, unknown_run
+from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runs.job import Job, JobKind, Run, digest_of, fingerprints_of, usual_id
 from spark_eval.runs.run import is_taken_here, needed
 from spark_eval.runs.sections import Config
@@ -22,9 +23,10 @@ from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Sc
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
 from spark_eval.sources.plain import open_plain
-from spark_eval.tables.conformed import Rows
-from spark_eval.tables.local_tables import LocalTable
 from spark_eval.verbs.kinds import SAMPLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def compute(work: Work) -> Computed:
@@ -89,7 +91,7 @@ def open_links(work: Work) -> LocalInput:
     return LocalInput(tables, sum(table.n_rows for table in tables.values()))
 
 
-def links_on_spark(job: Job, session: OpenSession) -> dict[str, Rows]:
+def links_on_spark(job: Job, session: OpenSession) -> dict[str, "DataFrame"]:
     """Return the sources as conformed Spark frames."""
     from spark_eval.linkage.conform import conform_links
 

@@ -18,12 +18,14 @@ from spark_eval.predictions.values import SCORED, ModelValues, compared_values
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published, records_of, usual_place
 from spark_eval.publishing.published import PublishedTable, incomplete, open_table
+from spark_eval.runners.local_rows import LocalTable
+from spark_eval.runners.local_tables import table_by_model
+from spark_eval.runners.rows import Rows, SparkRows
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runs.job import SPLIT
 from spark_eval.runs.sections import EvaluateSection
 from spark_eval.runtime.versions import release
 from spark_eval.schema import FOLD, FOLDS, VERSION, Subset, Table
-from spark_eval.tables.local_tables import LocalTable, table_by_model
 from spark_eval.verbs.kinds import EVALUATE, MEASURING, PREDICTIONS
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ class ScoredRun:
         """Return the per-user table; without a session in this process."""
         table = self.open(Table.PER_USER)
         if spark is not None:
-            return UserTable(table.frame(spark))
+            return UserTable(SparkRows(table.frame(spark)))
         with named_read_errors(table.path):
             rows = table.dataset().to_table()
         check_no_nan(rows, table.path)
@@ -192,7 +194,7 @@ class MeasuredRun:
     def users(self, spark: "SparkSession | None") -> UserTable:
         """Return the per-user table; without a session in this process."""
         table = self.open(Table.PER_USER)
-        frame = table_by_model(Table.PER_USER, table.path) if spark is None else table.frame(spark)
+        frame: Rows = SparkRows(table.frame(spark)) if spark else table_by_model(Table.PER_USER, table.path)
         segments = [name for name in dict.fromkeys((FOLD, *self.plan.segments)) if name in frame.columns]
         return UserTable(
             frame=frame,

@@ -43,8 +43,9 @@ from spark_eval.publishing.published import (
     open_table,
 )
 from spark_eval.results.driver_tables import SmallRows
-from spark_eval.runners.in_process import LocalBatches
-from spark_eval.runners.spread import write_frame, write_union
+from spark_eval.runners.conformed import check_id_types
+from spark_eval.runners.local_tables import OpenedTable, file_schema
+from spark_eval.runners.rows import Rows
 from spark_eval.runs.job import Job, JobKind, Run, digest_of, usual_id
 from spark_eval.runs.run import needed
 from spark_eval.runs.sections import Config
@@ -52,8 +53,6 @@ from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Sc
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
 from spark_eval.sources.plain import open_plain
-from spark_eval.tables.conformed import Rows, check_id_types
-from spark_eval.tables.local_tables import OpenedTable, file_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,8 +70,8 @@ class Inputs(NamedTuple):
     """
 
     plan: "ExperimentPlan | None"
-    tables: "Tables | None"
-    impressions: "Rows"
+    tables: Tables | None
+    impressions: Rows | None
     names: Mapping[str, Mapping[str, str]]
 
 
@@ -148,7 +147,7 @@ def open_locally(work: Work) -> LocalInput:
         opening = {name: partial(opened, name, own_columns(name, plan)) for name in SOURCES}
         units = units_of(job, sources)
         tables = Tables(local_tables(opening, names, units, plan), units)
-        n_rows = sum(map(tables.n_rows, SOURCES))
+        n_rows = sum(table.count() for table in tables.rows.values())
     if config.interleaving is not None:
         impressions = local_impressions(opened(INTERLEAVING), config.interleaving.columns)
         n_rows += impressions.n_rows
@@ -179,8 +178,8 @@ def compute(work: Work) -> Computed:
         if days := days_between(config):
             facts |= {"parts": dict(work.job.runs), "days": [days[0], days[-1]]}
             facts["days_before"] = days_before(days, plan)
-    if config.interleaving is not None:
-        table = inputs.impressions
+    table = inputs.impressions
+    if config.interleaving is not None and table is not None:
         drafts = measure_interleaving(table, config.interleaving.checked(), most[INTERLEAVING])
         found.append(drafts.small_tables)
         entries += drafts.entries
@@ -203,11 +202,7 @@ def stage_day(work: Work, inputs: Inputs) -> "tuple[int, list[Entry]]":
     rows, n_rows, entries = measure_user_days(
         inputs.tables, inputs.plan, inputs.names[EVENTS], day, work.resources, most
     )
-    place = work.attempt.staged(Table.USER_DAYS)
-    if isinstance(rows, LocalBatches):
-        write_union([rows], place)
-    else:
-        write_frame(rows, place)
+    rows.write(work.attempt.staged(Table.USER_DAYS))
     return n_rows, entries
 
 

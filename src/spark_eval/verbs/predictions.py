@@ -70,7 +70,7 @@ def open_locally(work: Work) -> LocalInput:
     plan = source.checked()
     found = open_plain(source, PREDICTIONS.name, plan.segments, job.before[PREDICTIONS.name], work.session)
     table = local_predictions(found, source.columns, source.model, plan)
-    return LocalInput(table, table.rows.n_rows)
+    return LocalInput(table, table.rows.count())
 
 
 def has_users(config: Config) -> bool:

@@ -4,13 +4,14 @@ from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
 from spark_eval.linkage.plan import SampleOptions
 from spark_eval.linkage.reviews import CANDIDATES, draw_sample, shown_strata
 from spark_eval.options import meanings
+from spark_eval.runners.local_rows import LocalTable
+from spark_eval.runners.rows import Rows, SparkRows
 from spark_eval.runs.job import Job, JobKind, Run
 from spark_eval.runs.run import needed, stage_frame
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import ACCOUNTING, Computed, Published, Screen, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
-from spark_eval.tables.local_tables import LocalTable
 from spark_eval.verbs.kinds import SAMPLE
 from spark_eval.verbs.linkage import check_links, open_links, relations_of
 
@@ -28,9 +29,8 @@ def compute(work: Work) -> Computed:
     make, _, _ = relations_of(work, scored=CANDIDATES)
     drawn, entries = draw_sample(make(), work.config.sample.checked())
     is_local = work.attempt.store.is_local
-    stage_frame(
-        LocalTable.of(drawn) if is_local else work.spark.createDataFrame(drawn), work.attempt, Table.SAMPLE
-    )
+    rows: Rows = LocalTable.of(drawn) if is_local else SparkRows(work.spark.createDataFrame(drawn))
+    stage_frame(rows, work.attempt, Table.SAMPLE)
     return Computed(
         rows={Table.ACCOUNTING: (entries, ACCOUNTING_COLUMNS)},
         entries=entries,

@@ -4,10 +4,9 @@ A table is taken if the workers would read it themselves: Spark judges every oth
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -15,10 +14,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_eval.arrow.files import BATCH_ROWS, INSTANT, Batches, FilePart, check_text, read_parts
+from spark_eval.arrow.files import INSTANT, check_text
 from spark_eval.arrow.footers import EncryptedFile, flat_column_indices, is_plain, read_footer, readable_type
 from spark_eval.errors import DataError, lacks_memory
 from spark_eval.names import folder_name
+from spark_eval.runners.local_rows import LocalTable, normal
 from spark_eval.runtime.local_files import is_hidden, local_path
 from spark_eval.schema import MODEL
 from spark_eval.tables.arrow_frames import as_arrow
@@ -87,103 +87,6 @@ class NotPlain(Exception):
     """Only Spark can take this table; the text says why."""
 
 
-@dataclass(frozen=True)
-class LocalTable:
-    """Conformed table: some of our columns, of ``rows`` or of ``files``, in these types.
-
-    ``folders`` has, for each column that is named by folders and not in the files, the value of each file.
-    """
-
-    schema: pa.Schema
-    rows: Any = None  # pa.Table
-    files: PlainFiles | None = None
-    folders: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, rows: pa.Table) -> "LocalTable":
-        """Return rows in memory, with plain strings."""
-        schema = pa.schema({field.name: normal(field.type) for field in rows.schema})
-        return cls(schema, rows.cast(schema))
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns."""
-        return list(self.schema.names)
-
-    def select(self, *names: str) -> "LocalTable":
-        """Return the table with these columns only."""
-        schema = pa.schema([self.schema.field(name) for name in names])
-        rows = None if self.rows is None else self.rows.select(list(names))
-        files = self.files and self.files.only(name for name in names if name not in self.folders)
-        folders = {name: values for name, values in self.folders.items() if name in names}
-        return replace(self, schema=schema, rows=rows, files=files, folders=folders)
-
-    def with_models(self, models: Mapping[str, str], model: str) -> "LocalTable":
-        """Return the table with a column of models: that of each file, or of all rows in memory."""
-        schema = self.schema.append(pa.field(MODEL, pa.string()))
-        if self.rows is None:
-            return replace(self, schema=schema, folders={MODEL: models})
-        return LocalTable(schema, self.rows.append_column(MODEL, pa.repeat(model, len(self.rows))))
-
-    def in_folders(self, name: str, values: Collection[str]) -> "LocalTable":
-        """Return the rows with one of these values in a column that folders name."""
-        chosen = {path for path, value in self.folders[name].items() if value in values}
-        return replace(self, files=self.files and self.files.at(chosen))
-
-    def drop(self, name: str) -> "LocalTable":
-        """Return the table without a column, if it has it."""
-        return self.select(*(column for column in self.columns if column != name))
-
-    def cast(self, name: str, kind: pa.DataType) -> "LocalTable":
-        """Return the table with another type of a column; rows of files are cast when they are measured."""
-        index = self.schema.get_field_index(name)
-        schema = self.schema.set(index, pa.field(name, kind))
-        return replace(self, schema=schema, rows=self.rows and self.rows.cast(schema))
-
-    def are_filled(self, names: Sequence[str]) -> bool:
-        """Return True if these columns certainly have no nulls."""
-        if self.files is not None:
-            return self.files.are_filled(names)
-        return not any(self.rows[name].null_count for name in names)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.files.n_rows if self.files is not None else len(self.rows)
-
-    def parts(self, n_tasks: int, *, coded: bool = True) -> list[Callable[[], Batches]]:
-        """Return a reader of each part; see ``read_parts`` for ``coded``."""
-        if self.files is not None:
-            return [partial(self.read_part, part, coded=coded) for part in self.files.tasks(n_tasks)]
-        starts = range(0, max(len(self.rows), 1), PART_ROWS)
-        return [partial(self.rows.slice(start, PART_ROWS).to_batches, BATCH_ROWS) for start in starts]
-
-    def read_part(self, part: Sequence[FilePart], *, coded: bool) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a part of the files, with the columns that folders name."""
-        columns = {} if self.files is None else self.files.columns
-        if not self.folders:
-            yield from read_parts(part, columns, coded=coded)
-            return
-        for one in part:
-            for batch in read_parts([one], columns, coded=coded):
-                for name, values in self.folders.items():
-                    batch = batch.append_column(name, pa.repeat(values[one.path], batch.num_rows))
-                yield batch.select(self.columns)
-
-    def read(self) -> "LocalTable":
-        """Return the table with its rows in memory."""
-        return LocalTable(self.schema, self.table())
-
-    def table(self, *names: str) -> pa.Table:
-        """Return all rows of these columns; by default of all columns."""
-        chosen = self.select(*names) if names else self
-        if chosen.rows is not None:
-            return chosen.rows
-        batches = chain.from_iterable(part() for part in chosen.parts(1, coded=False))
-        tables = [pa.table(batch).cast(chosen.schema) for batch in batches]
-        return pa.concat_tables([chosen.schema.empty_table(), *tables])
-
-
 # Rows of a frame, or else the files at a path; and their columns.
 OpenedTable = tuple[pa.Table | None, list[str], pa.Schema]
 
@@ -250,17 +153,6 @@ def theirs_of(name: str, names: Sequence[str], columns: Mapping[str, str], wante
             faults.append(wanted.missing(ours, names))
     DataError.raise_all(faults)
     return theirs
-
-
-def normal(kind: pa.DataType) -> pa.DataType:
-    """Return a type with plain strings and lists, and instants in UTC."""
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return INSTANT
-    if pa.types.is_large_string(kind) or str(kind) == "string_view":
-        return pa.string()
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(normal(kind.value_type))
-    return kind
 
 
 def table_by_model(name: str, path: str) -> LocalTable:
