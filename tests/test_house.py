@@ -178,7 +178,7 @@ def test_a_function_that_returns_a_frame_runs_nothing() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
         and node.returns is not None
-        and ast.unparse(node.returns).strip("'\"") in ("DataFrame", "list[DataFrame]", "Spread")
+        and ast.unparse(node.returns).strip("'\"") in ("DataFrame", "list[DataFrame]", "Rows", "list[Rows]")
     }
     assert "evaluation.side_tables.counted_train" in makers
     assert {name: calls for name, calls in makers.items() if calls} == {}
@@ -210,3 +210,17 @@ def test_what_is_cited_is_this_version() -> None:
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert (citation["version"], citation["license"]) == (project["version"], project["license"])
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    pages = sorted((REPOSITORY / "docs" / "decisions").glob("*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    for page in pages:
+        assert page.read_text(encoding="utf-8").startswith(f"# {page.name[:4]} "), page
+
+
+def test_it_is_described_alike_wherever_it_is_described() -> None:
+    about = "valuation of recommender systems, offline and online, in one process or on"
+    described = ("pyproject.toml", "CITATION.cff", "mkdocs.yml", "src/spark_eval/__init__.py")
+    for name in (*described, "src/spark_eval/cli/commands.py"):
+        assert about in (REPOSITORY / name).read_text(encoding="utf-8"), name

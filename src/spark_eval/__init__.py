@@ -1,4 +1,4 @@
-"""spark-eval: distributed offline evaluation of recommender systems on Spark.
+"""spark-eval: evaluation of recommender systems, offline and online, in one process or on Spark.
 
 ``from spark_eval import evaluate, split`` work on DataFrames; the command line and the jobs read and
 publish files, which ``read_published`` reads. Names are imported when first asked for, so that executors and
