@@ -222,5 +222,5 @@ def test_decisions_are_numbered_without_gaps() -> None:
 def test_it_is_described_alike_wherever_it_is_described() -> None:
     about = "valuation of recommender systems, offline and online, in one process or on"
     described = ("pyproject.toml", "CITATION.cff", "mkdocs.yml", "src/spark_eval/__init__.py")
-    for name in (*described, "src/spark_eval/cli/commands.py"):
+    for name in described:
         assert about in (REPOSITORY / name).read_text(encoding="utf-8"), name

@@ -107,7 +107,7 @@ class Program(click.Group):
 )
 @click.version_option(VERSION, prog_name="spark-eval")
 def program() -> None:
-    """Evaluation of recommender systems, offline and online, in one process or on Spark.
+    """Evaluate recommender systems, offline and online, in one process or on Spark.
 
     Exit codes: 0 done or already published, 1 infrastructure (retry), 2 config, 3 data (both: stop),
     4 another attempt holds the run (retry later), 5 a gate failed (alert; the run is published).
