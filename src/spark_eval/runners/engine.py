@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from spark_eval.errors import ConfigError
+from spark_eval.runners.rows import SparkRows
 from spark_eval.runtime import events
 
 # Environment variable with the engine of calls that name none.
@@ -37,7 +38,11 @@ def reason_for_spark(engine: Engine, frames: Iterable[tuple[str, Any]]) -> str |
     """
     if engine is Engine.SPARK:
         return "as asked"
-    of_spark = [name for name, frame in frames if type(frame).__module__.startswith("pyspark.")]
+    of_spark = [
+        name
+        for name, frame in frames
+        if isinstance(frame, SparkRows) or type(frame).__module__.startswith("pyspark.")
+    ]
     if of_spark:
         return refuse_or_explain(engine, f"{of_spark[0]} is a Spark frame")
     if engine is Engine.AUTO and SUBMITTED in os.environ:
