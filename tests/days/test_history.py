@@ -20,7 +20,7 @@ from tests.days.days import FIRST, SECOND, UserDay, publish_day
 from spark_eval import History, history
 from spark_eval.cli.commands import program
 from spark_eval.comparison.rows import GATES, GateRow
-from spark_eval.days.history import Mark, PastRun, make_history
+from spark_eval.days.history import Mark, PastRun, make_history, sorted_rows
 from spark_eval.days.plan import make_history_plan
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.summary import METRICS, MetricRow
@@ -55,6 +55,16 @@ def test_differences_are_those_since_the_run_before_and_a_week_before() -> None:
     # Independent errors: 1.96 times the root of two squares.
     assert last.difference_high == pytest.approx(0.01 + 1.959964 * 0.003 * 2**0.5)
     assert found.rows[1].week_difference is None
+
+
+def test_lines_are_told_apart_however_many_values_their_columns_have() -> None:
+    """5 columns of 8,192 values: as one number of 64 bits, models 4,096 apart would be one line."""
+    numbers = [*range(8192), *[0] * 8192]
+    texts = pa.array(list(map(str, numbers)))
+    columns = {"model": pa.array([*["0"] * 8192, *map(str, range(8192))]), "metric": texts}
+    columns |= {"k": pa.array(numbers, pa.int32()), "segment": texts, "segment_value": texts}
+    lines = sorted_rows(pa.table(columns))["line"]
+    assert len(lines.unique()) == 2 * 8192 - 1
 
 
 @given(

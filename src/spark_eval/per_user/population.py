@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.codes import Booleans, Codes, count_unique, rows_at, run_starts, to_numpy
+from spark_eval.arrow.codes import Booleans, Codes, count_unique, row_codes, rows_at, run_starts, to_numpy
 from spark_eval.errors import DataError
 from spark_eval.per_user.cells import EVERYBODY, SegmentValue
 from spark_eval.per_user.products import Match, model_indices
@@ -175,32 +175,29 @@ class AlignedUsers:
     def align(self, tables: Sequence[pa.Table]) -> None:
         """Sort the users of all models into one order, if the models have different users."""
         codes = Codes.of([table[USER] for table in tables])
-        distinct, coded = np.unique(np.concatenate(codes.columns), return_inverse=True)
-        key, fold_of, n_requests = coded, None, 1
+        distinct, person = np.unique(np.concatenate(codes.columns), return_inverse=True)
+        key, folds = person, None
         if self.task.request is not None:
             requests = pa.chunked_array(
                 [chunk for table in tables for chunk in table[REQUEST].chunks], self.task.request
             )
-            of_request = requests.combine_chunks().dictionary_encode("encode")
-            n_requests = len(of_request.dictionary)
-            key = to_numpy(of_request.indices).astype(np.int64) * len(distinct) + coded
+            key = row_codes(to_numpy(requests.combine_chunks().dictionary_encode("encode").indices), key)
         if self.task.by_fold:
-            of_row = np.concatenate([to_numpy(table[FOLD]) for table in tables])
-            fold_of, fold = np.unique(of_row, return_inverse=True)
-            key = fold * (len(distinct) * n_requests) + key
-        parts = np.split(key, np.cumsum(self.n_rows)[:-1])
-        known = np.unique(key)
+            folds = np.concatenate([to_numpy(table[FOLD]) for table in tables])
+            key = row_codes(np.unique(folds, return_inverse=True)[1], key)
+        ends = np.cumsum(self.n_rows)[:-1]
+        known, first, index = np.unique(key, return_index=True, return_inverse=True)
         rows = np.full((len(tables), len(known)), -1, dtype=np.int64)
-        for of_model, part in zip(rows, parts, strict=True):
-            of_model[np.searchsorted(known, part)] = np.arange(len(part))
-        self.n_users = np.array([count_unique(part % max(len(distinct), 1)) for part in parts])
+        for of_model, part in zip(rows, np.split(index, ends), strict=True):
+            of_model[part] = np.arange(len(part))
+        self.n_users = np.array([count_unique(part) for part in np.split(person, ends)])
         is_common = np.full(len(known), not self.task.matches or self.task.of_means)
         for baseline, candidate in self.task.pairs:
             is_common |= (rows[baseline] >= 0) & (rows[candidate] >= 0)
-        known, self.rows = known[is_common], list(rows[:, is_common])
-        self.person = known % max(len(distinct), 1)
+        first, self.rows = first[is_common], list(rows[:, is_common])
+        self.person = person[first]
         self.ids = codes.ids(distinct[self.person])
-        self.folds = None if fold_of is None else fold_of[known // max(len(distinct) * n_requests, 1)]
+        self.folds = None if folds is None else folds[first]
 
     def merge_requests(self) -> None:
         """Give each user one row, whose values are the means over the user's requests.
