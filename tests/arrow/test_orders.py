@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_eval.arrow import codes
-from spark_eval.arrow.codes import argsort_values_within_runs, argsort_within_runs, run_starts, stable_argsort
+from spark_eval.arrow.codes import (
+    argsort_values_within_runs,
+    argsort_within_runs,
+    row_codes,
+    run_starts,
+    stable_argsort,
+)
 from spark_eval.statistics.exact import Ints
 
 LARGEST = np.iinfo(np.int64).max
@@ -59,3 +65,15 @@ def test_rows_of_one_place_come_together_as_they_were(n_places: int) -> None:
     places = np.random.default_rng(3).integers(0, n_places, 500)
     assert stable_argsort(places, n_places).tolist() == np.argsort(places, kind="stable").tolist()
     assert stable_argsort(np.sort(places), n_places).tolist() == list(range(500))
+
+
+CODES = st.integers(0, 3) | st.sampled_from([2**31 - 1, 2**20])
+
+
+@given(rows=st.lists(st.tuples(*[CODES] * 5), min_size=1, max_size=30))
+def test_codes_of_rows_have_their_order_even_where_the_product_of_columns_is_beyond_64_bits(
+    rows: list[tuple[int, ...]],
+) -> None:
+    distinct = sorted(set(rows))
+    columns = [np.array(column, dtype=np.int32) for column in zip(*rows, strict=True)]
+    assert row_codes(*columns).tolist() == [distinct.index(row) for row in rows]

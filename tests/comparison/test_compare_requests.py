@@ -1,6 +1,5 @@
 """Models compared by request: users are clusters, and equal models differ as often as promised."""
 
-from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
@@ -56,21 +55,20 @@ def test_sums_over_requests_are_those_of_users_as_clusters(gaps: bool) -> None:
     assert found.counts.people[0, 2] == pairs["user"].nunique()
 
 
+def mean_of(values: Any) -> float:
+    """The mean of numbers, rounded as the sum is and as the quotient is."""
+    return float(sum(map(Fraction, values))) / len(values)
+
+
 @pytest.mark.parametrize("gaps", [False, True])
 def test_users_count_once_with_the_means_of_their_requests(gaps: bool) -> None:
     generator = np.random.default_rng(5)
     models = [draw_model(generator, gaps=gaps) for _ in range(2)]
     task = replace(TASK, of_means=True)
     found = pair_sums(sum_bucket(population_of(task, [table_of(one) for one in models])).totals, FIRST)
-    means = []
-    for model in models:
-        values: dict[int, list[Fraction]] = defaultdict(list)
-        for user, value in zip(model["user"], model[COLUMN], strict=True):
-            if not np.isnan(value):
-                values[user].append(Fraction(value))
-        means.append({user: float(sum(of_user)) / len(of_user) for user, of_user in values.items()})
-    common = sorted(means[0].keys() & means[1].keys())
-    assert found == PairSums.of(*([of_model[user] for user in common] for of_model in means))
+    both = models[0].merge(models[1], on=["user", "request"]).dropna(subset=[f"{COLUMN}_x", f"{COLUMN}_y"])
+    means = [[mean_of(own[f"{COLUMN}_{side}"]) for _, own in both.groupby("user")] for side in "xy"]
+    assert found == PairSums.of(*means)
 
 
 @pytest.mark.parametrize(

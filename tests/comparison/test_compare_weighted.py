@@ -87,9 +87,8 @@ def test_weighted_means_differ_by_so_much(folds: int) -> None:
         assert [row.test for row in of_folds] == ["t"]
 
 
-@pytest.mark.parametrize("n", [8, 40])
-def test_signs_are_flipped_by_user_over_folds(n: int) -> None:
-    table = made_up(n, folds=3)
+def test_signs_of_many_users_are_flipped_by_user_over_folds() -> None:
+    table = made_up(40, folds=3)
     found = compare(table, metrics="fcp@5", tests="randomization", segments="fold", resamples=300, seed=2)
     both = common(table)
     both["d"] = np.rint((both[f"{VALUE}_b"] - both[f"{VALUE}_a"]) * 2.0**40)

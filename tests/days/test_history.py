@@ -6,27 +6,33 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from datetime import date, timedelta
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.days.days import FIRST, SECOND, UserDay, publish_day
 
 from spark_eval import History, history
 from spark_eval.cli.commands import program
 from spark_eval.comparison.rows import GATES, GateRow
-from spark_eval.days.history import Mark, PastRun, make_history
+from spark_eval.days.history import Mark, PastRun, make_history, sorted_rows
 from spark_eval.days.plan import make_history_plan
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.summary import METRICS, MetricRow
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.driver_tables import arrow_table, write_small
+from spark_eval.runs.run import run_verb
+from spark_eval.runs.sections import parse_config
+from spark_eval.runs.verbs import VERBS
 
 DAYS = ["2024-03-01", "2024-03-02", "2024-03-03"]
 
@@ -55,6 +61,16 @@ def test_differences_are_those_since_the_run_before_and_a_week_before() -> None:
     # Independent errors: 1.96 times the root of two squares.
     assert last.difference_high == pytest.approx(0.01 + 1.959964 * 0.003 * 2**0.5)
     assert found.rows[1].week_difference is None
+
+
+def test_lines_are_told_apart_however_many_values_their_columns_have() -> None:
+    """5 columns of 8,192 values: as one number of 64 bits, models 4,096 apart would be one line."""
+    numbers = [*range(8192), *[0] * 8192]
+    texts = pa.array(list(map(str, numbers)))
+    columns = {"model": pa.array([*["0"] * 8192, *map(str, range(8192))]), "metric": texts}
+    columns |= {"k": pa.array(numbers, pa.int32()), "segment": texts, "segment_value": texts}
+    lines = sorted_rows(pa.table(columns))["line"]
+    assert len(lines.unique()) == 2 * 8192 - 1
 
 
 @given(
@@ -188,6 +204,83 @@ def test_weighted_means_are_paired_by_their_weights(tmp_path: Path) -> None:
     assert row.difference == -0.125
     # Only a differs: e = -.0625 and .0625 of two users.
     assert row.difference_high == pytest.approx(-0.125 + 1.959964 * (2 * 2 * 0.0625**2) ** 0.5)
+
+
+VALUES = st.none() | st.sampled_from([0.0, 0.25, 1 / 3, 1.0])
+# Rows of a day by user and request.
+REQUESTS = st.dictionaries(
+    st.tuples(st.sampled_from("abc"), st.sampled_from("rst")), VALUES, min_size=2, max_size=9
+).map(lambda rows: [UserDay(user, None, value, None, 0.0, key) for (user, key), value in rows.items()])
+
+
+def plain_difference(
+    sides: Sequence[Sequence[UserDay]], weight: str
+) -> tuple[Fraction, Fraction | None] | None:
+    """The second mean minus the first, and its variance by user, by loops over users."""
+    of_sides = []
+    for rows in sides:
+        values: dict[str | int, list[Fraction]] = {}
+        for row in rows:
+            if row.ap is not None:
+                values.setdefault(row.user, []).append(Fraction(row.ap))
+        amounts = {user: (sum(own, Fraction()), len(own)) for user, own in values.items()}
+        if weight == "users":
+            amounts = {user: (Fraction(float(x) / w), 1) for user, (x, w) in amounts.items()}
+        of_sides.append(amounts)
+    if not all(of_sides):
+        return None
+    means, influences = [], dict.fromkeys(of_sides[0] | of_sides[1], Fraction())
+    for sign, amounts in zip((-1, 1), of_sides, strict=True):
+        n = sum(w for _, w in amounts.values())
+        means.append(sum(x for x, _ in amounts.values()) / Fraction(n))
+        for user, (x, w) in amounts.items():
+            influences[user] += sign * (x - means[-1] * w) / n
+    n_users = len(influences)
+    variance = sum(one**2 for one in influences.values()) * n_users / (n_users - 1) if n_users > 1 else None
+    return means[1] - means[0], variance
+
+
+@settings(max_examples=8)
+@example([[UserDay("a", None, 0.25, None, 0.0, "r"), UserDay("a", None, 1.0, None, 0.0, "s")]] * 2, "users")
+@given(st.lists(REQUESTS, min_size=2, max_size=2), st.sampled_from(["requests", "users"]))
+def test_lists_by_request_are_paired_by_user(days: list[list[UserDay]], weight: str) -> None:
+    with TemporaryDirectory() as folder:
+        for day, rows in zip(DAYS, days, strict=False):
+            publish_day(Path(folder), day, {"als": rows}, weight=weight)
+        found = history(folder, metrics=["map@2"], paired=True).rows[-1]
+    expected = plain_difference(days, weight)
+    if expected is None:
+        assert found.difference is None
+        return
+    difference, variance = expected
+    assert found.difference == pytest.approx(float(difference), abs=1e-15)
+    if variance is not None:
+        assert found.difference_high == pytest.approx(
+            float(difference) + 1.959963985 * float(variance) ** 0.5
+        )
+
+
+def no_spark() -> NoReturn:
+    raise AssertionError("a session of Spark was opened")
+
+
+def test_days_of_predictions_keep_the_independent_error(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for day in DAYS[:2]:
+        columns = {
+            "label": random.integers(0, 2, 90),
+            "score": random.random(90),
+            "user": random.integers(0, 9, 90),
+        }
+        pq.write_table(pa.table(columns), tmp_path / "scored.parquet")
+        predictions = {"path": str(tmp_path / "scored.parquet"), "model": "m", "task": "binary"}
+        predictions |= {"metrics": ["accuracy", "log_loss"], "intervals": "user"}
+        sections = {"engine": "local", "output": {"path": str(tmp_path / "out")}, "predictions": predictions}
+        run_verb(VERBS["predictions"], no_spark, parse_config(sections), day, False)
+    alone, paired = (history(str(tmp_path / "out"), paired=is_paired).rows for is_paired in (False, True))
+    assert len(alone) == 4
+    assert paired == alone
+    assert all(row.difference_low is not None for row in paired if row.run_id == DAYS[1])
 
 
 def test_failed_gates_of_a_run_are_marks(root: Path) -> None:

@@ -58,14 +58,16 @@ def plain(rows: pa.Table, weight: str | None, country: str | None) -> UserSums:
                 x[user] = x.get(user, Fraction()) + Fraction(row["ap"] * float(times))
             if weight is not None or row["ap"] is not None:
                 w[user] = w.get(user, Fraction()) + times
+    # Squares and products are of doubles.
+    rounded, weights = ({user: Fraction(float(one)) for user, one in own.items()} for own in (x, w))
     return UserSums(
         n_users=len(users),
         n=len(defined),
         total=sum(x.values(), Fraction()),
-        squares=sum((one**2 for one in x.values()), Fraction()),
-        products=sum((one * w[user] for user, one in x.items()), Fraction()),
+        squares=sum((one**2 for one in rounded.values()), Fraction()),
+        products=sum((one * weights[user] for user, one in rounded.items()), Fraction()),
         weight=sum(w.values(), Fraction()),
-        weight_squares=sum((one**2 for one in w.values()), Fraction()),
+        weight_squares=sum((one**2 for one in weights.values()), Fraction()),
     )
 
 

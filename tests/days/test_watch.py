@@ -203,7 +203,15 @@ def users(mean: float, seed: int) -> list[UserDay]:
     return [UserDay(f"u{at}", None, float(value), None, 0.0) for at, value in enumerate(values)]
 
 
-def days_of(root: Path, n_days: int, *, fallen: str) -> list[str]:
+def lists_of(rows: list[UserDay], weight: str | None) -> list[UserDay]:
+    """The users with one list, or with a list for each of two requests, of which one is worse."""
+    if weight is None:
+        return rows
+    worse = [row._replace(request="s", ap=0.9 * (row.ap or 0)) for row in rows]
+    return [*(row._replace(request="r") for row in rows), *worse]
+
+
+def days_of(root: Path, n_days: int, *, fallen: str, weight: str | None = None) -> list[str]:
     """Days of als and a frozen model; the last one has fallen for the model, or for the world."""
     names = []
     for at in range(n_days):
@@ -211,13 +219,18 @@ def days_of(root: Path, n_days: int, *, fallen: str) -> list[str]:
         model = 0.4 if is_last and fallen in ("model", "world") else 0.5
         frozen = 0.3 if is_last and fallen == "world" else 0.4
         names.append((START + timedelta(days=at)).isoformat())
-        publish_day(root, names[-1], {"als": users(model, at), "frozen": users(frozen, 1000 + at)})
+        models = {"als": users(model, at), "frozen": users(frozen, 1000 + at)}
+        lists = {name: lists_of(rows, weight) for name, rows in models.items()}
+        publish_day(root, names[-1], lists, weight=weight)
     return names
 
 
+@pytest.mark.parametrize("weight", [None, "requests", "users"])
 @pytest.mark.parametrize("fallen", ["model", "world", "none"])
-def test_a_frozen_reference_tells_the_model_from_the_world(tmp_path: Path, fallen: str) -> None:
-    day = days_of(tmp_path, 10, fallen=fallen)[-1]
+def test_a_frozen_reference_tells_the_model_from_the_world(
+    tmp_path: Path, fallen: str, weight: str | None
+) -> None:
+    day = days_of(tmp_path, 10, fallen=fallen, weight=weight)[-1]
     [row] = watch(str(tmp_path), day, metrics=["map@2"], reference="frozen").to_pylist()
     expected = {"model": ("model", False), "world": ("world", True), "none": (None, True)}[fallen]
     assert (row["watch"], row["passed"]) == expected

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import Phase, given, settings
@@ -60,6 +61,48 @@ def test_a_window_is_one_job_over_all_days_in_any_order(
     distinct = {entry.model: entry.users for entry in merged.entries if entry.outcome == "distinct"}
     assert distinct == {model: len({row.user for row in rows}) for model, rows in together.items()}
     shutil.rmtree(root)
+
+
+def many_rows(seed: int, *, by_request: bool) -> list[list[UserDay]]:
+    """Three days of 80 users, some with several requests; the ids of requests come again on other days."""
+    random = np.random.default_rng(seed)
+    days = []
+    for _ in DAYS:
+        n_requests = random.integers(1, 5 if by_request else 2, 80).tolist()
+        keys = [(user, request) for user, n in enumerate(n_requests) for request in random.permutation(n)]
+        values = random.random((len(keys), 2)).tolist()
+        days.append(
+            [
+                UserDay(f"u{user}", "DE" if user % 3 else None, ap, fcp, float(user % 4 + 1), f"r{request}")
+                for (user, request), (ap, fcp) in zip(keys, values, strict=True)
+            ]
+        )
+    return days
+
+
+@pytest.mark.parametrize("weight", [None, "requests", "users"])
+def test_the_bits_are_those_of_one_job_whose_requests_have_other_names(
+    weight: str | None, tmp_path: Path
+) -> None:
+    """Of plain days the requests of one job are the days; names say in which order a user's lists come."""
+    days = many_rows(3, by_request=weight is not None)
+    for run_id, rows in zip(DAYS, days, strict=True):
+        publish_day(tmp_path, run_id, {"als": rows}, weight=weight)
+    found = merge_days([day_of(LocalStore(tmp_path), run_id) for run_id in DAYS], make_window_plan(**ENDS))
+    for names in (DAYS, DAYS[::-1]):
+        renamed = [
+            row._replace(request=f"{name} {row.request}")
+            for name, rows in zip(names, days, strict=True)
+            for row in rows
+        ]
+        one_job = metric_rows(sums_of({"als": renamed}, weight or "requests"))
+        numbers = [[numbers_of(row) for row in rows] for rows in (found.metric_rows, one_job)]
+        assert len(numbers[0]) == 9
+        assert numbers[0] == numbers[1]
+
+
+def numbers_of(row: Any) -> tuple[Any, ...]:
+    return (row.metric, row.segment, row.segment_value, row.value, row.std_error, row.ci_low, row.ci_high)
 
 
 def no_spark() -> NoReturn:

@@ -18,6 +18,7 @@ from spark_eval.statistics.exact import (
     integers_of_sums,
     sum_of_terms,
     sums_by_group,
+    sums_of_runs,
     two_product,
     unusual,
 )
@@ -43,6 +44,17 @@ def test_sums_are_those_of_fractions(name: str) -> None:
         sums = integers_of_sums(exact_sums(values[::step], places[::step], 3))
         for place in range(3):
             assert sums[place] == sum(map(Fraction, values[places == place].tolist()), Fraction(0))
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sums_of_runs_are_rounded_once(name: str) -> None:
+    values = SIZES[name] / (2.0**100 if name == "all sizes" else 8)  # sums are finite
+    starts = np.array(
+        [0, *range(2, len(values), 67), *range(50, len(values), 67)][: len(values)], dtype=np.int64
+    )
+    starts.sort()
+    runs = np.split(values, starts[1:]) if len(values) else []
+    assert sums_of_runs(values, starts).tolist() == [float(sum(map(Fraction, run.tolist()))) for run in runs]
 
 
 def test_sums_of_parts_add_to_the_sum_of_all() -> None:

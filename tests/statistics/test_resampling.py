@@ -172,14 +172,14 @@ def test_all_flips_are_tried(alternative: str, size: int) -> None:
         "less": sum(one <= limit + 6 for one in sums),
         "two_sided": sum(abs(one) >= abs(limit) - 6 for one in sums),
     }[alternative]
-    assert enumerated_flip_p(quanta, alternative) == found / 64
+    assert enumerated_flip_p(quanta, len(quanta), alternative) == found / 64
 
 
 def test_sums_that_tie_in_decimals_tie() -> None:
     """0.1 + 0.2 and 0.3 are one quantum apart."""
     quanta = [round(step * 2**40) for step in (0.1, 0.2, -0.3)]
-    assert enumerated_flip_p(quanta) == 1
-    assert enumerated_flip_p([]) == enumerated_flip_p([7]) == 1
+    assert enumerated_flip_p(quanta, len(quanta)) == 1
+    assert enumerated_flip_p([], 0) == enumerated_flip_p([7], 1) == 1
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)

@@ -233,6 +233,20 @@ def combine_keys(*keys: Ints | Hashes) -> Hashes | None:
     return packed
 
 
+def row_codes(*columns: Ints) -> Ints:
+    """Return a code from 0 per row (n,) of columns of codes from 0, in the order of their values.
+
+    Pairs are coded anew with each column, so that no product of codes is beyond 64 bits.
+
+    >>> row_codes(np.array([0, 7, 7]), np.array([2, 1, 2])).tolist()
+    [0, 1, 2]
+    """
+    first, *others = columns
+    for codes in others:
+        first = unique_sorted(first.astype(np.int64) * (int(codes.max(initial=0)) + 1) + codes)[1]
+    return first
+
+
 def stable_argsort(codes: Ints, n_codes: int) -> Ints:
     """Return the order that sorts rows by codes below ``n_codes``; stable."""
     if (codes[1:] >= codes[:-1]).all():

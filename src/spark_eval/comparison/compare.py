@@ -382,19 +382,19 @@ def compare_lists(
 
     With a list per request there are two: over requests, with users as clusters, and over users' means.
     """
-    if by_fold := candidate.users.by_fold:
+    if candidate.users.by_fold:
         check_over_folds(plan)
     task, tables = comparison_task(baseline, candidate, requested), user_tables(baseline, candidate)
     if task.request is None:
-        return measure_cells(tables, task, ExtraPasses.of(plan, by_fold=by_fold), shown, requested)
+        return measure_cells(tables, task, ExtraPasses.of(plan), shown, requested)
     plan = replace(plan, weight=plan.weight or weight_of(candidate.conventions))
     check_by_request(plan)
     of_means = replace(task, of_means=True)
     on_rows, on_means = split_tests(plan)
-    by_row = measure_cells(tables, task, ExtraPasses.of(on_rows, by_fold=True), shown, requested)
+    by_row = measure_cells(tables, task, ExtraPasses.of(on_rows), shown, requested)
     by_mean = ComparedCells({}, [], by_row.counts)
     for one in tasks_of_means(of_means):
-        found = measure_cells(tables, one, ExtraPasses.of(on_means, by_fold=by_fold), shown, requested)
+        found = measure_cells(tables, one, ExtraPasses.of(on_means), shown, requested)
         by_mean = with_cells(by_mean, found, one)
     return merge_cells(by_row, by_mean, plan)
 
@@ -407,7 +407,7 @@ def measure_cells(
     requested: Requested,
 ) -> ComparedCells:
     """Return the cells of a task, completed by the extra passes."""
-    task, pairs = replace(task, needs_largest=bool(passes.needs)), requested.pairs
+    task, pairs = passes.completed_task(task), requested.pairs
     with ExitStack() as stack:
         buckets = buckets_of_users(tables, task)
         if passes.needs and buckets.is_sent:

@@ -62,19 +62,20 @@ class ExtraPasses:
 
     plan: ComparePlan
     needs: frozenset[Need]
-    by_fold: bool
 
     @classmethod
-    def of(cls, plan: ComparePlan, *, by_fold: bool) -> Self:
+    def of(cls, plan: ComparePlan) -> Self:
         """Return the passes for the tests of a plan."""
-        return cls(plan, needs_of(plan.tests, plan.interval), by_fold)
+        return cls(plan, needs_of(plan.tests, plan.interval))
+
+    def completed_task(self, task: ComparisonTask) -> ComparisonTask:
+        """Return the task with the sums that the passes begin from."""
+        has_flips = Need.FLIPS in self.needs and task.has_clusters
+        return replace(task, needs_largest=bool(self.needs), needs_differing=has_flips)
 
     def flips_all(self, cell: ComparedCell) -> bool:
-        """Return True if the randomization test of a cell enumerates all sign flips.
-
-        Over folds, all rows of a user share a sign, and flips are sampled.
-        """
-        return Need.FLIPS in self.needs and not self.by_fold and cell.n_differing <= MOST_ENUMERATED
+        """Return True if the randomization test of a cell enumerates all sign flips, one for each user."""
+        return Need.FLIPS in self.needs and cell.n_users_differing <= MOST_ENUMERATED
 
     def counter(
         self, totals: BucketTotals, cells: Sequence[ComparedCell], n_parts: int
@@ -86,7 +87,8 @@ class ExtraPasses:
         if not chosen.any():
             return None
         n_slices = slices_for(max(cell.sums.n for cell in cells))
-        return DifferenceCounter(totals.totals.cells, chosen, totals.largest, n_slices, n_parts)
+        by_user = bool(totals.clusters.cells)
+        return DifferenceCounter(totals.totals.cells, chosen, totals.largest, n_slices, n_parts, by_user)
 
     def resampler(
         self, totals: BucketTotals, cells: Sequence[ComparedCell], task: ComparisonTask
@@ -101,8 +103,10 @@ class ExtraPasses:
         if not (has_flips or has_replicates):
             return None
         # All pairs of a column, then the next column: so few columns are in memory at once.
-        amounts = [Amount.difference(*pair, column) for column, pair in product(task.columns, task.pairs)]
-        parts = (pair_parts(*pair, *mean) for mean, pair in product(task.weighted, task.pairs))
+        amounts = [
+            Amount.difference(*pair, column) for column, pair in product(task.columns, task.value_pairs)
+        ]
+        parts = (pair_parts(*pair, *mean) for mean, pair in product(task.weighted, task.value_pairs))
         amounts += [part for of_pair in parts for part in of_pair]
         check_replicates(len(totals.totals.cells) * len(amounts), self.plan.resamples)
         return Resampler(
@@ -127,7 +131,9 @@ class ExtraPasses:
         if Need.RANKS in self.needs:
             cell = replace(cell, ranks=of_cell.ranks)
         if self.flips_all(cell) and cell.sums.n:
-            cell = replace(cell, flipped=enumerated_flip_p(of_cell.quanta or (), self.plan.alternative))
+            cell = replace(
+                cell, flipped=enumerated_flip_p(of_cell.quanta or (), cell.n_differing, self.plan.alternative)
+            )
         elif Need.FLIPS in self.needs and cell.sums.n and sampled is not None:
             flipped = sampled.flipped[difference_of(cell, totals)].tolist()
             cell = replace(cell, flipped=sampled_flip_p(flipped, cell.n_differing, self.plan.alternative))

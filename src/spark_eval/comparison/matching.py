@@ -217,7 +217,7 @@ def check_per_user(text: str) -> None:
 def check_conventions(baseline: str, candidate: str, values: Sequence[ComparedValue]) -> None:
     """Raise DataError CONVENTIONS_DIFFER unless both stamps define the metrics and their population alike."""
     kinds = [part_of(text, CANDIDATES).removeprefix(CANDIDATES) or "full" for text in (baseline, candidate)]
-    if "mixed" in kinds or (kinds[0] != kinds[1] and "" not in (baseline, candidate)):
+    if kinds[0] != kinds[1] and "" not in (baseline, candidate):
         message = f"candidates are {kinds[1]} of the candidate, {kinds[0]} of the baseline"
         raise DataError("CONVENTIONS_DIFFER", f"{message}; rank the same candidates with both")
     if candidate == baseline:

@@ -135,6 +135,7 @@ def cell_of(
         n_common=n_common,
         index=(0, pair, 0),
         of_users=of_users,
+        n_users_differing=greater + less,
     )
 
 

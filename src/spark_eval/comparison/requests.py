@@ -51,8 +51,10 @@ def split_tests(plan: ComparePlan) -> tuple[ComparePlan, ComparePlan]:
 def tasks_of_means(task: ComparisonTask) -> list[ComparisonTask]:
     """Return the task of users' means over all requests, and one for each segment.
 
-    A segment may be of requests: a user then has a mean for each of its values.
+    A segment may be of requests: a user then has a mean for each of its values. The truth of requests is
+    checked request by request, not here.
     """
+    task = replace(task, has_truth=False)
     of_all = [name for name in task.segments if name == FOLD]
     apart = [name for name in task.segments if name != FOLD]
     tasks = [replace(task, segments=[name], moved=(), apart=name) for name in apart]

@@ -13,7 +13,14 @@ from spark_eval.comparison.matching import Requested
 from spark_eval.comparison.plan import ComparePlan
 from spark_eval.comparison.rows import ComparisonRow
 from spark_eval.comparison.values import ComparedValue
-from spark_eval.comparison.worker.sums import N_COMMON, BucketTotals, cluster_sums, pair_sums, ratio_sums
+from spark_eval.comparison.worker.sums import (
+    N_COMMON,
+    N_DIFFERING,
+    BucketTotals,
+    cluster_sums,
+    pair_sums,
+    ratio_sums,
+)
 from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import WeightedMean
@@ -53,8 +60,9 @@ COUNTS: Final = (
 class ComparedCell:
     """Results of one pair of models in one metric, over the users of a segment value.
 
-    ``n_common`` is the number of rows of both models. ``index`` is (cell, pair, column) in the totals,
-    ``mean`` the index of a weighted mean. ``sums`` are over rows.
+    ``n_common`` is the number of rows of both models, ``n_users_differing`` that of users whose rows differ
+    in sum, if a test needs it. ``index`` is (cell, pair, column) in the totals, ``mean`` the index of a
+    weighted mean. ``sums`` are over rows.
 
     Estimates use ``of_users``: the same sums, or sums by user if users have rows in several folds, or the
     sums of weighted means. With lists by request, ``of_requests`` are sums over these, and ``of_means`` over
@@ -70,6 +78,7 @@ class ComparedCell:
     n_common: int
     index: tuple[int, int, int]
     of_users: ComparedSums
+    n_users_differing: int
     mean: int | None = None
     of_requests: PairSums | None = None
     of_means: PairSums | None = None
@@ -216,13 +225,16 @@ def cells_of_pairs(
         index = (rows[cell], pair, column)
         of_users: ComparedSums
         of_users, mean = (sums := pair_sums(totals.totals, index)), None
+        n_differing = sums.greater + sums.less
+        if clusters:
+            n_differing = totals.clusters.count(N_DIFFERING, (clusters[cell], pair, column))
         if isinstance(value, WeightedMean):
             mean = task.weighted.index((value.column, value.weight))
             of_users = ratio_sums(totals.ratios, (ratios[cell], pair, mean))
         elif clusters:
             of_users = cluster_sums(totals.clusters, (clusters[cell], pair, column), sums)
         n_common = totals.totals.count(N_COMMON, index)
-        found = ComparedCell(models, value, *cell, sums, n_common, index, of_users, mean)
+        found = ComparedCell(models, value, *cell, sums, n_common, index, of_users, n_differing, mean)
         cells[found.key] = found
     return cells
 

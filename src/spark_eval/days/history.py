@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.codes import to_numpy
+from spark_eval.arrow.codes import row_codes, to_numpy
 from spark_eval.days.page import history_page
 from spark_eval.days.plan import HistoryPlan
 from spark_eval.days.rows import HISTORY, HistoryRow, Line
@@ -178,11 +178,11 @@ def mark_columns(
 
 def sorted_rows(rows: pa.Table) -> pa.Table:
     """Return rows sorted by line, then by run, below a first column ``line`` with the number of the line."""
-    rows, combined = rows.combine_chunks(), np.zeros(len(rows), dtype=np.int64)
-    for name in OF_LINE:
-        coded = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
-        combined = combined * len(coded.dictionary) + to_numpy(coded.indices)
-    _, first, line = np.unique(combined, return_index=True, return_inverse=True)
+    rows = rows.combine_chunks()
+    coded = [rows[name].combine_chunks().dictionary_encode(null_encoding="encode") for name in OF_LINE]
+    _, first, line = np.unique(
+        row_codes(*(to_numpy(column.indices) for column in coded)), return_index=True, return_inverse=True
+    )
     of_lines = rows.select(OF_LINE).take(pa.array(first)).to_pylist()
     order = sorted(range(len(first)), key=lambda at: line_order(tuple(of_lines[at].values())))
     number = np.empty(len(first), dtype=np.int64)

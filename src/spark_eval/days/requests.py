@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Protocol
 
 from spark_eval.conventions.presets import request_rules
 from spark_eval.days.plan import Errors, Unit, WindowPlan
 from spark_eval.days.published import Day, map_ranges, segments_of
 from spark_eval.days.worker.request_sums import sums_of_requests
 from spark_eval.errors import DataError
-from spark_eval.evaluation.plan import ListWeight
+from spark_eval.evaluation.plan import ListWeight, Plan
 from spark_eval.evaluation.summary import SumRow, request_sum_rows
 from spark_eval.evaluation.worker.lists import SegmentTotals, merge_sums
 from spark_eval.evaluation.worker.requests import means_of
@@ -16,7 +17,19 @@ from spark_eval.metrics.columns import sum_of_columns
 from spark_eval.schema import REQUEST, USER
 
 
-def is_of_users(day: Day) -> bool:
+class EvaluatedRun(Protocol):
+    """Run of ``evaluate``, with its plan and the stamp of its conventions."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+
+    @property
+    def conventions(self) -> str:
+        """The stamp."""
+
+
+def is_of_users(day: EvaluatedRun) -> bool:
     """Return True if each user counts once, with the mean of the user's lists by request."""
     return bool(request_rules(day.conventions)) and day.plan.weight is ListWeight.USERS
 

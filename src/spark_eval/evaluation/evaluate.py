@@ -19,7 +19,7 @@ from spark_eval.evaluation.exchange import (
     measure,
     messages_of,
 )
-from spark_eval.evaluation.plan import EvaluateOptions, MeanInterval, Plan, make_plan
+from spark_eval.evaluation.plan import Candidates, EvaluateOptions, MeanInterval, Plan, make_plan
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.evaluation.segments import check_given, tables_read
 from spark_eval.evaluation.side_tables import attributes_of_items, read_users_and_items
@@ -207,7 +207,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         summaries = Summaries(list(map(pickle.loads, rows.values(SUMMARY))), plan)
         folds = None if attributes is None else attributes.folds
         entries = checked_entries(tables, training.entries, folds, summaries)
-        summaries = with_candidates(summaries)
+        warn_of_candidates(summaries)
         histograms = collect_objects(histograms_of(rows, n_tasks)) if plan.of_run else []
         if in_place is None:
             per_user = rows.where_not_null(USER, schema.names).result(folder)
@@ -237,17 +237,17 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
     return result
 
 
-def with_candidates(summaries: Summaries) -> Summaries:
-    """Return the summaries with a plan that names sampled candidates, and warn of them."""
-    candidates, models = summaries.candidates
-    if candidates is None:
-        return summaries
+def warn_of_candidates(summaries: Summaries) -> None:
+    """Warn of lists that look like sampled candidates, unless the plan says that they are."""
+    models = summaries.models_like_sampled
+    if summaries.plan.candidates is Candidates.SAMPLED or not models:
+        return
     message = (
         f"SAMPLED_CANDIDATES: all lists of {summarize_names(models)} have one length and all of their truth"
     )
-    message += "; values of sampled candidates do not compare with those of full rankings"
+    message += "; if they rank it among sampled items, say candidates: sampled: such values do not compare "
+    message += "with those of full rankings"
     events.say("sampled_candidates", message, logging.WARNING, models=models)
-    return replace(summaries, plan=replace(summaries.plan, candidates=candidates))
 
 
 def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, LowHigh]:

@@ -48,11 +48,11 @@ class ListWeight(Choice):
     USERS = "users", "each user counts once, with the mean of the user's lists"
 
 
-class Candidates(StrEnum):
-    """Candidates of a run's lists if they are no full rankings: those of all models, or of some."""
+class Candidates(Choice):
+    """Items that the lists of a run rank."""
 
-    SAMPLED = "sampled"
-    MIXED = "mixed"
+    FULL = "full", "all items, or all that a user may be given"
+    SAMPLED = "sampled", "the truth among a few sampled items; not compared with full rankings"
 
 
 class RequestTruth(StrEnum):
@@ -121,14 +121,19 @@ class EvaluateOptions(TypedDict, total=False):
         ListWeight,
     ]
     base: Annotated[str | None, "name of the baseline model for unexpectedness."]
+    candidates: Annotated[
+        str,
+        "items that lists rank: full, or sampled: the truth among a few, compared with sampled ones alone.",
+        "full",
+        Candidates,
+    ]
 
 
 @dataclass(frozen=True)
 class Plan:
     """Validated options of ``evaluate``; ``requested`` are the requested metrics, in order.
 
-    ``request_truth`` is None if users have one list each; it follows from the tables. ``candidates`` is known
-    after measuring; None for full rankings.
+    ``request_truth`` is None if users have one list each; it follows from the tables.
     """
 
     requested: Sequence[MetricValue]
@@ -141,8 +146,8 @@ class Plan:
     seed: int
     weight: ListWeight
     base: str | None
+    candidates: Candidates
     request_truth: RequestTruth | None = None
-    candidates: Candidates | None = None
 
     @cached_property
     def run_cuts(self) -> list[int | None]:
@@ -288,7 +293,8 @@ class Plan:
     @property
     def stamp(self) -> str:
         """Conventions and population rules, as in every output row."""
-        return stamp(self.conventions, self.request_rules, self.candidates)
+        candidates = None if self.candidates is Candidates.FULL else self.candidates
+        return stamp(self.conventions, self.request_rules, candidates)
 
 
 def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from spark_eval.accounting import ListCounts, TruthCounts
-from spark_eval.evaluation.plan import Candidates, Plan
+from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.stages.measure import StageTotals
 from spark_eval.evaluation.stages.rows import StageSums
 from spark_eval.evaluation.summary import (
@@ -19,7 +19,7 @@ from spark_eval.evaluation.summary import (
     run_rows,
     sum_rows,
 )
-from spark_eval.evaluation.worker.candidates import candidates_of
+from spark_eval.evaluation.worker.candidates import models_like_sampled
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.lists import ColumnSums, SegmentCell, SegmentTotals, merge_sums
 from spark_eval.evaluation.worker.measure import ModelSummary
@@ -100,10 +100,12 @@ class Summaries:
         return str(sum(one.truth_digest for one in self.buckets) % 2**64)
 
     @cached_property
-    def candidates(self) -> tuple[Candidates | None, list[str]]:
-        """Candidates of the run's lists if they are not full rankings, and the models with sampled ones."""
+    def models_like_sampled(self) -> list[str]:
+        """Models whose lists look like sampled candidates."""
         named = set(self.models)
-        return candidates_of((one.model, one.candidates) for one in self.of_models if one.model in named)
+        return models_like_sampled(
+            (one.model, one.candidates) for one in self.of_models if one.model in named
+        )
 
     @property
     def keys(self) -> int:

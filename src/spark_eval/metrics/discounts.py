@@ -6,11 +6,16 @@ The last bit of numpy's vector functions may differ between processors.
 import math
 from functools import cache
 from itertools import accumulate
+from typing import Final
 
 import numpy as np
 
 from spark_eval.conventions import Discount, Gain
 from spark_eval.statistics.exact import Floats, Ints
+
+LN2: Final = math.log(2)
+# From here on the power of 2 minus 1 loses at most a bit, and is exact for whole grades.
+LEAST_POWER: Final = 0.5
 
 
 def gains(relevance: Floats, gain: Gain) -> Floats:
@@ -20,9 +25,18 @@ def gains(relevance: Floats, gain: Gain) -> Floats:
             return relevance
         case Gain.EXP2:
             grades, of_entry = np.unique(relevance, return_inverse=True)
-            return np.array([math.exp2(grade) - 1 for grade in grades])[of_entry]
+            return np.array(list(map(exp2_gain, grades.tolist())))[of_entry]
         case Gain.BINARY:
             return np.ones(len(relevance))
+
+
+def exp2_gain(grade: float) -> float:
+    """Return 2^grade - 1, also of a small grade, whose power of 2 is rounded to 1.
+
+    >>> exp2_gain(3.0), exp2_gain(1e-300)
+    (7.0, 6.931471805599453e-301)
+    """
+    return math.expm1(grade * LN2) if abs(grade) < LEAST_POWER else math.exp2(grade) - 1
 
 
 def discounts(rank: Ints, discount: Discount) -> Floats:

@@ -79,14 +79,15 @@ class SegmentCombinations:
         return np.concatenate(parts)
 
     def by_person(self, person: Ints, folds: Ints | None) -> tuple[Ints, Ints, Ints]:
-        """Sort rows by combination, then by their user ``person`` (n,), then by fold.
+        """Sort rows by combination, then by their user ``person`` (n,), any integers, then by fold.
 
         Return three arrays: the sort order (n,); the offset in it of each user's rows within a combination;
         and the offsets of the combinations among these users, shape (n_crossings + 1,).
         """
-        key = self.crossing * (int(person.max(initial=0)) + 1) + person
-        order = np.lexsort((key,) if folds is None else (folds, key))
-        starts = np.flatnonzero(run_starts(key[order])) if len(key) else np.empty(0, dtype=np.int64)
+        keys = (person, self.crossing)
+        order = np.lexsort(keys if folds is None else (folds, *keys))
+        is_first = np.logical_or.reduce([run_starts(key[order]) for key in keys])
+        starts = np.flatnonzero(is_first)
         n_people = np.bincount(self.crossing[order[starts]], minlength=self.n_crossings)
         return order, starts, np.append(0, np.cumsum(n_people))
 

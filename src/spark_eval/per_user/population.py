@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.codes import Booleans, Codes, count_unique, rows_at, run_starts, to_numpy
+from spark_eval.arrow.codes import Booleans, Codes, count_unique, row_codes, rows_at, run_starts, to_numpy
 from spark_eval.errors import DataError
 from spark_eval.per_user.cells import EVERYBODY, SegmentValue
 from spark_eval.per_user.products import Match, model_indices
@@ -29,10 +29,11 @@ class ComparisonTask:
     without any, each model is summarised alone. ``columns`` are the metric columns; ``weighted`` has the
     columns of value and weight of each weighted mean. The candidate has a column for each of ``segments``,
     the baseline for each of ``moved``. With ``has_truth``, both count each user's relevant items, and the
-    counts must agree. ``needs_largest`` requests the largest differences. With ``has_text_ids``, user ids are
-    text, otherwise integers. ``request`` is the type of ids of requests, None if users have one list; with
-    ``of_means``, each user then has one row, with the means over the user's requests; one for each value of
-    the segment ``apart``, if it is given.
+    counts must agree. ``needs_largest`` requests the largest differences, ``needs_differing`` the numbers of
+    users whose rows differ in sum. With ``has_text_ids``, user ids are text, otherwise integers. ``request``
+    is the type of ids of requests, None if users have one list; with ``of_means``, each user then has one
+    row, with the means over the user's requests; one for each value of the segment ``apart``, if it is given.
+    Means of a pair are over the requests where both models have a value.
     """
 
     models: Sequence[tuple[str, str]]
@@ -44,6 +45,7 @@ class ComparisonTask:
     has_truth: bool = False
     weighted: Sequence[tuple[str, str]] = ()
     needs_largest: bool = False
+    needs_differing: bool = False
     has_text_ids: bool = False
     request: pa.DataType | None = None
     of_means: bool = False
@@ -65,6 +67,27 @@ class ComparisonTask:
     def n_pairs(self) -> int:
         """Number of pairs."""
         return len(self.ends[0])
+
+    @property
+    def has_pairs_apart(self) -> bool:
+        """True if each pair has values of its own of both models: means over requests of both."""
+        return self.of_means and bool(self.matches)
+
+    @cached_property
+    def value_models(self) -> list[int]:
+        """Index in ``models`` of each row of ``AlignedUsers.values``."""
+        return np.concatenate(self.ends).tolist() if self.has_pairs_apart else [*range(len(self.models))]
+
+    @property
+    def value_matches(self) -> Sequence[Match]:
+        """The pairs as slices of the rows of ``AlignedUsers.values``."""
+        n = self.n_pairs
+        return [(slice(0, n), slice(n, 2 * n))] if self.has_pairs_apart else self.matches
+
+    @property
+    def value_pairs(self) -> list[tuple[int, int]]:
+        """Indices of baseline and candidate among the rows of ``AlignedUsers.values``, by pair."""
+        return list(zip(*(ends.tolist() for ends in model_indices(self.value_matches)), strict=True))
 
     @property
     def values(self) -> list[str]:
@@ -161,8 +184,9 @@ class AlignedUsers:
             self.n_users = np.full(len(tables), n_users)
         else:
             self.align(tables)
-        # With ``of_means``, the user of each row that was read, and the indices of these rows.
-        self.averaged: tuple[Ints, list[Ints | None]] | None = None
+        # With ``of_means``, the user of each row that was read, the indices of these rows, and for each pair
+        # the mask of users with a request of both models.
+        self.averaged: tuple[Ints, list[Ints | None], list[Booleans]] | None = None
         if task.of_means:
             self.merge_requests()
 
@@ -175,32 +199,29 @@ class AlignedUsers:
     def align(self, tables: Sequence[pa.Table]) -> None:
         """Sort the users of all models into one order, if the models have different users."""
         codes = Codes.of([table[USER] for table in tables])
-        distinct, coded = np.unique(np.concatenate(codes.columns), return_inverse=True)
-        key, fold_of, n_requests = coded, None, 1
+        distinct, person = np.unique(np.concatenate(codes.columns), return_inverse=True)
+        key, folds = person, None
         if self.task.request is not None:
             requests = pa.chunked_array(
                 [chunk for table in tables for chunk in table[REQUEST].chunks], self.task.request
             )
-            of_request = requests.combine_chunks().dictionary_encode("encode")
-            n_requests = len(of_request.dictionary)
-            key = to_numpy(of_request.indices).astype(np.int64) * len(distinct) + coded
+            key = row_codes(to_numpy(requests.combine_chunks().dictionary_encode("encode").indices), key)
         if self.task.by_fold:
-            of_row = np.concatenate([to_numpy(table[FOLD]) for table in tables])
-            fold_of, fold = np.unique(of_row, return_inverse=True)
-            key = fold * (len(distinct) * n_requests) + key
-        parts = np.split(key, np.cumsum(self.n_rows)[:-1])
-        known = np.unique(key)
+            folds = np.concatenate([to_numpy(table[FOLD]) for table in tables])
+            key = row_codes(np.unique(folds, return_inverse=True)[1], key)
+        ends = np.cumsum(self.n_rows)[:-1]
+        known, first, index = np.unique(key, return_index=True, return_inverse=True)
         rows = np.full((len(tables), len(known)), -1, dtype=np.int64)
-        for of_model, part in zip(rows, parts, strict=True):
-            of_model[np.searchsorted(known, part)] = np.arange(len(part))
-        self.n_users = np.array([count_unique(part % max(len(distinct), 1)) for part in parts])
-        is_common = np.full(len(known), not self.task.matches or self.task.of_means)
+        for of_model, part in zip(rows, np.split(index, ends), strict=True):
+            of_model[part] = np.arange(len(part))
+        self.n_users = np.array([count_unique(part) for part in np.split(person, ends)])
+        is_common = np.full(len(known), not self.task.matches)
         for baseline, candidate in self.task.pairs:
             is_common |= (rows[baseline] >= 0) & (rows[candidate] >= 0)
-        known, self.rows = known[is_common], list(rows[:, is_common])
-        self.person = known % max(len(distinct), 1)
+        first, self.rows = first[is_common], list(rows[:, is_common])
+        self.person = person[first]
         self.ids = codes.ids(distinct[self.person])
-        self.folds = None if fold_of is None else fold_of[known // max(len(distinct) * n_requests, 1)]
+        self.folds = None if folds is None else folds[first]
 
     def merge_requests(self) -> None:
         """Give each user one row, whose values are the means over the user's requests.
@@ -218,7 +239,10 @@ class AlignedUsers:
         starts = np.flatnonzero(is_first)
         user = np.empty_like(order)
         user[order] = np.cumsum(is_first) - 1
-        self.averaged = (user, self.rows)
+        common = [
+            np.logical_or.reduceat(both[order], starts) if len(starts) else both for both in self.common()
+        ]
+        self.averaged = (user, self.rows, common)
         first = order[starts]
         self.rows = [
             first if rows is None else np.maximum.reduceat(rows[order], starts) if len(starts) else rows
@@ -248,6 +272,9 @@ class AlignedUsers:
 
     def common(self) -> Iterator[Booleans]:
         """Yield for each pair the mask (n,) of the rows that both models have."""
+        if self.averaged is not None:
+            yield from self.averaged[2]
+            return
         everybody = np.ones(len(self), dtype=bool)
         has = [everybody if rows is None else rows >= 0 for rows in self.rows]
         for baseline, candidate in self.task.pairs:
@@ -287,27 +314,35 @@ class AlignedUsers:
         return len(self) if self.averaged is None else len(self.averaged[0])
 
     def values(self, columns: Sequence[str], memory: Floats | None = None) -> Floats:
-        """Return the values of all models, NaN if missing; shape (models, columns, n).
+        """Return the values of the task's ``value_models``, NaN if missing; shape (value models, columns, n).
 
         They are in ``memory`` if it is given, because fresh memory costs as much as the values.
         """
-        shape = len(self.rows), len(columns), self.n_read
+        models, of_models = self.task.value_models, self.rows if self.averaged is None else self.averaged[1]
+        shape = len(models), len(columns), self.n_read
         values = np.empty(shape) if memory is None else memory[: prod(shape)].reshape(shape)
         is_finite = True
-        for model, rows in enumerate(self.rows if self.averaged is None else self.averaged[1]):
-            table = self.read(model, columns)
+        for row, model in enumerate(models):
+            if (first := models.index(model)) < row:
+                values[row] = values[first]
+                continue
+            table, rows = self.read(model, columns), of_models[model]
             for index, name in enumerate(columns):
                 if rows is None:
-                    fill(values[model, index], table[name])
+                    fill(values[row, index], table[name])
                 else:
-                    values[model, index] = np.append(to_numpy(table[name]), np.nan)[rows]
+                    values[row, index] = np.append(to_numpy(table[name]), np.nan)[rows]
                 with np.errstate(invalid="ignore"):  # most often no value is looked at on its own
-                    is_finite &= bool(np.isfinite(values[model, index].sum()))
+                    is_finite &= bool(np.isfinite(values[row, index].sum()))
         if not is_finite and np.isinf(values).any():
             infinite = columns[int(np.flatnonzero(np.isinf(values).any(axis=(0, 2)))[0])]
             message = f"per_user: {infinite} holds infinite values; leave them null"
             raise DataError("METRIC_OVERFLOW", message)
-        return values if self.averaged is None else means_by_group(values, self.averaged[0], len(self))
+        if self.averaged is None:
+            return values
+        if not is_finite:
+            leave_out_undefined(values, self.task.value_pairs)
+        return means_by_group(values, self.averaged[0], len(self))
 
     def texts(self, role: str, segment: str) -> pa.Array:
         """Return the segment value (n,) of each row, from the first model of a role with the row."""
@@ -330,6 +365,13 @@ class AlignedUsers:
         column = to_numpy(self.read(model, [N_RELEVANT])[N_RELEVANT]).astype(np.int64)
         rows = self.rows[model]
         return column if rows is None else np.append(column, -1)[rows]
+
+
+def leave_out_undefined(values: Floats, pairs: Sequence[tuple[int, int]]) -> None:
+    """Set the values of a pair to NaN in the rows where either model has none; shape (models, columns, n)."""
+    for pair in pairs:
+        of_pair = values[list(pair)]
+        values[list(pair)] = np.where(np.isfinite(of_pair).all(axis=0), of_pair, np.nan)
 
 
 def fill(memory: Floats, column: pa.ChunkedArray) -> None:

@@ -151,6 +151,20 @@ def sums_by_group(values: Floats | None, groups: Ints, n_groups: int) -> Floats:
     return sums.rounded
 
 
+def sums_of_runs(values: Floats, starts: Ints) -> Floats:
+    """Return the sums of runs of finite values, exact until they are rounded; a run begins at each start.
+
+    >>> sums_of_runs(np.array([0.1, 0.2, 0.3, 1.0]), np.array([0, 3])).tolist()
+    [0.6, 1.0]
+    """
+    lengths = np.diff(starts, append=len(values))
+    if lengths.max(initial=0) > MOST_HALVES or len(unusual(values)):
+        return sums_by_group(values, np.repeat(np.arange(len(starts)), lengths), len(starts))
+    # Sums of either half are exact; see ``GroupSums``.
+    high = np.rint(values * 2.0**26) * 2.0**-26
+    return np.asarray(np.add.reduceat(high, starts) + np.add.reduceat(values - high, starts))
+
+
 def rounded_limbs(limbs: Mapping[int, Ints], n_groups: int) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the sums (n_groups,) as doubles, and True for those that are negative: these are imprecise."""
     total, is_negative = np.zeros(n_groups), np.zeros(n_groups, dtype=bool)

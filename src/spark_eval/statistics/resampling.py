@@ -126,13 +126,13 @@ def quantiles_of(replicates: Replicates | None, low: float, high: float) -> LowH
     return lower, upper
 
 
-def enumerated_flip_p(quanta: Sequence[int], alternative: str = "two_sided") -> float:
+def enumerated_flip_p(quanta: Sequence[int], n_differing: int, alternative: str = "two_sided") -> float:
     """Return the share of all signs of up to MOST_ENUMERATED differences with a sum as extreme as observed.
 
-    ``quanta`` are the differences other than 0. Sums are equal if they differ by at most one quantum per
-    difference.
+    ``quanta`` are the differences other than 0: of users, each the sum of rows, of which ``n_differing`` are
+    not 0. Sums are equal if they differ by at most one quantum per row.
 
-    >>> enumerated_flip_p([300, 200, -100])
+    >>> enumerated_flip_p([300, 200, -100], n_differing=3)
     0.5
 
     Source: Fisher, The design of experiments, 1935, section 21.
@@ -140,7 +140,7 @@ def enumerated_flip_p(quanta: Sequence[int], alternative: str = "two_sided") -> 
     sums = np.zeros(1, dtype=np.int64 if sum(map(abs, quanta)) < 2**62 else object)
     for amount in quanta:
         sums = np.concatenate([sums + amount, sums - amount])
-    return int(count_as_extreme(sums, sum(quanta), len(quanta), alternative)) / len(sums)
+    return int(count_as_extreme(sums, sum(quanta), n_differing, alternative)) / len(sums)
 
 
 def sampled_flip_p(sums: Sequence[int], n_differing: int, alternative: str = "two_sided") -> float:

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import named_read_errors
 from spark_eval.arrow.user_files import UserFile, check_no_nan, overlapping_groups, read_files, user_files
-from spark_eval.conventions.presets import request_rules
 from spark_eval.days.history import COLUMNS, READ, History, Mark, PastRun, make_history
 from spark_eval.days.plan import HistoryOptions, HistoryPlan, make_history_plan
+from spark_eval.days.requests import is_of_users
 from spark_eval.days.rows import Line
 from spark_eval.days.spread import ModelUsers, map_users
 from spark_eval.days.window import mean_columns
@@ -160,10 +160,7 @@ class UserPairs:
     known: dict[str, RunUsers | None] = field(default_factory=dict)
 
     def difference(self, earlier: str, later: str, line: Line) -> Estimate | None:
-        """Return the difference of a line between two runs.
-
-        None if a run has no values of the metric by user, or lists by request.
-        """
+        """Return the difference of a line between two runs; None if one has no values of it by user."""
         model, metric, k, *cell = line
         return self.between(((earlier, model), (later, model)), metric, k, *cell)
 
@@ -177,6 +174,7 @@ class UserPairs:
     ) -> Estimate | None:
         """Return the difference between two models of runs, second minus first; see ``difference``.
 
+        Users with a list per request are clusters of their lists, or count once, as the run's weight says.
         Raises DataError MIXED_CONVENTIONS if the users of the runs have different types.
         """
         users: list[ModelUsers] = []
@@ -192,7 +190,9 @@ class UserPairs:
             users.append(ModelUsers(of_run.table, model, columns))
             files.append([file for file in of_run.files if file.model == model])
             means.append(mean)
-        make, totals = partial(pair_totals, means=means, cell=(segment, segment_value)), PairTotals()
+            of_users = is_of_users(of_run.run)
+        make = partial(pair_totals, means=means, cell=(segment, segment_value), of_users=of_users)
+        totals = PairTotals()
         if self.store.is_local:
             parts: Iterator[PairTotals] = map(make, local_ranges(files, [one.columns for one in users]))
         else:
@@ -202,14 +202,14 @@ class UserPairs:
         return totals.difference
 
     def users_of(self, run_id: str) -> RunUsers | None:
-        """Return the users of a run; None without ``per_user``, of lists by request, or of unknown files."""
+        """Return the users of a run of ``evaluate``; None without ``per_user``, or of unknown files."""
         if run_id not in self.known:
             self.known[run_id] = None
             run = MeasuredRun.of(self.store, run_id)
             if run and self.store.files.is_there(run.record.path_of(Table.PER_USER)):
                 table = run.open(Table.PER_USER)
                 files = user_files(str(table.folder)) if self.store.is_local else []
-                if files is not None and not request_rules(run.conventions):
+                if files is not None:
                     self.known[run_id] = RunUsers(run, table, files)
         return self.known[run_id]
 

@@ -39,13 +39,13 @@ K_FOLDS: Final = ("k_fold", "stratified_k_fold")
 
 def usable_record(store: Store, run_id: str, verb: str) -> Record | None:
     """Return the commit record of a run, None if nothing of it exists; see ``MeasuredRun.of`` for errors."""
-    record = records_of(store.files, run_id).get(verb)
-    usual = usual_place(store.files.root, run_id, verb, Table.PER_USER)
-    place = usual if record is None else record.path_of(Table.PER_USER)
-    is_there = store.files.is_there(place)
-    if record is None and is_there:
-        raise incomplete(run_id, f"{place!r} is there, and no commit record")
+    records = records_of(store.files, run_id)
+    record = records.get(verb)
     if record is None:
+        place = usual_place(store.files.root, run_id, verb, Table.PER_USER)
+        is_of_other_verb = any(Table.PER_USER in other.job["tables"] for other in records.values())
+        if store.files.is_there(place) and not is_of_other_verb:
+            raise incomplete(run_id, f"{place!r} is there, and no commit record")
         return None
     lacking = [name for name in JOB_KEYS if name not in record.job]
     if lacking:

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spark_eval.arrow.codes import Booleans, run_starts, scramble
-from spark_eval.per_user.cells import SegmentValue, combine_segments
+from spark_eval.per_user.cells import SegmentCombinations, SegmentValue, combine_segments
 from spark_eval.per_user.population import AlignedUsers
 from spark_eval.statistics.differences import to_quanta
-from spark_eval.statistics.exact import Floats, Ints
+from spark_eval.statistics.exact import Floats, Ints, sums_by_group
 from spark_eval.statistics.ranked import RankSums
 from spark_eval.statistics.resampling import MOST_ENUMERATED
 
@@ -54,6 +54,8 @@ class Ranked(NamedTuple):
 class DifferenceCounter:
     """Counter of differences by size, in chosen cells of pairs and columns.
 
+    Differences are of rows; with ``by_user``, of the sums of each user's rows in a cell.
+
     ``cells`` are those of the comparison; ``chosen`` is their mask (cells, pairs, columns). ``largest``
     (pairs, columns) is the largest absolute difference, which determines the slices.
     """
@@ -63,6 +65,7 @@ class DifferenceCounter:
     largest: Floats
     n_slices: int
     n_parts: int
+    by_user: bool = False
 
     def counts(self, population: AlignedUsers) -> Iterator[tuple[int, SizeCounts]]:
         """Yield the counts of a bucket, with the number of their partition."""
@@ -81,29 +84,26 @@ class DifferenceCounter:
         if not len(pairs):
             return NOTHING
         values = population.values([task.columns[column]])[:, 0]
-        codes = self.codes(population)
+        index_of = {cell: index for index, cell in enumerate(self.cells)}
+        grouped = combine_segments(population.segments, len(population), crossed=False)
         counts = []
         for pair in pairs.tolist():
-            baseline, candidate = task.pairs[pair]
-            q = to_quanta(values[candidate] - values[baseline])
-            rows = np.flatnonzero(np.nan_to_num(q))
-            size, is_up = abs(q[rows]), q[rows] > 0
-            for code in codes:
-                cell = code[rows]
+            baseline, candidate = task.value_pairs[pair]
+            differences = values[candidate] - values[baseline]
+            q = np.nan_to_num(to_quanta(differences))
+            for grouping in grouped:
+                crossing = grouping.crossing
+                if self.by_user:
+                    q, crossing = quanta_of_users(differences, population, grouping)
+                rows = np.flatnonzero(q)
+                size, is_up = abs(q[rows]), q[rows] > 0
+                indices = np.array([index_of[cell] for cell in grouping.cells], dtype=np.int64)
+                cell = indices[crossing[rows]]
                 is_chosen = self.chosen[:, pair, column][cell]
                 index = (cell[is_chosen] * self.chosen.shape[1] + pair) * self.chosen.shape[2] + column
                 up = is_up[is_chosen].astype(np.int64)
                 counts.append(merge_equal_sizes(SizeCounts(index, size[is_chosen], up, 1 - up)))
         return concat_counts(counts)
-
-    def codes(self, population: AlignedUsers) -> list[Ints]:
-        """Return each user's cell indices (n,): the cell of all users, then one array per segment."""
-        index_of = {cell: index for index, cell in enumerate(self.cells)}
-        grouped = combine_segments(population.segments, len(population), crossed=False)
-        return [
-            np.array([index_of[cell] for cell in grouping.cells], dtype=np.int64)[grouping.crossing]
-            for grouping in grouped
-        ]
 
     def slices(self, counts: SizeCounts) -> Ints:
         """Return the slice (m,) of each size; slices ascend with the size within a cell."""
@@ -130,6 +130,19 @@ class DifferenceCounter:
 
 NO_INDICES: Final[Ints] = np.empty(0, dtype=np.int64)
 NOTHING: Final = SizeCounts(NO_INDICES, np.empty(0), NO_INDICES, NO_INDICES)
+
+
+def quanta_of_users(
+    differences: Floats, population: AlignedUsers, grouping: SegmentCombinations
+) -> tuple[Floats, Ints]:
+    """Sum the differences (n,) of each user's rows in a combination, in quanta; NaN counts 0.
+
+    Also return the combination of each sum. Sums are exact, and rounded once.
+    """
+    order, starts, _ = grouping.by_person(population.person, population.folds)
+    users = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
+    quanta = np.nan_to_num(to_quanta(differences))[order]
+    return sums_by_group(quanta, users, len(starts)), grouping.crossing[order[starts]]
 
 
 def slices_for(n_users: int) -> int:

@@ -10,6 +10,7 @@ from typing import Final, Self
 import numpy as np
 
 from spark_eval.arrow.codes import Booleans
+from spark_eval.comparison.worker.ranking import quanta_of_users
 from spark_eval.per_user.cells import PairTotals, SegmentCombinations, cells_of, combine_segments
 from spark_eval.per_user.population import AlignedUsers, ComparisonTask, PairCounts
 from spark_eval.per_user.products import DIGIT_BITS as PRODUCT_BITS
@@ -27,6 +28,8 @@ AMOUNT_MATCHES: Final = [(slice(n, n + 1), slice(n + 1, N_AMOUNTS)) for n in ran
 # Counts over rows with a value of both models; "n_people" counts their users. N_COMMON: rows of both models.
 PAIR_COUNTS: Final = ("n", "n_people", "greater", "less")
 N_COMMON: Final = "n_common"
+# Users whose rows differ in sum.
+N_DIFFERING: Final = "n_differing"
 PAIR_TOTALS: Final = ("baseline", "candidate")
 PAIR_PRODUCTS: Final = ("baseline_squares", "candidate_squares", "products")
 
@@ -140,7 +143,7 @@ def sum_bucket(population: AlignedUsers) -> BucketTotals:
     largest = np.zeros((task.n_pairs, n_columns))
     slices = list(column_groups(population, max(grouping.n_crossings for grouping in [*grouped, *single])))
     widest = max((columns.stop - columns.start for columns in slices), default=0)
-    memory = np.empty(len(task.models) * widest * population.n_read)
+    memory = np.empty(len(task.value_models) * widest * population.n_read)
     for columns in slices:
         values = population.values(task.columns[columns], memory)
         if task.needs_largest:
@@ -148,11 +151,16 @@ def sum_bucket(population: AlignedUsers) -> BucketTotals:
         for grouping in grouped:
             ordered = values if grouping.n_crossings == 1 else values[:, :, grouping.order]
             for part in parts_of_users(ordered, grouping.ends):
-                add_products(totals, pair_products(part[0], task.matches, *part[1:]), grouping, columns)
+                add_products(totals, pair_products(part[0], task.value_matches, *part[1:]), grouping, columns)
         for grouping in single:
             order, starts, ends = grouping.by_person(population.person, population.folds)
             for part in parts_of_users(values[:, :, order], ends, starts):
-                add_products(clusters, pair_products(part[0], task.matches, *part[1:]), grouping, columns)
+                add_products(
+                    clusters, pair_products(part[0], task.value_matches, *part[1:]), grouping, columns
+                )
+            if task.needs_differing:
+                differing = count_differing(values, population, grouping)
+                clusters.put_count(N_DIFFERING, (grouping.cell_slice, slice(None), columns), differing)
     for (pair, both), grouping in product(enumerate(population.common()), grouped):
         n_common = grouping.of_cells(grouping.counted(both))
         totals.put_count(N_COMMON, (grouping.cell_slice, pair), n_common[:, np.newaxis])
@@ -165,15 +173,26 @@ def largest_differences(values: Floats, task: ComparisonTask) -> Floats:
     return np.array(
         [
             np.fmax.reduce(abs(values[candidate] - values[baseline]), axis=-1, initial=0.0)
-            for baseline, candidate in task.pairs
+            for baseline, candidate in task.value_pairs
         ]
     )
+
+
+def count_differing(values: Floats, population: AlignedUsers, grouping: SegmentCombinations) -> Ints:
+    """Count the users whose rows differ in sum, by cell; shape (cells, pairs, columns)."""
+    counted = np.zeros((grouping.n_crossings, population.task.n_pairs, values.shape[1]), dtype=np.int64)
+    for pair, (baseline, candidate) in enumerate(population.task.value_pairs):
+        for column in range(values.shape[1]):
+            differences = values[candidate, column] - values[baseline, column]
+            quanta, crossing = quanta_of_users(differences, population, grouping)
+            counted[:, pair, column] = np.bincount(crossing[quanta != 0], minlength=grouping.n_crossings)
+    return grouping.of_cells(counted)
 
 
 def column_groups(population: AlignedUsers, n_crossings: int) -> Iterator[slice]:
     """Yield slices of the columns: as many as fit in memory at once; a bucket may have no users."""
     task = population.task
-    n_models, n_columns = len(task.models), len(task.columns)
+    n_models, n_columns = len(task.value_models), len(task.columns)
     n_values = max(1, n_models * len(population))
     n_products = 32 * max(1, n_crossings) * (n_models + task.n_pairs)
     size = max(1, min(VALUES_AT_ONCE // n_values, MOST_PRODUCTS // n_products))
@@ -197,7 +216,7 @@ def sum_ratios(population: AlignedUsers, grouped: Sequence[SegmentCombinations])
     largest = np.zeros((*shape, N_AMOUNTS))
     for mean, (column, weight) in enumerate(task.weighted):
         values = values_of(population, (column, weight), slice(None))
-        for pair, (baseline, candidate) in enumerate(task.pairs):
+        for pair, (baseline, candidate) in enumerate(task.value_pairs):
             parts = [amount.values(values) for amount in pair_parts(baseline, candidate, column, weight)]
             amounts, is_defined = np.stack([numbers for numbers, _ in parts]), parts[0][1]
             largest[pair, mean] = abs(amounts).max(axis=1, initial=0.0)

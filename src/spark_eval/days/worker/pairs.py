@@ -13,7 +13,7 @@ from spark_eval.days.worker.user_rows import Tables, check_ids
 from spark_eval.days.worker.user_sums import MeanColumns, as_floats
 from spark_eval.schema import ALL, MISSING, USER
 from spark_eval.statistics.differences import Estimate, RatioSums
-from spark_eval.statistics.exact import GroupSums, Term, sum_of_term_products, sum_of_terms
+from spark_eval.statistics.exact import GroupSums, Term, sum_of_term_products, sum_of_terms, terms_of
 
 
 @dataclass
@@ -52,9 +52,16 @@ class PairTotals:
 
 
 def pair_totals(
-    sides: Sequence[Tables], means: Sequence[MeanColumns], cell: tuple[str, str] = (ALL, ALL)
+    sides: Sequence[Tables],
+    means: Sequence[MeanColumns],
+    cell: tuple[str, str] = (ALL, ALL),
+    *,
+    of_users: bool = False,
 ) -> PairTotals:
     """Sum users of two tables of ``per_user``, within a segment value; each side has all rows of these users.
+
+    With ``of_users`` a user's rows, such as those of requests, count once, with their mean; not those of
+    weighted means.
 
     Users a, b on one day, a, c on the next:
 
@@ -81,10 +88,14 @@ def pair_totals(
         weights = given[0] if given else np.ones_like(values)
         is_defined = np.isfinite(values) & np.isfinite(weights)
         has_value[groups[is_defined]] = True
-        for part in (values * weights, weights):
-            sums = GroupSums(n_users)
-            sums.add(np.where(is_defined, part, 0.0), groups)
-            amounts.append(sums.terms(slice(None)))
+        sums = [GroupSums(n_users), GroupSums(n_users)]
+        for of_part, part in zip(sums, (values * weights, weights), strict=True):
+            of_part.add(np.where(is_defined, part, 0.0), groups)
+        if of_users and not given:
+            totals_of_users, n_rows = (of_part.rounded for of_part in sums)
+            amounts += [terms_of(totals_of_users / np.maximum(n_rows, 1)), terms_of(np.sign(n_rows))]
+        else:
+            amounts += [of_part.terms(slice(None)) for of_part in sums]
     totals.add(int(np.count_nonzero(has_value)), amounts)
     return totals
 

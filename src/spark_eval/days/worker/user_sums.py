@@ -44,7 +44,8 @@ class MeanColumns(NamedTuple):
 class UserSums:
     """Exact sums over users, each with the total x of the values and the total w of the weights of all rows.
 
-    ``n_users`` have rows; ``n`` of them have a value.
+    ``n_users`` have rows; ``n`` of them have a value. Squares and products are of x and w rounded to doubles,
+    as in one job over lists by request (``evaluation.worker.requests``).
     """
 
     n_users: int = 0
@@ -56,16 +57,16 @@ class UserSums:
     weight_squares: Fraction = Fraction()
 
     @classmethod
-    def of(cls, n_rows: Ints, x: Sequence[Term], w: Sequence[Term]) -> Self:
-        """Sum over users: their numbers of values, and the terms of their x and w."""
+    def of(cls, n_rows: Ints, x: "Amounts", w: "Amounts") -> Self:
+        """Sum over users: their numbers of values, their x and their w."""
         return cls(
             n_users=len(n_rows),
             n=int(np.count_nonzero(n_rows)),
-            total=sum_of_terms(x),
-            squares=sum_of_term_products(x, x),
-            products=sum_of_term_products(x, w),
-            weight=sum_of_terms(w),
-            weight_squares=sum_of_term_products(w, w),
+            total=sum_of_terms(x.exact),
+            squares=sum_of_term_products(x.rounded, x.rounded),
+            products=sum_of_term_products(x.rounded, w.rounded),
+            weight=sum_of_terms(w.exact),
+            weight_squares=sum_of_term_products(w.rounded, w.rounded),
         )
 
     def plus(self, other: "UserSums") -> "UserSums":
@@ -90,6 +91,19 @@ class UserSums:
         of_ratio = ((self.squares, self.products), (self.products, self.weight_squares))
         estimate = RatioSums(self.n, (self.total, self.weight), of_ratio).combination(Fraction(1))
         return normal_interval(estimate.value, estimate.std_error, self.n)
+
+
+class Amounts(NamedTuple):
+    """Terms of an amount of each user: exact, and rounded to doubles."""
+
+    exact: Sequence[Term]
+    rounded: Sequence[Term]
+
+    @classmethod
+    def of(cls, amounts: Floats) -> Self:
+        """Return amounts that are doubles."""
+        terms = terms_of(amounts)
+        return cls(terms, terms)
 
 
 @dataclass(frozen=True)
@@ -166,14 +180,16 @@ class MeanSums:
 
     def sums(self, *, of_users: bool) -> Iterator[tuple[Cell, UserSums]]:
         """Yield the sums of parts of each cell; with ``of_users`` each user counts once, with their mean."""
-        n_rows = self.clusters.n_rows - self.n_undefined
-        means = self.values.rounded / np.maximum(n_rows, 1) if of_users else None
+        n_rows, totals = self.clusters.n_rows - self.n_undefined, self.values.rounded
+        means = totals / np.maximum(n_rows, 1)
+        weights = None if self.weights is None else self.weights.rounded
         for cell, groups in self.clusters.parts_of_cells():
             n_of_users = n_rows[groups]
-            counts = (n_of_users > 0 if of_users else n_of_users).astype(np.float64)
-            x = self.values.terms(groups) if means is None else terms_of(means[groups])
-            w = terms_of(counts) if self.weights is None else self.weights.terms(groups)
-            yield cell, UserSums.of(n_of_users, x, w)
+            w = Amounts.of((n_of_users > 0 if of_users else n_of_users).astype(np.float64))
+            if self.weights is not None and weights is not None:
+                w = Amounts(self.weights.terms(groups), terms_of(weights[groups]))
+            x = Amounts(self.values.terms(groups), terms_of(totals[groups]))
+            yield cell, UserSums.of(n_of_users, Amounts.of(means[groups]) if of_users else x, w)
 
 
 def user_sums(

@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.evaluation.plan import Candidates
 from spark_eval.evaluation.worker.lists import BucketLists
 from spark_eval.statistics.exact import Ints
 
@@ -39,7 +38,7 @@ class CandidateSign:
         return CandidateSign(length, n_lists, n_below, max(self.n_items, other.n_items))
 
     @property
-    def is_sampled(self) -> bool:
+    def looks_sampled(self) -> bool:
         """True if lists of one length hold all of their truth, though neither perfect nor full."""
         if not self.length or not self.n_below or self.n_lists < LEAST_LISTS:
             return False
@@ -69,14 +68,11 @@ def common_value(values: Ints) -> int | None:
     return int(values[0]) if (values == values[0]).all() else None
 
 
-def candidates_of(signs: Iterable[tuple[str | None, CandidateSign]]) -> tuple[Candidates | None, list[str]]:
-    """Return the candidates of a run, and the models with sampled ones, from signs of models in buckets."""
+def models_like_sampled(signs: Iterable[tuple[str | None, CandidateSign]]) -> list[str]:
+    """Return the models whose lists look like sampled candidates, from signs of models in buckets."""
     by_model: dict[str, list[CandidateSign]] = {}
     for model, sign in signs:
         if model is not None:
             by_model.setdefault(model, []).append(sign)
     of_models = {model: reduce(CandidateSign.plus, parts) for model, parts in by_model.items()}
-    sampled = sorted(model for model, sign in of_models.items() if sign.is_sampled)
-    if not sampled:
-        return None, []
-    return (Candidates.SAMPLED if len(sampled) == len(of_models) else Candidates.MIXED), sampled
+    return sorted(model for model, sign in of_models.items() if sign.looks_sampled)

@@ -28,6 +28,7 @@ from spark_eval.statistics.exact import (
     Groups,
     Ints,
     add,
+    sums_of_runs,
     two_product,
 )
 from spark_eval.statistics.totals import limbs_of_sums
@@ -84,7 +85,8 @@ def clusters_of(factors: Sequence[Floats], starts: Ints, *, is_mean: bool) -> tu
     """Return the total of each user's values, NaN without any, and the total of the weights.
 
     ``factors`` are values, and weights of a weighted mean; else a list counts 1. With ``is_mean``, a user has
-    the mean of the lists, and the weight 1. A user's lists are added in the order of their requests.
+    the mean of the lists, and the weight 1. A user's sums are exact, and rounded once: the order of the lists
+    does not matter, and windows of days add up to the same.
     """
     if not len(starts):
         return np.zeros(0), np.zeros(0)
@@ -95,11 +97,11 @@ def clusters_of(factors: Sequence[Floats], starts: Ints, *, is_mean: bool) -> tu
     else:
         number = np.add.reduceat(is_defined, starts, dtype=np.int64)
         values = np.where(is_defined, values, 0.0)
-    total = np.add.reduceat(values, starts)
+    total = sums_of_runs(values, starts)
     if is_mean:
         total, weight = total / np.maximum(number, 1), (number > 0).astype(np.float64)
     else:
-        weight = np.add.reduceat(np.nan_to_num(factors[1]), starts) if factors[1:] else number * 1.0
+        weight = sums_of_runs(np.nan_to_num(factors[1]), starts) if factors[1:] else number * 1.0
     if not is_all:
         total[number == 0] = np.nan
     return total, weight
