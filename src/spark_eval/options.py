@@ -1,7 +1,7 @@
 """Options of a verb, declared once for Python calls, sections of the config and ``help()``.
 
 A verb's options are a ``TypedDict``: each key is annotated with its type and the fields of an ``Option``, its
-meaning first.
+meaning first. ``checked`` and ``checked_call`` refuse values of other types, as ``kinds`` says.
 """
 
 import inspect
@@ -10,12 +10,18 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeVar, get_type_hints
+from functools import cache, wraps
+from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
 
 from spark_eval.errors import ConfigError, nearest, parse_choice
+from spark_eval.kinds import OfSpark, check_kind, is_list
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Options = TypeVar("Options", bound=Mapping[str, Any])
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+# Names in annotations that only type checkers import.
+OF_SPARK: Final = {"DataFrame": OfSpark, "SparkSession": OfSpark}
 WIDTH: Final = 106
 INDENT: Final = " " * 4
 
@@ -55,7 +61,7 @@ def meanings(options: type[Options]) -> list[tuple[str, str]]:
 
 
 def checked(options: type[Options], given: Options, key: str) -> dict[str, Any]:
-    """Parse all options; missing ones have their defaults.
+    """Parse all options; missing ones have their defaults, and None for a list is the empty list.
 
     Raises TypeError for an unknown option, and ConfigError for an invalid value.
     """
@@ -63,17 +69,56 @@ def checked(options: type[Options], given: Options, key: str) -> dict[str, Any]:
     for name in given:
         if name not in known:
             raise TypeError(f"unexpected keyword argument {name!r}; {nearest(name, known)}")
-    return {
-        name: option.parsed(given.get(name, option.default), f"{key}.{name}")
-        for name, (_, option) in known.items()
-    }
+    chosen = {}
+    for name, (kind, option) in known.items():
+        value: Any = given.get(name, option.default)
+        if value is None and is_list(kind):
+            value = ()
+        if name in given:
+            check_kind(kind, value, f"{key}.{name}")
+        chosen[name] = option.parsed(value, f"{key}.{name}")
+    return chosen
 
 
-def check_keys(given: Iterable[str], known: Collection[str], key: str) -> None:
-    """Raise ConfigError UNKNOWN_CONFIG_KEY for a key of a mapping that is not among the known ones."""
-    for name in given:
+def check_keys(given: Mapping[str, Any], known: Collection[str] | Mapping[str, Any], key: str) -> None:
+    """Raise ConfigError UNKNOWN_CONFIG_KEY for a key of a mapping that is not among the known ones.
+
+    If these come with types, raise ConfigError INVALID_CONFIG for a value of another type.
+    """
+    check_kind(Mapping, given, key)
+    for name, value in given.items():
         if name not in known:
-            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", str(name), known, key)
+            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", name, known, key)
+        if isinstance(known, Mapping):
+            check_kind(known[name], value, f"{key}.{name}")
+
+
+def checked_call(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Decorate a public function to refuse arguments of types other than it declares.
+
+    The call raises ConfigError: NOT_A_FRAME for a table, otherwise INVALID_CONFIG with the argument's name.
+    Options of ``**options`` are left to ``checked``.
+    """
+    signature = inspect.signature(function)
+    several = [one.name for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD]
+
+    @cache
+    def kinds() -> dict[str, Any]:
+        hints = get_type_hints(function, localns=OF_SPARK)
+        return {name: hints[name] for name in signature.parameters if name not in several}
+
+    @wraps(function)
+    def call(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
+        try:
+            given = signature.bind(*args, **options).arguments
+        except TypeError:  # an argument is missing or unknown: the function says so
+            given = {}
+        for name, kind in kinds().items():
+            if name in given:
+                check_kind(kind, given[name], f"{function.__name__}.{name}")
+        return function(*args, **options)
+
+    return call
 
 
 def number_in_range(allowed: str, holds: Callable[[Any], bool]) -> Callable[[Any, str], Any]:
@@ -87,10 +132,16 @@ def number_in_range(allowed: str, holds: Callable[[Any], bool]) -> Callable[[Any
     return parse
 
 
+def whole_numbers(least: int, most: int) -> Callable[[Any, str], Any]:
+    """Make a validator for a range of whole numbers, both ends included."""
+    allowed = f"{least} or more, of 64 bits" if most == 2**63 - 1 else f"{least:,} to {most:,}"
+    return number_in_range(allowed, lambda given: least <= given <= most)
+
+
 INSIDE_0_AND_1: Final = number_in_range("a number between 0 and 1", lambda given: 0 < given < 1)
 ABOVE_0: Final = number_in_range("a number above 0", lambda given: 0 < given < math.inf)
 AT_LEAST_0: Final = number_in_range("0 or more", lambda given: 0 <= given < math.inf)
-AT_LEAST_1: Final = number_in_range("1 or more", lambda given: given >= 1)
+AT_LEAST_1: Final = whole_numbers(1, 2**63 - 1)
 SHARE: Final = number_in_range("0 to 1", lambda given: 0 <= given <= 1)
 SEED: Final = number_in_range(
     "a whole number of 64 bits, but for the largest", lambda given: -(2**63) <= given < 2**63 - 1

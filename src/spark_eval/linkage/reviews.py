@@ -16,7 +16,7 @@ from spark_eval.linkage.given import relations_of_tables
 from spark_eval.linkage.plan import SampleOptions, SamplePlan, make_sample_plan
 from spark_eval.linkage.relations import Pairs, Relations, check_columns
 from spark_eval.linkage.wanted import REVIEW_COLUMNS
-from spark_eval.options import documented
+from spark_eval.options import checked_call, documented
 from spark_eval.schema import LABEL, REVIEWER, A, B, Outcome, Reason
 from spark_eval.tables.arrow_frames import Frame
 from spark_eval.tables.local_tables import LocalTable
@@ -33,6 +33,7 @@ SAMPLE_COLUMNS: Final = (A, B, "stratum", "stratum_size", "sampled", "weight")
 
 
 @documented(SampleOptions)
+@checked_call
 def sample_pairs(
     candidates: Frame, predicted: Frame, *, engine: str | None = None, **options: Unpack[SampleOptions]
 ) -> pa.Table:

@@ -14,7 +14,7 @@ from spark_eval.days.plan import WatchOptions, WatchPlan, make_watch_plan, parse
 from spark_eval.days.watch import Judgement, Point, judge
 from spark_eval.errors import ConfigError, DataError, GateFailure
 from spark_eval.names import summarize_names
-from spark_eval.options import documented
+from spark_eval.options import checked_call, documented
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.stores import store_of
@@ -230,6 +230,7 @@ def check_alarms(run: Run) -> None:
 
 
 @documented(WatchOptions)
+@checked_call
 def watch(path: str, day: str, **options: Unpack[WatchOptions]) -> pa.Table:
     """Judge the metrics of a published day by the days before; nothing is published, no Spark is needed.
 

@@ -2,25 +2,18 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Union, runtime_checkable
+from typing import TYPE_CHECKING, Any, Union
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.footers import MOST_DIGITS
-from spark_eval.errors import ConfigError, DataError, lacks_memory
+from spark_eval.errors import DataError, lacks_memory
+from spark_eval.kinds import Exporting, not_a_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-@runtime_checkable
-class Exporting(Protocol):
-    """Frame that exports itself as an Arrow table, such as a polars frame."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return a capsule of Arrow's C stream."""
 
 
 # Inputs of the verbs. Arrow tables are accepted as well, but have no static types. A text is the path of
@@ -45,15 +38,6 @@ NULLABLE = {
     pa.int32(): pd.Int32Dtype(),
     pa.int64(): pd.Int64Dtype(),
 }
-
-
-def not_a_frame(name: str, given: Any) -> ConfigError:
-    """Return the error for an object that is not a frame."""
-    kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
-    if type(given).__name__ == "LazyFrame":
-        return ConfigError("NOT_A_FRAME", f"{name} is a {kind}; give {name}.collect()")
-    message = f"{name} is of type {kind}; give a Spark, pandas or polars frame, an Arrow table"
-    return ConfigError("NOT_A_FRAME", f"{message}, or the path of Parquet files")
 
 
 def as_arrow(name: str, frame: Any) -> pa.Table:

@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_eval.errors import DataError, collect_errors
+from spark_eval.kinds import Exporting, not_a_frame
 from spark_eval.names import literal_path
 from spark_eval.runtime.any_session import is_remote, setting
 from spark_eval.runtime.local_files import decoded, local_path
 from spark_eval.runtime.session import get_session
-from spark_eval.tables.arrow_frames import Exporting, as_arrow, not_a_frame
+from spark_eval.tables.arrow_frames import as_arrow
 from spark_eval.tables.listed import ListedFiles, check_all_read, check_regular, named_type
 from spark_eval.tables.partitions import with_partitions
 from spark_eval.tables.plain_files import READING
