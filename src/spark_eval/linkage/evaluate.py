@@ -20,6 +20,7 @@ from spark_eval.linkage.reviews import CANDIDATES, PREDICTED, check_same_links, 
 from spark_eval.options import checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
+from spark_eval.runtime import events
 from spark_eval.schema import Outcome, Reason, Table, ddl_of
 from spark_eval.tables.arrow_frames import Frame
 
@@ -103,6 +104,7 @@ def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, 
     return lines
 
 
+@events.timed_call("evaluate_linkage")
 @documented(LinkageOptions)
 @checked_call
 def evaluate_linkage(

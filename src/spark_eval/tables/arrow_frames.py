@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark_eval.arrow.files import UNSIGNED, WIDE_UNSIGNED
 from spark_eval.arrow.footers import MOST_DIGITS
 from spark_eval.errors import DataError, lacks_memory
 from spark_eval.kinds import Exporting, not_a_frame
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
 Frame = Union["DataFrame", pd.DataFrame, Exporting, str, Path]
 # Arrow types that Spark lacks, and Spark's types with the same values.
 WIDER = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.int64(),
+    **UNSIGNED,
     pa.float16(): pa.float32(),
     pa.date64(): pa.date32(),
     pa.null(): pa.string(),
@@ -61,15 +59,17 @@ def as_arrow(name: str, frame: Any) -> pa.Table:
             if lacks_memory(error):
                 raise
             reason = str(error).splitlines()[0]
-            fix = (
-                "round it, as .dt.floor('us') does"
-                if "timestamp" in reason
-                else "give it one type that Spark has"
-            )
-            message = f"{name}: column {label!r} cannot be taken: {reason}; {fix}"
+            message = f"{name}: column {label!r} cannot be taken: {reason}; {how_to_mend(column, reason)}"
             faults.append(DataError("UNSUPPORTED_TYPE", message))
     DataError.raise_all(faults)
     return pa.table(columns, names=labels)
+
+
+def how_to_mend(column: Any, reason: str) -> str:
+    """Return what to do with a column that cannot be converted for this reason."""
+    if "uint" in str(getattr(column, "dtype", None) or column.type).lower():
+        return f"it {WIDE_UNSIGNED}"
+    return "round it, as .dt.floor('us') does" if "timestamp" in reason else "give it one type that Spark has"
 
 
 def read_arrow(name: str, frame: Any) -> pa.Table:
