@@ -61,6 +61,9 @@ EXPERIMENT_KEYS: Final = {
     "sequential": NESTED | None,
 }
 MOST_NOVELTY_DAYS: Final = 366
+# Years of a period.
+FIRST_YEAR: Final = 1900
+LAST_YEAR: Final = 2199
 # A term is winsorised at this quantile or above: its largest values are collected.
 LEAST_QUANTILE: Final = 0.9
 # Shares such as .333 need not add to 1 exactly.
@@ -391,6 +394,8 @@ def micros_of(text: str, zone: ZoneInfo, key: str) -> int:
             key, f"{text!r} is not a day or time, such as 2024-05-01 or 2024-05-01T06:00"
         ) from error
     instant = when.replace(tzinfo=zone) if when.tzinfo is None else when
+    if not FIRST_YEAR <= when.year <= LAST_YEAR:
+        raise invalid(key, f"{text!r} is not in the years {FIRST_YEAR} to {LAST_YEAR}")
     return (instant - EPOCH) // timedelta(microseconds=1)
 
 

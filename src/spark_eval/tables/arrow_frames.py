@@ -50,7 +50,10 @@ def as_arrow(name: str, frame: Any) -> pa.Table:
         except (pa.ArrowException, TypeError, ValueError) as error:  # a polars column also exports itself
             if lacks_memory(error):
                 raise
-            raise not_a_frame(name, frame) from None
+            if type(frame).__name__ != "DataFrame":
+                raise not_a_frame(name, frame) from None
+            message = f"{name}: a column cannot be taken: {error}; give it one type that Spark has"
+            raise DataError("UNSUPPORTED_TYPE", message) from error
     for label, column in named_columns(frame):
         labels.append(label)
         try:
