@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
+import polars
 import pytest
 
 import spark_eval
@@ -70,6 +71,9 @@ HOME: Final = {
     "by": ["day"],
     "sequential": {"tightest_at": 500, "min_users": 10},
 }
+EARLY: Final = {**HOME, "period": ["0001-01-01", "2024-05-08"]}
+LATE: Final = {**HOME, "period": ["2024-05-01", "9999-12-31"]}
+UNWEIGHTED: Final = {**HOME, "variants": {"c": 5e-324, "t": 5e-324}}
 ONLINE: Final = {
     "exposures": EXPOSURES,
     "events": EVENTS,
@@ -305,3 +309,87 @@ def test_wrong_types_of_calls_on_spark_are_refused_by_name(name: str) -> None:
                 **{argument: object()},
                 **{other: value for other, value in ON_SPARK[name].items() if other != argument},
             )
+
+
+# Numbers of columns at the ends of what doubles and 64 bits hold.
+EXTREME: Final = (5e-324, 1e-221, 1e110, 1.7e308, -1.7e308, math.inf, 2**53 + 1, 2**63 - 1, -(2**63), 10**18)
+
+
+def with_number(frame: pd.DataFrame, name: str, value: float) -> pd.DataFrame:
+    """Return a frame with a value in all rows of a column but the first."""
+    column = [frame[name].iloc[0], *[value] * (len(frame) - 1)]
+    kind = "float64" if isinstance(value, float) else "int64"
+    return frame.assign(**{name: pd.Series(column, index=frame.index).astype(kind)})
+
+
+@pytest.mark.parametrize("value", EXTREME)
+@pytest.mark.parametrize(
+    ("name", "argument", "column", "options"),
+    [
+        ("evaluate_predictions", "predictions", "score", {"task": "regression", "choose": None}),
+        ("evaluate_predictions", "predictions", "label", {"task": "regression", "choose": None}),
+        ("evaluate_predictions", "predictions", "weight", {"intervals": "row"}),
+        ("evaluate_predictions", "predictions", "weight", {"intervals": "user"}),
+        ("sample_pairs", "candidates", "score", {}),
+        ("evaluate_linkage", "predicted", "score", {}),
+        ("evaluate_experiments", "events", "value", {}),
+    ],
+)
+def test_extreme_numbers_in_tables_have_named_errors(
+    name: str, argument: str, column: str, options: dict[str, Any], value: float, tmp_path: Path
+) -> None:
+    call = {**CALLS[name](tmp_path), **options}
+    frame = call[argument].assign(**({"weight": 1.0} if column == "weight" else {}))
+    if column == "label":
+        call["intervals"] = "row"
+    found = outcome(name, {**call, argument: with_number(frame, column, value)})
+    assert not found.startswith("RAW")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("watch", {"days": 10**9}, "watch.days is 1000000000; allowed: 7 to 3,660"),
+        ("evaluate_linkage", {"n_records": 10**18}, "their pairs do not fit 64 bits"),
+        ("evaluate_linkage", {"n_records": [2**32, 2**31]}, "their pairs do not fit 64 bits"),
+        ("sample_pairs", {"per_stratum": 2**70}, "sample.per_stratum is 1180591620717411303424"),
+        ("evaluate_experiments", {"pre_days": 10**9}, "online.pre_days is 1000000000"),
+        ("evaluate_experiments", {"aa_salts": 10**9}, "online.aa_salts is 1000000000"),
+        (
+            "evaluate_experiments",
+            {"experiments": EARLY},
+            "1900 to 2199",
+        ),
+        (
+            "evaluate_experiments",
+            {"experiments": LATE},
+            "1900 to 2199",
+        ),
+        (
+            "evaluate_experiments",
+            {"experiments": UNWEIGHTED},
+            "weights",
+        ),
+        ("evaluate_experiments", {"metrics": {**MEAN, "of": {"kind": "buy", "cap": 5e-324}}}, "cap: 5e-324"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_by_name(
+    name: str, options: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    found = outcome(name, {**CALLS[name](tmp_path), **options})
+    assert found.startswith("ConfigError")
+    assert says in found
+
+
+def test_a_day_of_the_year_one_is_watched_by_the_days_that_there_are(tmp_path: Path) -> None:
+    assert "MISSING_DAYS" in outcome("watch", {**CALLS["watch"](tmp_path), "day": "0001-01-01"})
+
+
+def test_a_polars_frame_with_an_odd_column_is_a_frame() -> None:
+    odd = polars.DataFrame({"user": [1], "item": [1], "rank": [1]}).with_columns(
+        x=polars.lit(1, polars.Int128)
+    )
+    found = outcome("evaluate", {"recommendations": odd, "truth": TRUTH, "model": "m"})
+    assert "UNSUPPORTED_TYPE" in found
+    column = outcome("evaluate", {"recommendations": odd["user"], "truth": TRUTH, "model": "m"})
+    assert "NOT_A_FRAME" in column
