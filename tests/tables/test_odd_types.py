@@ -47,7 +47,7 @@ def mrr(engine: str, **given: Any) -> list[Any]:
 def error(engine: str, predictions: Any) -> list[Any]:
     options: Any = {"metrics": ["mae"], "intervals": "user", "engine": engine}
     found = spark_eval.evaluate_predictions(predictions, "binary", model="m", **options)
-    return found.to_arrow("metrics")["value"].to_pylist()
+    return [*found.to_arrow("metrics")["value"].to_pylist()]
 
 
 def difference(engine: str, candidate: Any) -> list[Any]:

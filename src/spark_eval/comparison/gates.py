@@ -9,7 +9,6 @@ from spark_eval.comparison.values import ComparedValue, is_of_predictions
 from spark_eval.conventions.choice import Choice
 from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import ConfigError
-from spark_eval.kinds import check_kind
 from spark_eval.metrics.aliases import as_list
 from spark_eval.metrics.means import weighted_means
 from spark_eval.metrics.values import has_cutoff, parse_k, parse_metric, published_name, split_metric_text
@@ -19,6 +18,7 @@ from spark_eval.options import (
     INSIDE_0_AND_1,
     SHARE,
     check_keys,
+    check_kind,
     checked,
     declared,
 )

@@ -32,15 +32,14 @@ from spark_eval.experiments.plan import (
     Test,
 )
 from spark_eval.experiments.worker.timeline import LARGEST_SUM
-from spark_eval.kinds import check_kind
 from spark_eval.metrics.aliases import as_list
-from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, check_keys, checked
+from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, check_keys, check_kind, checked
 from spark_eval.schema import USER, Direction
 
 MOST_DECIMALS: Final = 6
 # Types of the keys of mappings, where these are not the fields of what is made of them.
-NESTED: Final = Mapping[str, Any]
-TERM_KEYS: Final = {**get_type_hints(Term), "where": Sequence[NESTED]}
+NESTED: Final[Any] = Mapping[str, Any]
+TERM_KEYS: Final = {**get_type_hints(Term), "where": Sequence[Mapping[str, Any]]}
 METRIC_KEYS: Final = {
     **get_type_hints(Metric),
     **dict.fromkeys(("of", "numerator", "denominator"), NESTED),
@@ -55,10 +54,10 @@ EXPERIMENT_KEYS: Final = {
     "period": Sequence[str],
     "window": str,
     "assignment": NESTED,
-    "weights": Sequence[NESTED],
+    "weights": Sequence[Mapping[str, Any]],
     "unit": str,
     "by": Sequence[str],
-    "sequential": NESTED | None,
+    "sequential": Mapping[str, Any] | None,
 }
 MOST_NOVELTY_DAYS: Final = 366
 # Years of a period.

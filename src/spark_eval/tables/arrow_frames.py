@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from spark_eval.arrow.files import UNSIGNED, WIDE_UNSIGNED
 from spark_eval.arrow.footers import MOST_DIGITS
 from spark_eval.errors import DataError, lacks_memory
-from spark_eval.kinds import Exporting, not_a_frame
+from spark_eval.options import Exporting, not_a_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,7 +69,7 @@ def as_arrow(name: str, frame: Any) -> pa.Table:
 
 
 def how_to_mend(column: Any, reason: str) -> str:
-    """Return what to do with a column that cannot be converted for this reason."""
+    """Return the advice for a column that cannot be converted for this reason."""
     if "uint" in str(getattr(column, "dtype", None) or column.type).lower():
         return f"it {WIDE_UNSIGNED}"
     return "round it, as .dt.floor('us') does" if "timestamp" in reason else "give it one type that Spark has"

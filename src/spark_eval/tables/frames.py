@@ -25,8 +25,8 @@ from spark_eval.arrow.footers import (
     unsigned_in_all,
 )
 from spark_eval.errors import DataError, collect_errors
-from spark_eval.kinds import Exporting, not_a_frame
 from spark_eval.names import literal_path
+from spark_eval.options import Exporting, not_a_frame
 from spark_eval.runtime.any_session import NANOS_AS_LONG, is_remote, setting
 from spark_eval.runtime.local_files import decoded, local_path
 from spark_eval.runtime.session import get_session

@@ -186,7 +186,7 @@ class FirstRows:
         return kind_of(column_values(self.rows, name).type)
 
     def notes(self, chosen: Mapping[str, Guess]) -> list[str]:
-        """Return what follows from a column without a match: without a relevance all rows are relevant."""
+        """Return a note for a table without a relevance, of which all rows are relevant."""
         if RELEVANCE not in COLUMNS[self.section][1] or RELEVANCE in chosen:
             return []
         taken = {guess.column for guess in chosen.values()}
