@@ -186,7 +186,7 @@ class FirstRows:
         return kind_of(column_values(self.rows, name).type)
 
     def notes(self, chosen: Mapping[str, Guess]) -> list[str]:
-        """Return a note for a table without a relevance, of which all rows are relevant."""
+        """Return a note if no column is the relevance: every row is then relevant."""
         if RELEVANCE not in COLUMNS[self.section][1] or RELEVANCE in chosen:
             return []
         taken = {guess.column for guess in chosen.values()}
