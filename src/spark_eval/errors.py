@@ -114,9 +114,9 @@ class ConfigError(SparkEvalError):
     exit_code = 2
 
     @classmethod
-    def unknown(cls, code: str, kind: str, name: str, known: Iterable[str], where: str) -> "ConfigError":
+    def unknown(cls, code: str, kind: str, name: object, known: Iterable[str], where: str) -> "ConfigError":
         """Return the error for an unknown name, with the nearest known name."""
-        return cls(code, f"unknown {kind} {name!r} in {where}; {nearest(name, known)}")
+        return cls(code, f"unknown {kind} {name!r} in {where}; {nearest(str(name), known)}")
 
 
 class DataError(SparkEvalError):

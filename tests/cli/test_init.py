@@ -73,11 +73,42 @@ def guessed(section: str, rows: pd.DataFrame) -> dict[str, str]:
         ("session aid ts", "session aid ts"),
         ("Book-Rating User-ID ISBN event_time_utc", "User-ID ISBN event_time_utc Book-Rating"),
         ("buyer_user_uuid movie_key time", "buyer_user_uuid movie_key time"),
+        # headers of RecBole's atomic files, and names that hold a word of ratings
+        (
+            "user_id:token item_id:token rating:float timestamp:float",
+            "user_id:token item_id:token timestamp:float rating:float",
+        ),
+        (
+            "user_id:token artist_id:token stars:float timestamp:float",
+            "user_id:token artist_id:token timestamp:float stars:float",
+        ),
+        ("user_id item_id user_rating ts", "user_id item_id ts user_rating"),
+        ("user_id item_id star_rating ts", "user_id item_id ts star_rating"),
+        ("user_id item_id mean_stars ts", "user_id item_id ts mean_stars"),
     ],
 )
 def test_columns_of_well_known_logs(names: str, wanted: str) -> None:
     rows = pd.DataFrame({name: [1_500_000_000] for name in names.split()})
     assert " ".join(guessed("interactions", rows).values()) == wanted
+
+
+def test_a_log_without_a_relevance_says_that_every_row_is_relevant() -> None:
+    log = {"user": [1], "item": [1], "timestamp": [1_500_000_000], "opinion": [3], "note": ["fine"]}
+    pd.DataFrame(log).to_parquet("log.parquet")
+    answer = call("init", "--config", "first.yaml", "--interactions", "log.parquet")
+    for text in (answer.out, Path("first.yaml").read_text()):
+        assert "every row is relevant; numbers are in opinion; --column interactions.relevance=NAME" in text
+    told = call(
+        *("init", "--config", "first.yaml", "--force", "--interactions", "log.parquet"),
+        *("--column", "relevance=opinion"),
+    )
+    assert "every row is relevant" not in told.out
+
+
+@pytest.mark.parametrize("line", ["301 Q0 FR940202-2-00150 1 2.04 run", "301 0  FR940202-2 1", "1 31 2.5"])
+def test_columns_divided_by_blanks_are_refused_by_name(line: str) -> None:
+    Path("run.txt").write_text(f"{line}\n" * 3)
+    assert "divided by blanks" in refused("NEEDS_SPARK", "--recommendations", "run.txt", *EVALUATE[2:])
 
 
 def test_a_time_is_known_by_its_type() -> None:
@@ -124,6 +155,11 @@ def test_numbers_beyond_those_of_spark_are_no_ids() -> None:
     with pytest.raises(DataError, match=r"'user', which is integers or text; found: 'user' \(numbers\)"):
         guessed("truth", largest)
     assert guessed("truth", largest.assign(customer="a")) == {"user": "customer", "item": "item"}
+
+
+def test_unsigned_integers_that_fit_64_bits_are_ids() -> None:
+    TRUTH.astype("uint64").to_parquet("truth.parquet", index=False)
+    assert drawn(*EVALUATE).truth.columns == {"user": "user_id", "item": "movie_id"}
 
 
 def test_a_time_of_no_unit_is_refused_unless_its_unit_is_told() -> None:

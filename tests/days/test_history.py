@@ -32,7 +32,7 @@ from spark_eval.publishing.local import LocalStore
 from spark_eval.results.driver_tables import arrow_table, write_small
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config
-from spark_eval.runs.verbs import VERBS
+from spark_eval.verbs import VERBS
 
 DAYS = ["2024-03-01", "2024-03-02", "2024-03-03"]
 

@@ -389,9 +389,10 @@ def writers() -> Iterator[Folder]:
     yield quick("parts of a microsecond", arrow(replaced("timestamp", FINE)), None, "TIMESTAMP_TOO_FINE")
     yield Folder("moments of no zone", arrow(cast(timestamp=LOCAL)))
     yield Folder("days", arrow(cast(timestamp=pa.date32(), rows=cast(timestamp=LOCAL))), None)
-    for kind in (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint32()):
+    for kind in (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint32(), pa.uint64()):
         yield Folder(f"users as {kind}", arrow(cast(user=kind)))
-    yield refused("users as uint64", arrow(cast(user=pa.uint64())), "ID_IS_FLOAT")
+    wide = pa.array([2**63] * 6, pa.uint64())
+    yield quick("users of 2^63", arrow(replaced("user", wide)), None, "UNSUPPORTED_TYPE")
     for kind in (pa.large_string(), pa.dictionary(pa.int8(), pa.string()), pa.string_view()):
         yield Folder(f"items as {kind}", arrow(cast(item=kind)))
     yield refused("items as bytes", arrow(cast(item=pa.binary())), "ID_TYPE_UNSUPPORTED")
@@ -501,6 +502,7 @@ def schemas() -> Iterator[Folder]:
     yield refused("no zone first", pair(no_zone, HEAD), "SCHEMA_DRIFT")
     yield refused("nanoseconds second", pair(HEAD, cast(MODERN, timestamp=NANOS)), "SCHEMA_DRIFT")
     yield Folder("milliseconds second", pair(HEAD, cast(TAIL, timestamp=pa.timestamp("ms", "UTC"))))
+    yield refused("unsigned users second", pair(HEAD, cast(TAIL, user=pa.uint64())), "SCHEMA_DRIFT")
     yield refused("wider users second", pair(cast(HEAD, user=pa.int32()), TAIL), "SCHEMA_DRIFT")
     yield Folder("narrower users second", pair(HEAD, cast(TAIL, user=pa.int32())), None)
     twice = pair(HEAD, TAIL.append_column("User", TAIL["user"]))

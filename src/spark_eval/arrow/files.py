@@ -25,6 +25,15 @@ WITH_CODES: Final = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY",
 # Usual limit of a dictionary in a file, and the most bytes of a code of its texts.
 DICTIONARY_BYTES: Final = 1 << 20
 CODE_BYTES: Final = 4
+# Types of unsigned integers, and the signed types that hold their values; of 64 bits those below 2^63.
+UNSIGNED: Final[Mapping[pa.DataType, pa.DataType]] = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.int64(),
+}
+WIDE_UNSIGNED: Final = "is unsigned, with values of 2^63 or more; write it as text, or as int64 below 2^63"
+TOO_FINE: Final = "holds parts of a microsecond; write it in microseconds (coerce_timestamps='us')"
 # Built-in columns of text; segments are text too.
 TEXTS: Final = (USER, ITEM, MODEL)
 
@@ -153,7 +162,9 @@ def read_part(part: FilePart, columns: Iterable[str], coded: Sequence[str] = ())
         ):
             names = batch.schema.names
             arrays = [
-                batch[name] if name in coded else normalize_types(batch[name], name in instants)
+                batch[name]
+                if name in coded and pa.types.is_dictionary(batch[name].type)
+                else normalized(batch[name], name, part.path, name in instants)
                 for name in names
             ]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
@@ -187,8 +198,29 @@ def is_consistent(footer: pq.FileMetaData) -> bool:
     )
 
 
+def normalized(column: pa.Array, name: str, path: str, is_instant: bool) -> pa.Array:
+    """Return a column of a file in normal form.
+
+    Raises DataError UNSUPPORTED_TYPE for unsigned integers of 2^63 or more, TIMESTAMP_TOO_FINE for parts of a
+    microsecond.
+    """
+    try:
+        return normalize_types(column, is_instant)
+    except pa.ArrowInvalid as error:
+        if column.type in UNSIGNED:
+            fault = DataError("UNSUPPORTED_TYPE", f"{path!r}: column {name!r} {WIDE_UNSIGNED}")
+        elif pa.types.is_timestamp(column.type):
+            fault = DataError("TIMESTAMP_TOO_FINE", f"{path!r}: column {name!r} {TOO_FINE}")
+        else:
+            raise
+        raise fault from error
+
+
 def normalize_types(column: pa.Array, is_instant: bool = False) -> pa.Array:
-    """Cast text to plain strings, and timestamps to microseconds, in UTC if they have a zone."""
+    """Cast text to plain strings, timestamps to microseconds, in UTC if they have a zone, integers to signed.
+
+    Raises pyarrow's error for values that change.
+    """
     return column.cast(normalized_type(column.type, is_instant))
 
 
@@ -197,7 +229,7 @@ def normalized_type(kind: pa.DataType, is_instant: bool = False) -> pa.DataType:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None and not is_instant else "UTC")
-    return pa.string() if pa.types.is_large_string(kind) else kind
+    return pa.string() if pa.types.is_large_string(kind) else UNSIGNED.get(kind, kind)
 
 
 class PartWriter:

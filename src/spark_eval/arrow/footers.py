@@ -7,7 +7,7 @@ Spark that wrote them. Tests show that Spark reads all of these alike. Anything 
 import json
 import os
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +15,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_eval.arrow.files import int96_columns, is_consistent, normalized_type
-from spark_eval.errors import lacks_memory
+from spark_eval.arrow.files import UNSIGNED, int96_columns, is_consistent, normalized_type
+from spark_eval.errors import DataError, lacks_memory
 
 CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 ENCODINGS: Final = frozenset(
@@ -36,6 +36,7 @@ PHYSICAL_TYPES: Final[Mapping[tuple[str, str], pa.DataType]] = {
     ("BYTE_ARRAY", "String"): pa.string(),
 }
 INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+UNSIGNED_WIDTHS: Final = {kind.bit_width: signed for kind, signed in UNSIGNED.items()}
 # Before 23, Arrow misreads timestamps before 1970 that are stored as INT96, Spark's default.
 READS_INT96: Final = int(pa.__version__.partition(".")[0]) >= 23
 NANOSECONDS: Final = "nanoseconds"
@@ -120,9 +121,9 @@ def readable_type(column: Any) -> pa.DataType | None:
     """Return the type to read a column with; None for a type that is not listed."""
     logical = json.loads(column.logical_type.to_json())
     match column.physical_type, logical["Type"]:
-        case "INT32" | "INT64", "Int" if logical["isSigned"]:
-            return INTEGERS.get(logical["bitWidth"])
-        case "INT64", "Timestamp" if logical["timeUnit"] != NANOSECONDS:
+        case "INT32" | "INT64", "Int":
+            return (INTEGERS if logical["isSigned"] else UNSIGNED_WIDTHS).get(logical["bitWidth"])
+        case "INT64", "Timestamp":
             return pa.timestamp("us", "UTC" if logical["isAdjustedToUTC"] else None)
         case "INT96", "None":
             return pa.timestamp("us", "UTC") if READS_INT96 else None
@@ -205,3 +206,37 @@ def timestamp_kinds(footer: pq.FileMetaData) -> dict[str, tuple[bool, bool]]:
         elif column.physical_type == "INT96":
             moments[column.path] = (True, False)
     return moments
+
+
+def nanosecond_columns(
+    moments: Iterable[Mapping[str, tuple[bool, bool]]], columns: Collection[str]
+) -> dict[str, bool]:
+    """Return the columns in nanoseconds in every file -> True if zoned; empty if nested fields are, too.
+
+    ``moments`` are the ``timestamp_kinds`` of each file, ``columns`` the names of the columns of all files.
+    """
+    kinds = [(column, kind) for of_file in moments for column, kind in of_file.items()]
+    fine = {column: has_zone for column, (has_zone, is_fine) in kinds if is_fine}
+    others = {column for column, (_, is_fine) in kinds if not is_fine}
+    return {} if fine.keys() & others or fine.keys() - set(columns) else fine
+
+
+def unsigned_columns(footer: pq.FileMetaData) -> dict[str, bool]:
+    """Return for each column whether its integers are unsigned, of 64 bits; Spark reads them as decimals."""
+    return {field.name: field.type == pa.uint64() for field in footer.schema.to_arrow_schema()}
+
+
+def unsigned_in_all(files: Mapping[str, Mapping[str, bool]], source: str) -> list[str]:
+    """Return the columns of unsigned integers of 64 bits, from ``unsigned_columns`` by file.
+
+    Raises DataError SCHEMA_DRIFT if other files have another type: Spark would misread some.
+    """
+    unsigned: dict[str, str] = {}
+    for file, columns in files.items():
+        unsigned |= {name: file for name, is_unsigned in columns.items() if is_unsigned}
+    for file, columns in files.items():
+        for name in unsigned:
+            if columns.get(name) is False:
+                message = f"{source}: column {name!r} is unsigned in {unsigned[name]!r} and not in {file!r}"
+                raise DataError("SCHEMA_DRIFT", f"{message}; write all with one schema")
+    return list(unsigned)

@@ -69,7 +69,7 @@ from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, merg
 from spark_eval.comparison.worker.sums import BucketTotals, sum_bucket
 from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.options import documented
+from spark_eval.options import checked_call, documented
 from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import SmallRows
@@ -169,6 +169,7 @@ class Comparison(Writable):
 
 @events.timed_call("compare")
 @documented(CompareOptions)
+@checked_call
 def compare(
     candidate: Measured,
     baseline: Measured | None = None,
@@ -258,7 +259,8 @@ def sides_of_roles(sides: Mapping[str, Side], plan: ComparePlan) -> Sides:
 
 def is_same(table: Any, other: Any) -> bool:
     """Return True if two tables are the same object or the same path."""
-    return table is other or (isinstance(table, str | Path) and table == other)
+    are_paths = isinstance(table, str | Path) and isinstance(other, str | Path)
+    return table is other or (are_paths and bool(table == other))
 
 
 def compare_sides(sides: Sides, plan: ComparePlan, against: BaselineName | None) -> Comparison:

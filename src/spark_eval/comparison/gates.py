@@ -9,6 +9,7 @@ from spark_eval.comparison.values import ComparedValue, is_of_predictions
 from spark_eval.conventions.choice import Choice
 from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import ConfigError
+from spark_eval.metrics.aliases import as_list
 from spark_eval.metrics.means import weighted_means
 from spark_eval.metrics.values import has_cutoff, parse_k, parse_metric, published_name, split_metric_text
 from spark_eval.options import (
@@ -17,6 +18,7 @@ from spark_eval.options import (
     INSIDE_0_AND_1,
     SHARE,
     check_keys,
+    check_kind,
     checked,
     declared,
 )
@@ -25,7 +27,7 @@ from spark_eval.schema import ALL, Direction
 
 GATES_KEY: Final = "gates"
 # Required keys of a gate, and keys of its baseline.
-NEEDED_KEYS: Final = ("metric", "max_drop")
+NEEDED_KEYS: Final[Mapping[str, Any]] = {"metric": str, "max_drop": float}
 BASELINE_KEYS: Final = ("run", "model")
 
 
@@ -128,7 +130,7 @@ def make_gates(given: Iterable[Mapping[str, Any]]) -> tuple[Gate, ...]:
     >>> gate.metric, gate.k, gate.mode, gate.min_users
     ('ndcg', 10, <Mode.NON_INFERIOR: 'non_inferior'>, 100)
     """
-    return tuple(make_gate(f"{GATES_KEY}.{index}", keys) for index, keys in enumerate(given))
+    return tuple(make_gate(f"{GATES_KEY}.{index}", keys) for index, keys in enumerate(as_list(given)))
 
 
 def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
@@ -138,14 +140,15 @@ def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
         ConfigError: INVALID_GATE, NO_INTERVAL, NO_DIRECTION or SAME_MODEL, or a key or choice is unknown.
     """
     check_keys(given, [*NEEDED_KEYS, *declared(GateOptions)], key)
-    for name in NEEDED_KEYS:
+    for name, kind in NEEDED_KEYS.items():
         if given.get(name) is None:
             raise ConfigError("INVALID_GATE", f"{key} has no {name}; it has no default")
+        check_kind(kind, given[name], f"{key}.{name}")
     options: Any = {name: given[name] for name in given if name not in NEEDED_KEYS}
     chosen = checked(GateOptions, options, key)
     against = chosen.pop("against")
     check_keys(against, BASELINE_KEYS, f"{key}.against")
-    value = value_of(str(given["metric"]), chosen["k"], f"{key}.metric")
+    value = value_of(given["metric"], chosen["k"], f"{key}.metric")
     chosen |= {"metric": value.name, "k": value.k, "direction": direction_of(value, chosen["direction"], key)}
     chosen |= {f"against_{name}": against.get(name) for name in BASELINE_KEYS}
     gate = Gate(value=value, max_drop=AT_LEAST_0(given["max_drop"], f"{key}.max_drop"), **chosen)

@@ -8,12 +8,13 @@ from typing import Annotated, Final, TypedDict, Unpack
 
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import as_list
-from spark_eval.options import INSIDE_0_AND_1, checked, number_in_range
+from spark_eval.options import INSIDE_0_AND_1, checked, whole_numbers
 from spark_eval.schema import WATCH
 
 WINDOW: Final = "window"
 HISTORY: Final = "history"
-AT_LEAST_7: Final = number_in_range("7 or more", lambda given: given >= 7)
+# Numbers of days that a day may be judged by.
+DAYS_BEFORE: Final = whole_numbers(7, 3_660)
 
 
 class Unit(StrEnum):
@@ -159,7 +160,7 @@ class WatchOptions(TypedDict, total=False):
 
     metrics: Annotated[Sequence[str], "metrics to watch, each with its cutoff: ndcg@10.", (), as_texts]
     models: Annotated[Sequence[str] | None, "models to watch; None: all.", None, as_texts]
-    days: Annotated[int, "number of days before that a day is judged by.", 28, AT_LEAST_7]
+    days: Annotated[int, "number of days before that a day is judged by, 7 to 3,660.", 28, DAYS_BEFORE]
     alpha: Annotated[float, "probability of a false alarm of one day.", 0.0005, INSIDE_0_AND_1]
     reference: Annotated[
         str | None, "frozen model, measured on the same truth each day; its difference is watched."
@@ -177,9 +178,9 @@ class WatchPlan:
     reference: str | None = None
 
     def days_before(self, day: date) -> HistoryPlan:
-        """Return the history that judges a day: twice the days before, and the day itself."""
+        """History window for judging a day: 2 x days earlier days, and the day."""
         names = None if self.models is None else (*self.models, *filter(None, [self.reference]))
-        first = day - timedelta(days=2 * self.days)
+        first = date.fromordinal(max(day.toordinal() - 2 * self.days, 1))
         return HistoryPlan(self.metrics, names, first, day, segments=(), paired=False)
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.summary import METRICS, SUMS, SumRow, merge_sum_rows, metric_rows
 from spark_eval.names import summarize_names
+from spark_eval.options import checked_call
 from spark_eval.results.driver_tables import arrow_schema, arrow_table, is_of_spark
 from spark_eval.tables.arrow_frames import as_arrow
 
@@ -18,6 +19,7 @@ def sum_row(row: Mapping[str, Any]) -> SumRow:
     return SumRow(**values)
 
 
+@checked_call
 def add_sums(sums: Any) -> pa.Table:
     """Add the exact sums of several runs, such as days, and compute the means of all their users.
 

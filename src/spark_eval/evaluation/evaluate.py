@@ -33,7 +33,7 @@ from spark_eval.evaluation.tables import (
 )
 from spark_eval.evaluation.wanted import Described, local_tables
 from spark_eval.names import summarize_names
-from spark_eval.options import documented
+from spark_eval.options import checked_call, documented
 from spark_eval.per_user.population import CANDIDATE
 from spark_eval.per_user.resampling import largest_amounts
 from spark_eval.results.driver_tables import to_arrow
@@ -58,6 +58,7 @@ from spark_eval.tables.file_parts import takes_files
 
 @events.timed_call("evaluate")
 @documented(EvaluateOptions)
+@checked_call
 def evaluate(
     recommendations: Frame,
     truth: Frame,

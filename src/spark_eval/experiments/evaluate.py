@@ -42,7 +42,7 @@ from spark_eval.experiments.worker.send import (
     n_bits_for,
 )
 from spark_eval.experiments.worker.tails import measure_tails, quantile_of
-from spark_eval.options import documented
+from spark_eval.options import checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.shown import TextTable, Writable
@@ -69,6 +69,7 @@ MOST_QUARANTINED: Final = 0.01
 
 @run_events.timed_call("evaluate_experiments")
 @documented(ExperimentOptions)
+@checked_call
 def evaluate_experiments(
     exposures: Frame,
     events: Frame,

@@ -30,7 +30,7 @@ from spark_eval.experiments.worker.drafts import (
     reduce_users,
 )
 from spark_eval.names import summarize_names
-from spark_eval.options import SHARE, documented
+from spark_eval.options import SHARE, checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
@@ -121,6 +121,7 @@ class Interleaving(Exported):
 
 @run_events.timed_call("evaluate_interleaving")
 @documented(InterleavingOptions)
+@checked_call
 def evaluate_interleaving(
     impressions: Frame,
     *,

@@ -2,10 +2,9 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
-from typing import Any, Final, Unpack
+from typing import Any, Final, Unpack, get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from spark_eval.conventions.comparison import Drop, Mode
@@ -32,11 +31,38 @@ from spark_eval.experiments.plan import (
     TermValue,
     Test,
 )
-from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, check_keys, checked
+from spark_eval.experiments.worker.timeline import LARGEST_SUM
+from spark_eval.metrics.aliases import as_list
+from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, check_keys, check_kind, checked
 from spark_eval.schema import USER, Direction
 
 MOST_DECIMALS: Final = 6
+# Types of the keys of mappings, where these are not the fields of what is made of them.
+NESTED: Final[Any] = Mapping[str, Any]
+TERM_KEYS: Final = {**get_type_hints(Term), "where": Sequence[Mapping[str, Any]]}
+METRIC_KEYS: Final = {
+    **get_type_hints(Metric),
+    **dict.fromkeys(("of", "numerator", "denominator"), NESTED),
+}
+SEQUENTIAL_KEYS: Final = dict.fromkeys(get_type_hints(Sequential), float)
+BOT_KEYS: Final = {**get_type_hints(Bots), "ids": Sequence[str | int]}
+CHANGE_KEYS: Final = {"since": str, "variants": Mapping[str, float]}
+EXPERIMENT_KEYS: Final = {
+    "name": str,
+    "control": str,
+    "variants": Mapping[str, float],
+    "period": Sequence[str],
+    "window": str,
+    "assignment": NESTED,
+    "weights": Sequence[Mapping[str, Any]],
+    "unit": str,
+    "by": Sequence[str],
+    "sequential": Mapping[str, Any] | None,
+}
 MOST_NOVELTY_DAYS: Final = 366
+# Years of a period.
+FIRST_YEAR: Final = 1900
+LAST_YEAR: Final = 2199
 # A term is winsorised at this quantile or above: its largest values are collected.
 LEAST_QUANTILE: Final = 0.9
 # Shares such as .333 need not add to 1 exactly.
@@ -63,8 +89,6 @@ def make_experiment_plan(
     """
     chosen = checked(ExperimentOptions, options, SECTION)
     zone = zone_of(chosen["timezone"])
-    several = [experiments] if isinstance(experiments, Mapping) else experiments
-    chosen["slices"] = tuple(chosen["slices"])
     # Defaults of metrics and of experiments.
     cuped, of_all = chosen.pop("cuped"), {name: chosen.pop(name) for name in ("by", "sequential")}
     chosen["bots"] = bots_of(chosen["bots"] or {})
@@ -73,16 +97,12 @@ def make_experiment_plan(
             f"{SECTION}.novelty_days", f"{chosen['novelty_days']}; allowed: 2 to {MOST_NOVELTY_DAYS}"
         )
     plan = ExperimentPlan(
+        tuple(metric_of(key, {"cuped": cuped} | given) for key, given in mappings("metrics", metrics)),
         tuple(
-            metric_of(f"{SECTION}.metrics.{n}", {"cuped": cuped} | without_nulls(given))
-            for n, given in enumerate(metrics)
-        ),
-        tuple(
-            experiment_of(f"{SECTION}.experiments.{n}", of_all | without_nulls(given), zone)
-            for n, given in enumerate(several)
+            experiment_of(key, of_all | given, zone) for key, given in mappings("experiments", experiments)
         ),
         **chosen,
-        gates=tuple(gate_of(f"gates.{n}", given) for n, given in enumerate(gates)),
+        gates=tuple(gate_of(f"gates.{n}", given) for n, given in enumerate(as_list(gates))),
     )
     for key, named in (("metrics", plan.metrics), ("experiments", plan.experiments)):
         names = [one.name for one in named]
@@ -133,7 +153,7 @@ def sequential_of(given: Mapping[str, float] | None, key: str) -> Sequential | N
     """Return the validated sequential test."""
     if given is None:
         return None
-    check_keys(given, [one.name for one in fields(Sequential)], key)
+    check_keys(given, SEQUENTIAL_KEYS, key)
     if ("tau" in given) == ("tightest_at" in given):
         raise invalid(key, "either tau or tightest_at")
     if not all(0 < value < math.inf for value in given.values()):
@@ -143,16 +163,16 @@ def sequential_of(given: Mapping[str, float] | None, key: str) -> Sequential | N
 
 def bots_of(given: Mapping[str, Any]) -> Bots:
     """Return the validated rules for bots."""
-    check_keys(given, [one.name for one in fields(Bots)], f"{SECTION}.bots")
+    check_keys(given, BOT_KEYS, f"{SECTION}.bots")
     most = given.get("pre_events")
     if most is not None and most < 0:
         raise invalid(f"{SECTION}.bots", f"pre_events: {most}; it is 0 or more")
-    return Bots(tuple(map(str, given.get("ids", ()))), most)
+    return Bots(tuple(map(str, as_list(given.get("ids", ())))), most)
 
 
 def gate_of(key: str, given: Mapping[str, Any]) -> Gate:
     """Return the validated gate of a mapping; INVALID_GATE without a key that it needs."""
-    check_keys(given, [one.name for one in fields(Gate)], key)
+    check_keys(given, get_type_hints(Gate), key)
     for name in ("experiment", "metric"):
         if given.get(name) is None:
             raise ConfigError("INVALID_GATE", f"{key} has no {name}; it has no default")
@@ -177,8 +197,7 @@ def gate_of(key: str, given: Mapping[str, Any]) -> Gate:
 
 def metric_of(key: str, given: Mapping[str, Any]) -> Metric:
     """Return the validated metric of a mapping; ``key`` is its path in the config."""
-    allowed = [*(one.name for one in fields(Metric)), "of"]
-    check_keys(given, allowed, key)
+    check_keys(given, METRIC_KEYS, key)
     kind = parse_choice(MetricKind, required(given, "kind", key), f"{key}.kind")
     is_mean = kind in (MetricKind.MEAN, MetricKind.RETENTION)
     top, bottom = ("of", None) if is_mean else ("numerator", "denominator")
@@ -215,6 +234,10 @@ def check_metric(key: str, metric: Metric) -> None:
     is_share = metric.kind is MetricKind.MEAN and metric.numerator.value is TermValue.ANY
     if metric.test is Test.Z_POOLED and not (is_share or is_retention):
         raise invalid(key, "test: z_pooled is for shares of users: a mean of any, or a retention")
+    for term in metric.terms:
+        # Rounded to the decimals, a smaller cap is 0.
+        if term.cap is not None and not 0.5 < term.cap * metric.scale(term) < LARGEST_SUM:
+            raise invalid(key, f"cap: {term.cap}; allowed: above {0.5 / metric.scale(term):g}, below 2^62")
     if metric.effect is not None and not 0 < metric.effect < math.inf:
         raise invalid(key, f"effect: {metric.effect}; it is above 0")
     if not 0 <= metric.decimals <= MOST_DECIMALS:
@@ -229,7 +252,7 @@ def check_metric(key: str, metric: Metric) -> None:
 
 def term_of(key: str, given: Mapping[str, Any], *, is_retention: bool = False) -> Term:
     """Return the validated term of a mapping; of a retention its events count."""
-    check_keys(given, [one.name for one in fields(Term)], key)
+    check_keys(given, TERM_KEYS, key)
     if is_retention and "value" in given:
         raise invalid(key, "a retention is of events of a kind; it has no value")
     default = TermValue.COUNT if is_retention else TermValue.SUM
@@ -242,13 +265,14 @@ def term_of(key: str, given: Mapping[str, Any], *, is_retention: bool = False) -
         raise invalid(key, f"winsorise: {winsorise}; it is a quantile from {LEAST_QUANTILE} on, below 1")
     if winsorise is not None and cap is not None:
         raise invalid(key, "either cap or winsorise")
-    where = tuple(condition_of(f"{key}.where.{n}", one) for n, one in enumerate(given.get("where", ())))
+    conditions = as_list(given.get("where", ()))
+    where = tuple(condition_of(f"{key}.where.{n}", one) for n, one in enumerate(conditions))
     return Term(required(given, "kind", key), value, where, cap, winsorise)
 
 
 def condition_of(key: str, given: Mapping[str, Any]) -> Condition:
     """Return the validated condition of a mapping: a list for ``in`` and ``between``."""
-    check_keys(given, [one.name for one in fields(Condition)], key)
+    check_keys(given, get_type_hints(Condition), key)
     op: str = required(given, "op", key)
     value: Any = given.get("value")
     if op not in OPERATORS:
@@ -265,8 +289,7 @@ def condition_of(key: str, given: Mapping[str, Any]) -> Condition:
 
 def experiment_of(key: str, given: Mapping[str, Any], zone: ZoneInfo) -> Experiment:
     """Return the validated experiment of a mapping; ``key`` is its path in the config."""
-    known = ["name", "control", "variants", "period", "window", "assignment", "weights"]
-    check_keys(given, [*known, "unit", "by", "sequential"], key)
+    check_keys(given, EXPERIMENT_KEYS, key)
     name, control, period = (required(given, one, key) for one in ("name", "control", "period"))
     variants = dict(required(given, "variants", key))
     if control not in variants or len(variants) < 2:
@@ -310,7 +333,7 @@ def strata_of(
     """Return the weights over time: those of the start, then the changes, in the order of time."""
     strata = [first]
     for number, change in enumerate(given):
-        check_keys(change, ["since", "variants"], f"{key}.{number}")
+        check_keys(change, CHANGE_KEYS, f"{key}.{number}")
         since = micros_of(required(change, "since", f"{key}.{number}"), zone, f"{key}.{number}.since")
         weights = dict(required(change, "variants", f"{key}.{number}"))
         if since <= strata[-1].start:
@@ -324,22 +347,25 @@ def strata_of(
 
 def assignment_of(key: str, given: Mapping[str, Any], variants: Mapping[str, float]) -> Assignment:
     """Return the validated assignment; raise ConfigError for overlapping ranges."""
-    check_keys(given, [one.name for one in fields(Assignment)], key)
+    check_keys(given, get_type_hints(Assignment), key)
     n_buckets = given.get("buckets", 10_000)
     ranges = {name: tuple(bounds) for name, bounds in required(given, "ranges", key).items()}
     if set(ranges) != set(variants):
         raise invalid(key, "ranges: one for each variant")
     last = 0
     for low, high in sorted(bounds if len(bounds) == 2 else (0, 0) for bounds in ranges.values()):
-        if not last <= low < high <= n_buckets:
+        if not last <= low < high <= n_buckets < 2**63:
             raise invalid(key, f"ranges: [start, end) within {n_buckets} buckets, not empty and disjoint")
         last = high
     return Assignment(str(required(given, "salt", key)), ranges, n_buckets)
 
 
-def without_nulls(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys that have a value; all others take their default."""
-    return {name: value for name, value in given.items() if value is not None}
+def mappings(name: str, several: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the config key of each mapping, and its keys that have a value; all others take their default."""
+    for number, given in enumerate(as_list(several)):
+        key = f"{SECTION}.{name}.{number}"
+        check_kind(Mapping, given, key)
+        yield key, {name: value for name, value in given.items() if value is not None}
 
 
 def required(given: Mapping[str, Any], name: str, key: str) -> Any:
@@ -367,6 +393,8 @@ def micros_of(text: str, zone: ZoneInfo, key: str) -> int:
             key, f"{text!r} is not a day or time, such as 2024-05-01 or 2024-05-01T06:00"
         ) from error
     instant = when.replace(tzinfo=zone) if when.tzinfo is None else when
+    if not FIRST_YEAR <= when.year <= LAST_YEAR:
+        raise invalid(key, f"{text!r} is not in the years {FIRST_YEAR} to {LAST_YEAR}")
     return (instant - EPOCH) // timedelta(microseconds=1)
 
 

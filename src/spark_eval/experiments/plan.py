@@ -8,12 +8,16 @@ from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import ConfigError
-from spark_eval.options import AT_LEAST_1, INSIDE_0_AND_1, SHARE, checked
+from spark_eval.metrics.parsers import as_tuple
+from spark_eval.options import INSIDE_0_AND_1, SHARE, checked, whole_numbers
 from spark_eval.schema import LARGEST_EXACT, Direction
 
 SECTION: Final = "online"
 INTERLEAVING: Final = "interleaving"
 MICROSECONDS: Final = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+# Longest pre-period, and the largest number of A/A experiments.
+MOST_DAYS: Final = 3_660
+MOST_SALTS: Final = 1_000_000
 # Ratios of users are rounded to this number of binary digits after the point.
 RATIO_BITS: Final = 32
 
@@ -112,7 +116,9 @@ class ExperimentOptions(TypedDict, total=False):
     """Options of the analysis of experiments: keys of the config's section ``online``."""
 
     timezone: Annotated[str, "time zone of days, and of times without an offset.", "UTC"]
-    pre_days: Annotated[int, "whole days before the day of exposure that are the pre-period.", 14, AT_LEAST_1]
+    pre_days: Annotated[
+        int, "whole days before the day of exposure that are the pre-period.", 14, whole_numbers(1, MOST_DAYS)
+    ]
     max_crossover: Annotated[float, "maximum share of users with two variants.", 0.01, SHARE]
     correction: Annotated[
         str, "correction of the p-values of goals and treatments: holm or bh.", "holm", Correction
@@ -135,7 +141,9 @@ class ExperimentOptions(TypedDict, total=False):
         "have its own.",
         (),
     ]
-    slices: Annotated[Sequence[str], "columns of the events: a row for each value, and tests over all.", ()]
+    slices: Annotated[
+        Sequence[str], "columns of the events: a row for each value, and tests over all.", (), as_tuple
+    ]
     srm: Annotated[
         str, "test of the numbers of units: fixed, or sequential for daily looks.", "fixed", SampleRatioTest
     ]
@@ -152,12 +160,16 @@ class ExperimentOptions(TypedDict, total=False):
         int | None,
         "random halves of the units, such as 1000: are the p-values of A/A experiments uniform?",
         None,
-        AT_LEAST_1,
+        whole_numbers(1, MOST_SALTS),
     ]
     bots: Annotated[
         Mapping[str, Any] | None,
         "{ids} and {pre_events}: users left out, by id or by events before exposure.",
     ]
+
+
+# Value of a condition.
+Scalar = bool | int | float | str
 
 
 @dataclass(frozen=True)
@@ -166,7 +178,7 @@ class Condition:
 
     column: str
     op: str
-    value: Any = None
+    value: Scalar | Sequence[Scalar] | None = None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from spark_eval.experiments.plan import USER_DAYS, ExperimentOptions, Experiment
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES, BucketSums
 from spark_eval.experiments.worker.days import DAY_COLUMN, judge_day, summed_days
 from spark_eval.experiments.worker.judge import own_column
-from spark_eval.options import documented
+from spark_eval.options import checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.runners.conformed import check_id_types, id_type
@@ -72,6 +72,7 @@ class UserDays(Exported):
 
 @run_events.timed_call("sum_user_days")
 @documented(ExperimentOptions)
+@checked_call
 def sum_user_days(
     exposures: Frame,
     events: Frame,

@@ -206,10 +206,10 @@ class ReadTable:
         for batch in chain.from_iterable(part() for part in chosen.parts(1, coded=False)):
             valid = pa.table(batch).drop_null()
             if SCORE in names:
-                score = valid[SCORE].cast(pa.float64())
+                score = valid[SCORE].cast(pa.float64(), safe=False)  # as Spark compares them with edges
                 valid = valid.filter(pc.is_finite(score))
                 if keeps_scores:
-                    scores.append(to_numpy(valid[SCORE].cast(pa.float64())))
+                    scores.append(to_numpy(valid[SCORE].cast(pa.float64(), safe=False)))
             n_rows += len(valid)
             for column, own in columns.items():
                 for chunk in valid[column].chunks:

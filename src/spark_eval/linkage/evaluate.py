@@ -17,9 +17,10 @@ from spark_eval.linkage.given import relations_of_tables, small_table
 from spark_eval.linkage.plan import LinkageOptions, LinkagePlan, make_linkage_plan
 from spark_eval.linkage.relations import Clusters, Pairs, Relation, Relations
 from spark_eval.linkage.reviews import CANDIDATES, PREDICTED, check_same_links, reviewed_strata
-from spark_eval.options import documented
+from spark_eval.options import checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
+from spark_eval.runtime import events
 from spark_eval.schema import Outcome, Reason, Table, ddl_of
 from spark_eval.tables.arrow_frames import Frame
 
@@ -103,7 +104,9 @@ def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, 
     return lines
 
 
+@events.timed_call("evaluate_linkage")
 @documented(LinkageOptions)
+@checked_call
 def evaluate_linkage(
     predicted: Frame,
     true: Frame | None = None,

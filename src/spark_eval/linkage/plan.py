@@ -1,5 +1,6 @@
 """Options of linkage and of review samples, validated as plans."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,6 +12,8 @@ from spark_eval.options import AT_LEAST_1, SEED, checked
 
 LINKAGE: Final = "linkage"
 SAMPLE: Final = "sample"
+# Pairs are counted in 64 bits.
+MOST_PAIRS: Final = 2**63
 
 
 def parse_sizes(given: Any, where: str) -> tuple[int, ...]:
@@ -18,6 +21,8 @@ def parse_sizes(given: Any, where: str) -> tuple[int, ...]:
     sizes = tuple(as_list(given))
     if not 1 <= len(sizes) <= 2 or not all(type(size) is int and size >= 1 for size in sizes):
         raise ConfigError("OUT_OF_RANGE", f"{where} is {given!r}; give the number of records, or two of them")
+    if math.prod(sizes if len(sizes) == 2 else (sizes[0], sizes[0] - 1)) >= MOST_PAIRS:
+        raise ConfigError("OUT_OF_RANGE", f"{where} is {given!r}; their pairs do not fit 64 bits")
     return sizes
 
 

@@ -16,8 +16,9 @@ from spark_eval.linkage.given import relations_of_tables
 from spark_eval.linkage.plan import SampleOptions, SamplePlan, make_sample_plan
 from spark_eval.linkage.relations import Pairs, Relations, check_columns
 from spark_eval.linkage.wanted import REVIEW_COLUMNS
-from spark_eval.options import documented
+from spark_eval.options import checked_call, documented
 from spark_eval.runners.local_rows import LocalTable
+from spark_eval.runtime import events
 from spark_eval.schema import LABEL, REVIEWER, A, B, Outcome, Reason
 from spark_eval.tables.arrow_frames import Frame
 
@@ -32,7 +33,9 @@ OTHER_PAIRS: Final = "not predicted"
 SAMPLE_COLUMNS: Final = (A, B, "stratum", "stratum_size", "sampled", "weight")
 
 
+@events.timed_call("sample_pairs")
 @documented(SampleOptions)
+@checked_call
 def sample_pairs(
     candidates: Frame, predicted: Frame, *, engine: str | None = None, **options: Unpack[SampleOptions]
 ) -> pa.Table:

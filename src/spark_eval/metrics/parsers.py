@@ -1,6 +1,5 @@
 """Parsers of options that several verbs share."""
 
-from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 from spark_eval.errors import ConfigError
@@ -9,16 +8,9 @@ from spark_eval.options import SEED, number_in_range
 from spark_eval.statistics.resampling import MOST_RESAMPLES
 
 
-def as_tuple(given: Any, where: str) -> tuple[Any, ...]:
-    """Convert an option to a tuple; a single value becomes a tuple of one, None an empty one.
-
-    Raises ConfigError INVALID_CONFIG for a list or a mapping among the values.
-    """
-    values = () if given is None else tuple(as_list(given))
-    for value in values:
-        if isinstance(value, Iterable) and not isinstance(value, str):
-            raise ConfigError("INVALID_CONFIG", f"{where}: {value!r} is not a single value; give a flat list")
-    return values
+def as_tuple(given: Any, _where: str) -> tuple[Any, ...]:
+    """Convert an option to a tuple; a single value becomes a tuple of one, None an empty one."""
+    return () if given is None else tuple(as_list(given))
 
 
 def metric_texts(given: Any, where: str) -> list[str]:

@@ -90,7 +90,7 @@ def make_stage(key: str, given: Mapping[str, Any], index: int) -> Stage:
     """Parse the entry with index ``index`` under a key of the config."""
     if not isinstance(given, Mapping):
         raise ConfigError("INVALID_STAGE", f"{key} is {given!r}; give a mapping of name, model and k")
-    check_keys(given, declared(StageOptions), key)
+    check_keys(given, list(declared(StageOptions)), key)
     options: Any = given
     name, model, models, k = checked(StageOptions, options, key).values()
     if not isinstance(name, str) or not name:

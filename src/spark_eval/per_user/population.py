@@ -118,7 +118,10 @@ class ComparisonTask:
     def rows(self, tables: Iterable[pa.Table], columns: Sequence[str]) -> pa.Table:
         """Concatenate these columns of some tables, cast to ``schema``."""
         schema = self.schema(columns)
-        typed = [table.cast(schema) for table in tables]
+        try:
+            typed = [table.cast(schema) for table in tables]
+        except pa.ArrowInvalid as error:
+            raise DataError("METRIC_OVERFLOW", f"a value is not exact as a double: {error}") from error
         return pa.concat_tables(typed) if typed else schema.empty_table()
 
     def rows_of_model(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import model_faults, models_shown
-from spark_eval.options import documented
+from spark_eval.options import checked_call, documented
 from spark_eval.per_user.cells import SegmentValue
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.measure import (
@@ -76,6 +76,7 @@ USER_ROWS_PER_BUCKET: Final = 1_000_000
 
 @events.timed_call("evaluate_predictions")
 @documented(PredictionOptions)
+@checked_call
 def evaluate_predictions(
     predictions: Frame,
     task: str,

@@ -39,6 +39,13 @@ SCORES: Final = {
     Task.MULTICLASS: (Scores.PROBABILITY, Scores.CLASS),
     Task.REGRESSION: (Scores.RAW,),
 }
+# Keys of ``choose``, and of its costs.
+RULE_KEYS: Final = {
+    Goal.FLAGS: Sequence[float],
+    Goal.RECALL: Sequence[float],
+    Goal.COST: Sequence[Mapping[str, Any]],
+}
+COST_KEYS: Final = {"false_positive": float, "false_negative": float}
 # Names that segments cannot have; a column ``fold`` is a segment by itself.
 RESERVED_SEGMENTS: Final = frozenset({"", ALL, FOLD, FOLDS})
 
@@ -201,8 +208,12 @@ def threshold_rules(choose: Mapping[str, Any]) -> list[ThresholdRule]:
 
     The first costs also apply to the other rules.
     """
-    check_keys(choose, list(Goal), f"{SECTION}.choose")
-    costs = [ThresholdRule(Goal.COST, **dict(costs)) for costs in as_list(choose.get(Goal.COST, ()))]
+    key = f"{SECTION}.choose"
+    check_keys(choose, RULE_KEYS, key)
+    given = as_list(choose.get(Goal.COST, ()))
+    for index, one in enumerate(given):
+        check_keys(one, COST_KEYS, f"{key}.{Goal.COST}.{index}")
+    costs = [ThresholdRule(Goal.COST, **one) for one in given]
     judge = costs[0] if costs else ThresholdRule(Goal.COST)
     rules = [
         replace(judge, goal=goal, limit=float(limit))

@@ -18,6 +18,7 @@ from spark_eval.arrow.user_files import check_no_nan, nan_in, open_dataset
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics.aliases import as_list
 from spark_eval.names import literal_path, quote_column, summarize_names
+from spark_eval.options import checked_call
 from spark_eval.publishing.columns import differences, kinds_in_arrow, kinds_in_spark, united_kinds
 from spark_eval.publishing.commits import Files, OnDamage, Record, published, warn_of_damage
 from spark_eval.publishing.local import manifest_of
@@ -222,6 +223,7 @@ def incomplete(run_id: str, what: str) -> DataError:
     return DataError("INCOMPLETE_RUN", f"run {run_id!r} is incomplete: {what}; run it again with --replace")
 
 
+@checked_call
 def read_published(
     spark: "SparkSession", path: str, table: str, run_ids: Collection[str] | str | None = None
 ) -> "DataFrame":

@@ -342,7 +342,7 @@ class MlflowSection(Section):
 def check_report(given: object) -> object:
     """Check that ``report`` is a boolean or a valid section, so that only one error is raised."""
     if isinstance(given, Mapping):
-        check_keys(map(str, given), list(ReportSection.model_fields), "report")
+        check_keys(given, list(ReportSection.model_fields), "report")
     elif not isinstance(given, bool | ReportSection):
         raise ValueError(f"is {given!r}; give true, false or {{primary: ndcg@10}}")
     return given

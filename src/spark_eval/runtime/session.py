@@ -22,6 +22,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession, is_remote
 
 from spark_eval.errors import SetupError
+from spark_eval.options import checked_call
 from spark_eval.runtime import events, streams
 from spark_eval.runtime.any_session import is_remote as is_connected
 from spark_eval.runtime.local_files import check_working_folder
@@ -79,6 +80,7 @@ def describe_java() -> str:
         return str(fault)
 
 
+@checked_call
 def get_session(
     app_name: str = "spark-eval", master: str = "local[*]", conf: Mapping[str, str] | None = None
 ) -> SparkSession:

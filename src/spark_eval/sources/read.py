@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_eval.arrow.footers import unsigned_in_all
 from spark_eval.config.inputs import Source
 from spark_eval.errors import ConfigError, DataError, collect_errors, nearest
 from spark_eval.evaluation.conform import conform_table
@@ -22,9 +23,10 @@ from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.sources.listing import FILE_FORMATS, data_files, depth_of, partitions_of
 from spark_eval.sources.schemas import PARQUET, check_files
 from spark_eval.sources.snapshots import load_table
-from spark_eval.sources.typed import in_microseconds, read_typed
+from spark_eval.sources.typed import read_typed
 from spark_eval.splits.conform import conform_interactions
 from spark_eval.tables.catalog_tables import is_place, published_rows
+from spark_eval.tables.exact_types import as_signed, in_microseconds
 from spark_eval.tables.listed import named_type
 from spark_eval.tables.partitions import with_partitions
 
@@ -105,6 +107,8 @@ def read_path(
             "INPUT_CHANGED_DURING_RUN", f"{name}: files were added or removed; rerun when they are stable"
         )
     frame = with_partitions(frame, files.values(), depth_of(source), name) if partitions else frame
+    unsigned = [one for one in unsigned_in_all(schemas.unsigned, name) if one in frame.columns]
+    frame = as_signed(frame, unsigned, name)
     return in_microseconds(frame, schemas.nanoseconds, name)
 
 

@@ -8,7 +8,13 @@ from typing import Final
 import pyarrow as pa
 
 from spark_eval.arrow.files import is_consistent
-from spark_eval.arrow.footers import EncryptedFile, read_footer, timestamp_kinds
+from spark_eval.arrow.footers import (
+    EncryptedFile,
+    nanosecond_columns,
+    read_footer,
+    timestamp_kinds,
+    unsigned_columns,
+)
 from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError
 from spark_eval.runtime.any_session import OpenSession
@@ -26,11 +32,15 @@ HOW_TO_MEND: Final = "write all with one schema"
 
 @dataclass
 class FileSchemas:
-    """Schemas of local files: columns, columns with nested fields, and the timestamp unit of each file."""
+    """Schemas of local files: columns, columns with nested fields, and the timestamp unit of each file.
+
+    ``unsigned`` says of the columns of each file whether their integers are unsigned, of 64 bits.
+    """
 
     columns: dict[str, list[str]] = field(default_factory=dict)
     paths: dict[str, frozenset[str]] = field(default_factory=dict)
     moments: dict[str, Mapping[str, tuple[bool, bool]]] = field(default_factory=dict)
+    unsigned: dict[str, Mapping[str, bool]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, files: Iterable[str], file_format: str, name: str) -> "FileSchemas":
@@ -75,6 +85,7 @@ class FileSchemas:
                 raise ValueError("its footer's numbers of rows do not agree")
             self.columns[file] = list(footer.schema.to_arrow_schema().names)
             self.moments[file] = timestamp_kinds(footer)
+            self.unsigned[file] = unsigned_columns(footer)
             for number in range(len(footer.schema)):
                 fields += accumulate(footer.schema.column(number).path.split("."), "{}.{}".format)
         self.paths[file] = frozenset(map(str.lower, (*self.columns[file], *fields)))
@@ -85,12 +96,9 @@ class FileSchemas:
 
     @property
     def nanoseconds(self) -> dict[str, bool]:
-        """Columns in nanoseconds in every file -> True if zoned; empty if nested fields are, too."""
-        kinds = [(column, kind) for moments in self.moments.values() for column, kind in moments.items()]
-        fine = {column: has_zone for column, (has_zone, is_fine) in kinds if is_fine}
-        others = {column for column, (_, is_fine) in kinds if not is_fine}
+        """Columns in nanoseconds; see ``nanosecond_columns``."""
         columns = {name for names in self.columns.values() for name in names}
-        return {} if fine.keys() & others or fine.keys() - columns else fine
+        return nanosecond_columns(self.moments.values(), columns)
 
     def check(self, wanted: Collection[str], may_lack: bool, name: str) -> None:
         """Raise DataError for columns that some files lack, have twice, or have with another timestamp unit.

@@ -1,6 +1,6 @@
 """Read files with our types: models and segments as text, ids unchanged, timestamps exact."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Final
 
@@ -14,6 +14,7 @@ from spark_eval.runtime.any_session import NANOS_AS_LONG, setting
 from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 from spark_eval.sources.listing import spark_path
 from spark_eval.sources.schemas import PARQUET
+from spark_eval.tables.exact_types import with_columns
 from spark_eval.tables.plain_files import CHECKSUMS
 
 TEXT_FORMATS: Final = ("csv", "json", "xml")
@@ -73,24 +74,6 @@ def checked_text(name: str) -> Column:
     return F.when(text.contains(REPLACEMENT), fault).otherwise(text)
 
 
-def in_microseconds(frame: DataFrame, names: Mapping[str, bool], source: str) -> DataFrame:
-    """Return the frame with these nanosecond columns as timestamps; ``names`` maps to True if with a zone."""
-    return with_columns(frame, {name: moment(name, has_zone, source) for name, has_zone in names.items()})
-
-
-def moment(name: str, has_zone: bool, source: str) -> Column:
-    """Return nanoseconds as a timestamp; a fraction of a microsecond fails the job with a named error."""
-    count = F.col(quote_column(name))
-    message = f"error[TIMESTAMP_TOO_FINE] {source}: column {name} holds parts of a microsecond; "
-    fault = F.raise_error(F.lit(f"{message}write it in microseconds (coerce_timestamps='us')")).cast("long")
-    micros = F.when(count % 1000 != 0, fault).otherwise(F.call_function("div", count, F.lit(1000)))
-    if has_zone:
-        return F.timestamp_micros(micros)
-    # The cast must not depend on the session's zone.
-    seconds = (micros.cast("decimal(18,0)") / 1_000_000).cast("decimal(18,6)")
-    return F.lit("1970-01-01").cast("timestamp_ntz") + F.make_dt_interval(secs=seconds)
-
-
 def exact_long(name: str) -> Column:
     """Return text as a long; a row that is not canonically written fails the job with a named error."""
     text = F.col(quote_column(name))
@@ -104,8 +87,3 @@ def exact_long(name: str) -> Column:
         .when(text.isNotNull(), F.raise_error(fault).cast("long"))
         .alias(name)
     )
-
-
-def with_columns(frame: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
-    """Return the frame with these columns replaced; the same frame if there are none."""
-    return frame.withColumns({**columns}) if columns else frame

@@ -10,6 +10,7 @@ from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.arrow.files import remove_other_files
 from spark_eval.errors import ConfigError, nearest
 from spark_eval.names import quote_column
+from spark_eval.options import checked_call
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.report.data import RunFacts
@@ -373,6 +374,7 @@ def used_rows(labelled: "DataFrame") -> "DataFrame":
 
 @events.timed_call("split")
 @with_options
+@checked_call
 def split(
     interactions: Frame,
     rule: FoldRule | None = None,

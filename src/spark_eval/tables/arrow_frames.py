@@ -2,25 +2,19 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Union, runtime_checkable
+from typing import TYPE_CHECKING, Any, Union
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark_eval.arrow.files import UNSIGNED, WIDE_UNSIGNED
 from spark_eval.arrow.footers import MOST_DIGITS
-from spark_eval.errors import ConfigError, DataError, lacks_memory
+from spark_eval.errors import DataError, lacks_memory
+from spark_eval.options import Exporting, not_a_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-@runtime_checkable
-class Exporting(Protocol):
-    """Frame that exports itself as an Arrow table, such as a polars frame."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return a capsule of Arrow's C stream."""
 
 
 # Inputs of the verbs. Arrow tables are accepted as well, but have no static types. A text is the path of
@@ -28,10 +22,7 @@ class Exporting(Protocol):
 Frame = Union["DataFrame", pd.DataFrame, Exporting, str, Path]
 # Arrow types that Spark lacks, and Spark's types with the same values.
 WIDER = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.int64(),
+    **UNSIGNED,
     pa.float16(): pa.float32(),
     pa.date64(): pa.date32(),
     pa.null(): pa.string(),
@@ -47,15 +38,6 @@ NULLABLE = {
 }
 
 
-def not_a_frame(name: str, given: Any) -> ConfigError:
-    """Return the error for an object that is not a frame."""
-    kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
-    if type(given).__name__ == "LazyFrame":
-        return ConfigError("NOT_A_FRAME", f"{name} is a {kind}; give {name}.collect()")
-    message = f"{name} is of type {kind}; give a Spark, pandas or polars frame, an Arrow table"
-    return ConfigError("NOT_A_FRAME", f"{message}, or the path of Parquet files")
-
-
 def as_arrow(name: str, frame: Any) -> pa.Table:
     """Return a frame of another library as an Arrow table with types that Spark has.
 
@@ -68,7 +50,10 @@ def as_arrow(name: str, frame: Any) -> pa.Table:
         except (pa.ArrowException, TypeError, ValueError) as error:  # a polars column also exports itself
             if lacks_memory(error):
                 raise
-            raise not_a_frame(name, frame) from None
+            if type(frame).__name__ != "DataFrame":
+                raise not_a_frame(name, frame) from None
+            message = f"{name}: a column cannot be taken: {error}; give it one type that Spark has"
+            raise DataError("UNSUPPORTED_TYPE", message) from error
     for label, column in named_columns(frame):
         labels.append(label)
         try:
@@ -77,15 +62,17 @@ def as_arrow(name: str, frame: Any) -> pa.Table:
             if lacks_memory(error):
                 raise
             reason = str(error).splitlines()[0]
-            fix = (
-                "round it, as .dt.floor('us') does"
-                if "timestamp" in reason
-                else "give it one type that Spark has"
-            )
-            message = f"{name}: column {label!r} cannot be taken: {reason}; {fix}"
+            message = f"{name}: column {label!r} cannot be taken: {reason}; {how_to_mend(column, reason)}"
             faults.append(DataError("UNSUPPORTED_TYPE", message))
     DataError.raise_all(faults)
     return pa.table(columns, names=labels)
+
+
+def how_to_mend(column: Any, reason: str) -> str:
+    """Return the advice for a column that cannot be converted for this reason."""
+    if "uint" in str(getattr(column, "dtype", None) or column.type).lower():
+        return f"it {WIDE_UNSIGNED}"
+    return "round it, as .dt.floor('us') does" if "timestamp" in reason else "give it one type that Spark has"
 
 
 def read_arrow(name: str, frame: Any) -> pa.Table:

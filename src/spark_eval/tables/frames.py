@@ -2,8 +2,10 @@
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,22 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_eval.arrow.footers import (
+    EncryptedFile,
+    nanosecond_columns,
+    read_footer,
+    timestamp_kinds,
+    unsigned_columns,
+    unsigned_in_all,
+)
 from spark_eval.errors import DataError, collect_errors
 from spark_eval.names import literal_path
-from spark_eval.runtime.any_session import is_remote, setting
+from spark_eval.options import Exporting, not_a_frame
+from spark_eval.runtime.any_session import NANOS_AS_LONG, is_remote, setting
 from spark_eval.runtime.local_files import decoded, local_path
 from spark_eval.runtime.session import get_session
-from spark_eval.tables.arrow_frames import Exporting, as_arrow, not_a_frame
+from spark_eval.tables.arrow_frames import as_arrow
+from spark_eval.tables.exact_types import as_signed, in_microseconds
 from spark_eval.tables.listed import ListedFiles, check_all_read, check_regular, named_type
 from spark_eval.tables.partitions import with_partitions
 from spark_eval.tables.plain_files import READING
@@ -67,15 +79,35 @@ def frame_of_path(spark: SparkSession, name: str, path: str) -> DataFrame:
     paths: list[str] = []
     try:
         paths, depth = check_folders(spark, name, path)
-        with setting(spark, INFERENCE, "false"):
+        fine, unsigned = unlike_spark(paths, name)
+        as_long = setting(spark, NANOS_AS_LONG, "true") if fine else nullcontext()
+        with setting(spark, INFERENCE, "false"), as_long:
             # A unique option: otherwise Spark could replace this frame by an equal one that the user has
             # persisted.
             frame = spark.read.option(READING, uuid.uuid4().hex).parquet(literal_path(path))
             # With Spark Connect, a frame is resolved again whenever it is used.
-            frame = spark.read.schema(frame.schema).parquet(literal_path(path)) if is_remote(spark) else frame
-        return with_partitions(frame, paths, depth, name)
+            if fine or is_remote(spark):
+                frame = spark.read.schema(frame.schema).parquet(literal_path(path))
+        frame = with_partitions(frame, paths, depth, name)
+        return in_microseconds(as_signed(frame, unsigned, name), fine, name)
     except (PySparkException, Py4JError) as error:
         raise named_type(error, paths, name, more="") from error
+
+
+def unlike_spark(paths: Iterable[str], source: str) -> tuple[dict[str, bool], list[str]]:
+    """Return the columns of local files in nanoseconds -> True if zoned, and those of unsigned 64 bits.
+
+    Spark names the fault of a file that has no readable footer.
+    """
+    footers = {}
+    for path in paths:
+        with suppress(OSError, EncryptedFile, pa.ArrowException):
+            footers[path] = read_footer(path)
+    columns = {path: unsigned_columns(footer) for path, footer in footers.items()}
+    fine = nanosecond_columns(
+        map(timestamp_kinds, footers.values()), set(chain.from_iterable(columns.values()))
+    )
+    return fine, unsigned_in_all(columns, source)
 
 
 def check_folders(spark: SparkSession, name: str, path: str) -> tuple[list[str], int]:

@@ -27,6 +27,8 @@ BYTE_BY_BYTE: Final = "UTF8_BINARY"
 FROM_EPOCH = {"s": F.timestamp_seconds, "ms": F.timestamp_millis, "us": F.timestamp_micros}
 # Suffix after the time of day that Spark accepts as an offset: Z, +01, +01:00, UTC or Europe/Berlin.
 OFFSET = r":\d{1,2}(\.\d*)?\s*([A-Za-z]\S*|[+-]\d{1,2}(:?\d{2}){0,2})\s*$"
+# Type of unsigned integers of 64 bits of Parquet files in Spark.
+UNSIGNED_IN_SPARK = T.DecimalType(20, 0)
 ID_TYPES = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType)
 
 
@@ -79,7 +81,10 @@ class Input:
         """Return a user or item id unchanged: an integer or a string."""
         kind = self.kind(name)
         code = "ID_IS_FLOAT" if isinstance(kind, T.FractionalType) else "ID_TYPE_UNSUPPORTED"
-        column = self.typed(name, ID_TYPES, code, "ids are integers or strings (in pandas: astype('Int64'))")
+        hint = "ids are integers or strings (in pandas: astype('Int64'))"
+        if kind == UNSIGNED_IN_SPARK:
+            hint = "so Spark reads unsigned integers; cast them to bigint below 2^63, otherwise to string"
+        column = self.typed(name, ID_TYPES, code, hint)
         if not isinstance(kind, T.StringType):
             return column
         if kind.collation != BYTE_BY_BYTE:

@@ -21,7 +21,7 @@ from spark_eval.days.window import mean_columns
 from spark_eval.days.worker.pairs import PairTotals, pair_totals
 from spark_eval.days.worker.user_sums import MeanColumns
 from spark_eval.errors import DataError
-from spark_eval.options import documented
+from spark_eval.options import checked_call, documented
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published
 from spark_eval.publishing.published import PublishedTable, open_table
@@ -224,6 +224,7 @@ def local_ranges(
 
 
 @documented(HistoryOptions)
+@checked_call
 def history(path: str, **options: Unpack[HistoryOptions]) -> History:
     """Return the values of the runs published below a local output path over time; no Spark is needed.
 

@@ -10,6 +10,7 @@ from typing import Any
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.result import spread_in_spark
 from spark_eval.names import check_run_id
+from spark_eval.options import checked_call
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.catalog import CatalogStore
@@ -127,6 +128,7 @@ def missing_run(store: Store, run_id: str) -> DataError:
     return unknown_run(run_id, {record.run_id for record in published(files)}, files.root)
 
 
+@checked_call
 def report(
     result: Displayable | Sequence[Displayable] | str | Path,
     path: str | Path,

@@ -15,7 +15,7 @@ from spark_eval.days.rows import HistoryRow
 from spark_eval.days.watch import Judgement, Point, judge
 from spark_eval.errors import ConfigError, DataError, GateFailure
 from spark_eval.names import summarize_names
-from spark_eval.options import documented, meanings
+from spark_eval.options import checked_call, documented, meanings
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.stores import store_of
@@ -270,6 +270,7 @@ def check_alarms(run: Run) -> None:
 
 
 @documented(WatchOptions)
+@checked_call
 def watch(path: str, day: str, **options: Unpack[WatchOptions]) -> pa.Table:
     """Judge the metrics of a published day by the days before; nothing is published, no Spark is needed.
 

@@ -10,7 +10,7 @@ from spark_eval.days.scored import ScoredDay, merge_scored_days
 from spark_eval.days.window import Window, merge_days
 from spark_eval.errors import DataError
 from spark_eval.names import summarize_names
-from spark_eval.options import documented, meanings
+from spark_eval.options import checked_call, documented, meanings
 from spark_eval.predictions.tables import metrics_by_model
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, records_of
@@ -184,6 +184,7 @@ def stale_parts(record: Record, fingerprints: Mapping[tuple[str, str], str]) -> 
 
 
 @documented(WindowOptions)
+@checked_call
 def window(path: str, **options: Unpack[WindowOptions]) -> Window:
     """Merge the evaluations, or the predictions, of days published below a local output path into one window.
 

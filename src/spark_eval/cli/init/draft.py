@@ -20,7 +20,7 @@ from spark_eval.cli.init.guesses import (
 )
 from spark_eval.cli.init.samples import TableSample
 from spark_eval.config.strict_yaml import line, scalar
-from spark_eval.errors import ConfigError, DataError
+from spark_eval.errors import ConfigError, DataError, escape_control_characters
 from spark_eval.names import model_faults
 from spark_eval.schema import ITEM, LABEL, MODEL, RANK, SCORE, TIMESTAMP
 
@@ -32,12 +32,13 @@ KeyLine = tuple[str, Any, str]
 
 @dataclass(frozen=True)
 class DraftSection:
-    """Draft of a config section: its table, its columns, and further keys with comments."""
+    """Draft of a config section: its table, its columns, further keys with comments, and notes."""
 
     name: str
     sample: TableSample
     columns: Mapping[str, Guess]
     keys: Sequence[KeyLine]
+    notes: Sequence[str] = ()
 
     def lines(self) -> Iterable[str]:
         """Yield the section as YAML."""
@@ -52,6 +53,7 @@ class DraftSection:
             yield line(f"    {ours}", guess.column, comment_of(guess))
         for key, value, comment in self.keys:
             yield line(f"  {key}", value, comment)
+        yield from (f"  # {escape_control_characters(note)}" for note in self.notes)
         yield ""
 
 
@@ -72,7 +74,7 @@ def draft(
             keys.append(("model", model or model_of(sample.path), why))
     if name == "predictions":
         keys += task_keys(sample, columns)
-    return DraftSection(name, sample, columns, keys)
+    return DraftSection(name, sample, columns, keys, FirstRows(name, sample.rows, {}, unit).notes(columns))
 
 
 def unit_keys(sample: TableSample, when: Guess, unit: str | None) -> list[KeyLine]:

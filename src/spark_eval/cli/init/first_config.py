@@ -193,6 +193,8 @@ def show_guesses(file: Path, sections: Sequence[DraftSection], following: Sequen
             print(f"  {ours:<15} {scalar(guess.column):<15} {escape_control_characters(comment_of(guess))}")
         for key, value, comment in section.keys:
             print(f"  {key:<15} {scalar(value):<15} {escape_control_characters(comment)}")
+        for note in section.notes:
+            print(f"  {escape_control_characters(note)}")
     print(escape_control_characters(f"{file} is written; confirm what is guessed, then"))
     for command in following:
         print(escape_control_characters(f"  {command}"))

@@ -60,7 +60,10 @@ WORDS: Final[Mapping[str, str]] = {
     USER: "user customer visitor member reviewer",
     ITEM: "item movie product article song track book video content",
     TIMESTAMP: "timestamp time date",
+    RELEVANCE: "rating stars relevance",
 }
+# Types behind names in the headers of RecBole's atomic files: rating:float.
+TYPED_NAME: Final = re.compile(r":(token|float)(_seq)?$")
 # Text that Spark reads as a timestamp.
 WRITTEN_MOMENT: Final = r"^\s*\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{2}(:\d{2}.*)?)?\s*$"
 A_TIME: Final = "moments, text of ISO 8601, or counts of s, ms or us that lie between 1990 and 2099"
@@ -182,6 +185,16 @@ class FirstRows:
         """Return the kind of the values of a column."""
         return kind_of(column_values(self.rows, name).type)
 
+    def notes(self, chosen: Mapping[str, Guess]) -> list[str]:
+        """Return a note if no column is the relevance: every row is then relevant."""
+        if RELEVANCE not in COLUMNS[self.section][1] or RELEVANCE in chosen:
+            return []
+        taken = {guess.column for guess in chosen.values()}
+        names = [name for name in self.rows.column_names if name not in taken and self.fits(RELEVANCE, name)]
+        numbers = f"; numbers are in {', '.join(names)}" if names else ""
+        how = f"--column {self.section}.{RELEVANCE}=NAME names one"
+        return [f"no column looks like {RELEVANCE!r}, so every row is relevant{numbers}; {how}"]
+
     def check_case(self, chosen: Mapping[str, Guess]) -> None:
         """Raise DataError AMBIGUOUS_COLUMN if column names differ by case only."""
         for guess in chosen.values():
@@ -233,7 +246,8 @@ def likeness(ours: str, name: str, kind: ValueKind) -> tuple[int | None, str]:
 
     A lower index is likelier; -1 is an exact match.
     """
-    plain, known = re.sub(r"[\W_]", "", name.casefold()), SYNONYMS[ours].split()
+    plain = re.sub(r"[\W_]", "", TYPED_NAME.sub("", name.casefold()))
+    known = SYNONYMS[ours].split()
     if ours == ITEM and kind is ValueKind.LIST:
         known = [*known, *(f"{one}s" for one in known), "recommendations", "recommended", "recs"]
     if name == ours:

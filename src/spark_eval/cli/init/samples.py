@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
@@ -28,6 +29,8 @@ SAMPLE_BYTES: Final = 1 << 20
 # Types are inferred from the first block, so all of it is one block.
 BLOCK_BYTES: Final = 2 * SAMPLE_BYTES
 SEPARATORS: Final = ",\t;|"
+# Words of a line that is divided by blanks.
+FEWEST_FIELDS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,22 @@ def sample_of(path: str, name: str) -> TableSample:
         raise DataError("AMBIGUOUS_COLUMN", f"{name}: {file!r} has a column twice; rename one")
     for column in sorted(partitions_of(source, files) - {*rows.column_names}):
         rows = rows.append_column(column, folder_values(column, files, len(rows)))
-    return TableSample(path, kind, options, without_codes(rows))
+    return TableSample(path, kind, options, as_read(rows))
 
 
-def without_codes(rows: pa.Table) -> pa.Table:
-    """Return the rows with dictionary-encoded columns decoded."""
+def as_read(rows: pa.Table) -> pa.Table:
+    """Return the rows with dictionary-encoded columns decoded, and unsigned integers as those that are read.
+
+    Unsigned integers of 2^63 or more are no ids.
+    """
     for index, field in enumerate(rows.schema):
-        if pa.types.is_dictionary(field.type):
-            rows = rows.set_column(index, field.name, rows.column(index).cast(field.type.value_type))
+        kind, column = field.type, rows.column(index)
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        elif kind == pa.uint64() and (pc.max(column).as_py() or 0) < 2**63:
+            kind = pa.int64()
+        if kind != field.type:
+            rows = rows.set_column(index, field.name, column.cast(kind))
     return rows
 
 
@@ -147,6 +158,11 @@ def read_separated(lines: list[bytes], file: str, name: str) -> tuple[dict[str, 
     separator = max(SEPARATORS, key=first.count)
     if separator not in first and "::" in first:
         raise needs_spark(name, file, "its columns are divided by '::'")
+    if separator not in first and len(first.split()) >= FEWEST_FIELDS:
+        how = 'options: {sep: " ", header: false} has the columns _c0, _c1, ...'
+        raise needs_spark(
+            name, file, f"its columns are divided by blanks, as in runs and qrels of trec; {how}"
+        )
     parse = pyarrow.csv.ParseOptions(delimiter=separator, invalid_row_handler=lambda _: "skip")
     bare = pyarrow.csv.ReadOptions(autogenerate_column_names=True)
     [fields] = pyarrow.csv.read_csv(pa.BufferReader(lines[0]), bare, parse).to_pylist()

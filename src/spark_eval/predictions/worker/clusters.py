@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import bucket_of, decode_ids, hashes_of, scramble, to_numpy
+from spark_eval.errors import DataError
 from spark_eval.predictions.task import MOST_SUMS_OF_USERS, PLACED, PredictionPlan, Scores, Task
 from spark_eval.predictions.worker.rows import SCORE_COLUMN, Rows, addends
 from spark_eval.predictions.worker.totals import Addend, Cell, Grouping, Totals
@@ -193,8 +194,12 @@ class UserSums:
             for part, influence in enumerate(influences):
                 totals.add_sums(self.cell, influence_name(index, part), exact_sums(influence))
             for one, other in combinations_with_replacement(range(len(influences)), 2):
-                product = exact_sums(influences[one] * influences[other])
-                totals.add_sums(self.cell, influence_name(index, one, other), product)
+                with np.errstate(over="ignore"):
+                    products = influences[one] * influences[other]
+                if not np.isfinite(products).all():
+                    message = "a standard error overflows; scale labels and scores to below 2^500"
+                    raise DataError("METRIC_OVERFLOW", message)
+                totals.add_sums(self.cell, influence_name(index, one, other), exact_sums(products))
 
     def influence(self, slopes: Slopes) -> Floats:
         """Return each user's influence (n,) on a value: the sum of slope times sum."""

@@ -21,7 +21,7 @@ from spark_eval.arrow.row_faults import (
 )
 from spark_eval.errors import DataError
 from spark_eval.predictions.task import CORRECTED, Class, PredictionPlan, Scores, Task
-from spark_eval.predictions.worker.totals import LARGEST_WEIGHT, Addend
+from spark_eval.predictions.worker.totals import LARGEST_WEIGHT, LEAST_WEIGHT, Addend
 from spark_eval.schema import FOLD, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT, Fault
 from spark_eval.statistics.exact import Floats, Ints, two_product
 from spark_eval.statistics.logarithm import log, log1p
@@ -110,7 +110,8 @@ def row_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[tu
     yield from score_faults(table, rows, plan)
     if rows.weight is not None:
         yield Fault.NULL_WEIGHT, is_any_null(table, WEIGHT)
-        yield Fault.WEIGHT_OUT_OF_RANGE, ~((rows.weight >= 0.0) & (rows.weight <= LARGEST_WEIGHT))
+        is_valid = (rows.weight == 0.0) | ((rows.weight >= LEAST_WEIGHT) & (rows.weight <= LARGEST_WEIGHT))
+        yield Fault.WEIGHT_OUT_OF_RANGE, ~is_valid
 
 
 def score_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[tuple[Fault, Booleans]]:

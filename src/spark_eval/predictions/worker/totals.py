@@ -21,6 +21,8 @@ AMOUNT_BITS: Final = 30
 N_LIMBS: Final = 3
 # With larger weights, the sum of 2^33 rows could overflow.
 LARGEST_WEIGHT: Final = 2.0**30
+# Squares of ratios of weights stay doubles.
+LEAST_WEIGHT: Final = 2.0**-256
 # model, segment, segment_value
 Cell = tuple[str | None, str, str]
 
