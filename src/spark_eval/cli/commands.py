@@ -118,13 +118,9 @@ def command_of(verb: Verb) -> click.Command:
 
         if engine is not None:
             settings = [*settings, f"engine={engine}"]
-        if (verdict := given.pop("verdict", None)) is not None:
-            from spark_eval.runs.verdict import prepare_verdict
-
-            prepare_verdict(verdict)
         chosen = {one.key: given.pop(one.parameter) for one in verb.shortcuts}
         own = [f"{key}={json.dumps(value)}" for key, value in chosen.items() if value is not None]
-        make_run(verb, settings=[*settings, *own], verdict=verdict, **given)
+        make_run(verb, settings=[*settings, *own], **given)
 
     for one in reversed(verb.shortcuts):
         make = click.option(one.option, one.parameter, metavar=one.metavar, help=one.meaning)(make)

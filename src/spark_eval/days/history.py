@@ -23,7 +23,7 @@ from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import SmallRows, arrow_schema
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.results.leaderboard import measure_of
-from spark_eval.runtime.local_files import check_path, write_file
+from spark_eval.runtime.local_files import check_file, write_file
 from spark_eval.schema import ALL, ddl_of
 from spark_eval.statistics.differences import Estimate
 from spark_eval.statistics.exact import Floats, Ints
@@ -156,7 +156,7 @@ class History(Exported):
             >>> from spark_eval import history
             >>> history(daily, metrics=["map@2"]).write(f"{folder}/history.html")
         """
-        check_path(Path(path))
+        check_file(Path(path))
         write_file(Path(path), self.page)
 
     @cached_property

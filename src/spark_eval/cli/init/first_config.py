@@ -13,7 +13,7 @@ from spark_eval.cli.init.samples import TableSample, sample_of
 from spark_eval.config.strict_yaml import line, load_yaml, scalar
 from spark_eval.errors import ConfigError, DataError, escape_control_characters, nearest
 from spark_eval.runs.sections import EvaluateSection, parse_config
-from spark_eval.runtime.local_files import check_path, write_file
+from spark_eval.runtime.local_files import check_file, write_file
 from spark_eval.schema import FOLD, RELEVANCE, USER
 from spark_eval.splits.rules.methods import TIME
 
@@ -35,7 +35,7 @@ def write_first_config(
     ``paths`` are the tables by section. Raises ConfigError CONFIG_EXISTS if the file exists and ``force`` is
     not set, INVALID_PATH if the path cannot be a file.
     """
-    check_path(file)
+    check_file(file)
     is_taken = file.is_file() or (file.is_symlink() and not file.exists())  # a dangling link
     if is_taken and not force:
         message = f"{str(file)!r} is there already; choose another --config, or --force replaces it"
