@@ -102,7 +102,7 @@ def records_of_days(store: Store, days: Sequence[str], plan: ExperimentPlan) -> 
     if missing:
         message = f"no user_days of {summarize_names(missing)} below {store.files.root!r}"
         raise DataError(
-            "MISSING_DAYS", f"{message}; sum each day first: spark-eval online --day {missing[0]}"
+            "MISSING_DAYS", f"{message}; sum each first: `spark-eval online --config FILE --day {missing[0]}`"
         )
     if lacking:
         runs = summarize_names([f"{day} (run {others[day].run_id})" for day in lacking])

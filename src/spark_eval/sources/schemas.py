@@ -174,9 +174,9 @@ def check_files(
     MISSING_SPLIT, and the errors of ``check_listing`` and ``FileSchemas``.
     """
     if source.is_of_run and not (root := files_at(session, source.path_or_empty)).is_there(root.root):
-        raise DataError(
-            "MISSING_SPLIT", f"{name}: no split at {source.path_or_empty}; run `spark-eval split` first"
-        )
+        run_id = source.path_or_empty.rpartition("run_id=")[2]
+        fix = f"run `spark-eval split --config FILE --run-id {run_id}` first"
+        raise DataError("MISSING_SPLIT", f"{name}: no split at {source.path_or_empty}; {fix}")
     files = check_listing(source, name, before, session)
     local = [file for file in files.values() if file.startswith("/")]
     schemas = FileSchemas.of(local, source.format, name)

@@ -135,10 +135,11 @@ def verbs_of(names: Collection[str]) -> list[str]:
 
 
 def next_commands(file: Path, verbs: Sequence[str]) -> list[str]:
-    """Return the commands to run next."""
+    """Return the commands to run next; a split and the evaluation on it are one run, predictions another."""
     config = f"--config {shlex.quote(str(file))}"
-    run = " --run-id first" if "split" in verbs else ""
-    return [f"spark-eval validate {config}", *(f"spark-eval {verb} {config}{run}" for verb in verbs)]
+    of_split = ("split", "evaluate") if "split" in verbs else ()
+    runs = {verb: " --run-id first" if verb in of_split else "" for verb in verbs}
+    return [f"spark-eval validate {config}", *(f"spark-eval {verb} {config}{runs[verb]}" for verb in verbs)]
 
 
 def opening(following: Sequence[str]) -> Iterable[str]:

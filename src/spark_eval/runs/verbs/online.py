@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 ONLINE = "online"
 EVENTS = "events"
-SOURCES = ("exposures", EVENTS)
+EXPOSURES = "exposures"
+SOURCES = (EXPOSURES, EVENTS)
 INTERLEAVING = "interleaving"
 
 
@@ -219,9 +220,11 @@ def show(run: "Run", screen: Screen) -> None:
 
 def check(verb: Verb, config: "Config", session: "OpenSession") -> list[str]:
     """Check columns and types of the tables; return their names."""
+    from spark_eval.runs.run import taken_here
     from spark_eval.tables.conformed import check_id_types
 
-    inputs = read_tables(config, job(verb, config, None, session), session)
+    work = job(verb, config, None, session)
+    inputs: Inputs = taken_here(verb, work, config, session) or read_tables(config, work, session)
     rows = {} if inputs.tables is None else inputs.tables.rows
     check_id_types(rows)
     return [*rows, *([] if inputs.impressions is None else [INTERLEAVING])]
