@@ -240,7 +240,7 @@ def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
     """Check the config and the columns and types of its inputs, or that baselines exist; no table is read."""
     from spark_eval.cli import terminal
     from spark_eval.cli.runner import open_config, working
-    from spark_eval.runs.checks import check_inputs
+    from spark_eval.runs.run import check_inputs
 
     config = open_config(file, settings, None)
     chosen = None if verb is None else VERBS[verb]

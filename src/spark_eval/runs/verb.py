@@ -126,7 +126,7 @@ def job_of_inputs(verb: "Verb", config: "Config", run_id: str | None, session: "
 
 def check_sources(verb: "Verb", config: "Config", session: "OpenSession") -> list[str]:
     """Check columns and types of the sources of the verb; return their names."""
-    from spark_eval.runs.checks import check_inputs
+    from spark_eval.runs.run import check_inputs
 
     return check_inputs(session, config, verb)
 

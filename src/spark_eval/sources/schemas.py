@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from spark_eval.arrow.files import is_consistent
-from spark_eval.arrow.footers import EncryptedFile, read_footer, timestamp_kinds
+from spark_eval.arrow.footers import EncryptedFile, columns_of_spark, read_footer, timestamp_kinds
 from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError
 from spark_eval.runtime.any_session import OpenSession
@@ -73,6 +73,7 @@ class FileSchemas:
             footer = read_footer(file)
             if not is_consistent(footer):
                 raise ValueError("its footer's numbers of rows do not agree")
+            columns_of_spark(footer)
             self.columns[file] = list(footer.schema.to_arrow_schema().names)
             self.moments[file] = timestamp_kinds(footer)
             for number in range(len(footer.schema)):

@@ -3,7 +3,6 @@
 A table is taken if the workers would read it themselves: Spark judges every other one.
 """
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import BATCH_ROWS, INSTANT, Batches, FilePart, check_text, read_parts
-from spark_eval.arrow.footers import EncryptedFile, flat_column_indices, is_plain, read_footer, readable_type
+from spark_eval.arrow.footers import (
+    EncryptedFile,
+    columns_of_spark,
+    flat_column_indices,
+    is_plain,
+    read_footer,
+    readable_type,
+)
 from spark_eval.errors import DataError, lacks_memory
 from spark_eval.names import folder_name
 from spark_eval.runtime.local_files import is_hidden, local_path
@@ -25,9 +31,8 @@ from spark_eval.tables.arrow_frames import as_arrow
 from spark_eval.tables.columns import missing_column
 from spark_eval.tables.file_parts import PlainFiles
 
-# Summaries: Spark takes the columns of a folder from them. And the key of its schema in a footer.
+# Summaries: Spark takes the columns of a folder from them.
 SUMMARIES: Final = ("_metadata", "_common_metadata")
-SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 # Rows of a part of a frame.
 PART_ROWS: Final = 1 << 20
 WHOLE: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
@@ -337,21 +342,25 @@ def file_schema(paths: Sequence[str]) -> pa.Schema:
         if lacks_memory(error):
             raise
         raise NotPlain(f"{paths[0]} is not plain Parquet") from None
-    if not all(map(sees_all_columns, footers)):
-        raise NotPlain(f"{paths[0]} has columns that its writer does not name")
+    for path, footer in zip(paths, footers, strict=True):
+        check_spark_columns(path, footer)
     schemas = [schema_of(footer) for footer in footers]
     if any(schema != schemas[0] for schema in schemas):
         raise NotPlain(f"files beside {paths[0]} have other columns")
     return schemas[0]
 
 
-def sees_all_columns(footer: pq.FileMetaData) -> bool:
-    """Return True unless Spark, which wrote a schema of its own to the footer, would see other columns."""
-    written = (footer.metadata or {}).get(SPARK_SCHEMA)
-    if written is None:
-        return True
-    names = [field["name"] for field in json.loads(written)["fields"]]
-    return names == list(footer.schema.to_arrow_schema().names)
+def check_spark_columns(path: str, footer: pq.FileMetaData) -> None:
+    """Raise NotPlain if Spark, which wrote a schema of its own to the footer, would see other columns.
+
+    Raises DataError CORRUPT_FILE if that schema is damaged.
+    """
+    try:
+        names = columns_of_spark(footer)
+    except ValueError as error:
+        raise DataError("CORRUPT_FILE", f"{path!r}: {error}; write it again") from error
+    if names is not None and names != list(footer.schema.to_arrow_schema().names):
+        raise NotPlain(f"{path} has columns that its writer does not name")
 
 
 def schema_of(footer: pq.FileMetaData) -> pa.Schema:
