@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import int96_columns, is_consistent, normalized_type
-from spark_eval.errors import DataError, lacks_memory
+from spark_eval.errors import DataError, raise_if_of_machine
 
 CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 ENCODINGS: Final = frozenset(
@@ -89,8 +89,7 @@ def is_plain(path: str, wanted: pa.Schema) -> bool:
         footer = read_footer(path)
         schema = footer.schema.to_arrow_schema()
     except (OSError, EncryptedFile, pa.ArrowException) as error:
-        if lacks_memory(error):
-            raise
+        raise_if_of_machine(error, path)
         return False
     indices = flat_column_indices(footer)
     names, instants = [name.lower() for name in schema.names], int96_columns(footer)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from spark_eval.arrow.files import is_consistent
 from spark_eval.arrow.footers import EncryptedFile, columns_of_spark, read_footer, timestamp_kinds
 from spark_eval.config.inputs import Source
-from spark_eval.errors import DataError
+from spark_eval.errors import DataError, raise_if_of_machine
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.file_kinds import NAMES as FORMATS
 from spark_eval.runtime.file_kinds import other_format
@@ -51,6 +51,7 @@ class FileSchemas:
             except pa.ArrowNotImplementedError as error:
                 unknown.append(f"{file!r}: {error}")
             except (OSError, ValueError, pa.ArrowException) as error:
+                raise_if_of_machine(error, file)
                 other = other_format(file, file_format)
                 (damaged if other is None else others).append(other or f"{file!r}: {error}")
         if others:

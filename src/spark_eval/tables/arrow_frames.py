@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.footers import MOST_DIGITS
-from spark_eval.errors import ConfigError, DataError, lacks_memory
+from spark_eval.errors import ConfigError, DataError, lacks_memory, raise_if_of_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -95,8 +95,7 @@ def read_arrow(name: str, frame: Any) -> pa.Table:
     try:
         return as_arrow(name, pq.read_table(frame, page_checksum_verification=True))
     except (OSError, pa.ArrowException) as error:
-        if lacks_memory(error):
-            raise
+        raise_if_of_machine(error, str(frame))
         raise DataError("MISSING_INPUT", f"{name}: cannot read {str(frame)!r}: {error}") from error
 
 

@@ -23,7 +23,7 @@ from spark_eval.arrow.footers import (
     read_footer,
     readable_type,
 )
-from spark_eval.errors import DataError, lacks_memory
+from spark_eval.errors import DataError, lacks_memory, raise_if_of_machine
 from spark_eval.names import folder_name
 from spark_eval.runtime.local_files import is_hidden, local_path
 from spark_eval.schema import MODEL
@@ -336,12 +336,13 @@ def plain_paths(path: str) -> list[str]:
 
 def file_schema(paths: Sequence[str]) -> pa.Schema:
     """Return the columns of Parquet files that all have the same ones; NotPlain otherwise."""
-    try:
-        footers = [read_footer(path) for path in paths]
-    except (OSError, EncryptedFile, pa.ArrowException) as error:
-        if lacks_memory(error):
-            raise
-        raise NotPlain(f"{paths[0]} is not plain Parquet") from None
+    footers = []
+    for path in paths:
+        try:
+            footers.append(read_footer(path))
+        except (OSError, EncryptedFile, pa.ArrowException) as error:
+            raise_if_of_machine(error, path)
+            raise NotPlain(f"{path} is not plain Parquet") from None
     for path, footer in zip(paths, footers, strict=True):
         check_spark_columns(path, footer)
     schemas = [schema_of(footer) for footer in footers]
