@@ -349,7 +349,9 @@ def check_names(metrics: pa.Table, plan: HistoryPlan) -> None:
 
 def distinct(table: pa.Table, *columns: str) -> list[dict[str, Any]]:
     """Return the distinct values of columns."""
-    rows: list[dict[str, Any]] = table.select(columns).group_by(list(columns)).aggregate([]).to_pylist()
+    rows: list[dict[str, Any]] = (
+        table.select(columns).group_by(list(columns), use_threads=False).aggregate([]).to_pylist()
+    )
     return rows
 
 
