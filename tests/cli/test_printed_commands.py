@@ -29,18 +29,12 @@ NAMES: Final = ("release", "demo", "report")
 def texts_of(path: Path) -> Iterator[str]:
     """The texts of a module but its docstrings; what an f-string puts in is {}."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    whole = [
-        *(node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)),
-        *(node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)),
-    ]
-    in_expressions = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
-    for node in whole:
-        if id(node) in in_expressions:
-            continue
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(one.value) if isinstance(one, ast.Constant) else "{}" for one in node.values)
-        else:
-            yield str(node.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value
 
 
 def test_every_command_that_is_named_is_there_with_its_options() -> None:

@@ -180,7 +180,9 @@ def open_list(work: Work, name: str) -> LocalTable:
         case "interactions":
             return local_log(opened(), source.columns, source.timestamp_unit, work.config.split.rule())
         case "predictions":
-            return local_predictions(opened(), source.columns, source.model, source.checked()).rows
+            found = local_predictions(opened(), source.columns, source.model, source.checked())
+            rows: LocalTable = found.rows
+            return rows
     return local_tables({name: opened}, work.job.sources, plan)[name]
 
 
