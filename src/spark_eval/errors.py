@@ -212,3 +212,12 @@ def without_secrets(tree: Any) -> Any:
 def lacks_memory(error: Exception) -> bool:
     """Return True if this process has asked for memory in vain, for itself, a thread or a library."""
     return isinstance(error, MemoryError) or any(phrase in str(error) for phrase in NO_MEMORY)
+
+
+def raise_if_of_machine(error: Exception, path: str) -> None:
+    """Raise what the content of a file cannot explain: want of memory, and SetupError NO_PERMISSION."""
+    if lacks_memory(error):
+        raise error
+    if isinstance(error, PermissionError):
+        message = f"{path!r} may not be read; check permissions and mounts"
+        raise SetupError("NO_PERMISSION", message) from error

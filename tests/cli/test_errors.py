@@ -44,7 +44,12 @@ LISTS = {"model": ["best"] * 2, "user": [1, 2], "item": [101, 102], "score": [1.
         ("interactions", {"where": [{"column": "star", "op": "is_null"}]}, "MISSING_COLUMN", "mean 'stars'?"),
         ("interactions", {"subset": "global_test"}, "MISSING_COLUMN", "no column 'subset'"),
         ("interactions", {"format": "parket"}, "UNKNOWN_FORMAT", "parket"),
-        ("truth", {"subset": "global_test"}, "MISSING_SPLIT", "run `spark-eval split` first"),
+        (
+            "truth",
+            {"subset": "global_test"},
+            "MISSING_SPLIT",
+            "run `spark-eval split --config FILE --run-id ",
+        ),
         ("recommendations", {"columns": {"score": "model"}}, "SCORE_NOT_NUMERIC", "string"),
         ("recommendations", {"columns": {"rank": "model"}}, "RANK_NOT_INTEGER", "string; ranks are whole"),
         ("recommendations", {"layout": "array"}, "NOT_AN_ARRAY", "bigint"),

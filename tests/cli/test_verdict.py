@@ -1,21 +1,26 @@
 """``--verdict FILE``: gates of a run as JSON and Markdown, with the exit code; none of a run that failed."""
 
+import html
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from tests.days.test_watch import days_of
 from tests.days.test_window_verb import no_spark
 
 from spark_eval.cli.commands import main
 from spark_eval.comparison.rows import GateRow
-from spark_eval.errors import ConfigError
+from spark_eval.errors import ConfigError, escape_control_characters
 from spark_eval.experiments.tables import DecisionRow
 from spark_eval.results.mlflow_runs import log_run
 from spark_eval.results.report.data import RunFacts
-from spark_eval.runs.verdict import Verdict, decision_line, prepare_verdict
+from spark_eval.runs.verdict import Verdict, check_verdict, decision_line, plain_text
 
 pytestmark = pytest.mark.usefixtures("engine_of_users")
 
@@ -60,7 +65,7 @@ def test_gates_of_a_watch_are_written_before_exit_5(tmp_path: Path, monkeypatch:
 def test_a_file_among_published_runs_is_refused(tmp_path: Path) -> None:
     days_of(tmp_path / "out", 1, fallen="none")
     with pytest.raises(ConfigError, match="below the output") as refused:
-        prepare_verdict(tmp_path / "out" / "metrics" / "verdict.md")
+        check_verdict(tmp_path / "out" / "metrics" / "verdict.md", None)
     assert refused.value.code == "INVALID_PATH"
 
 
@@ -71,6 +76,67 @@ def test_decisions_on_experiments_are_gates_and_names_are_text() -> None:
     verdict = Verdict("r", "online", [lost._asdict()], lines)
     assert "a\\|&lt;b&gt;" in verdict.as_markdown()
     assert not verdict.passed
+
+
+# What GitHub and GitLab make a link, an email or a notice of, in text that Markdown has left as it is.
+LIVE: Final = re.compile(
+    r"\w://|\bwww\.|(?:^|\W)@\w|[\w.+-]+@[\w-]+\.\w|(?:^|\W)#\d|@[a-z]", re.IGNORECASE | re.ASCII
+)
+PIECES: Final = (
+    *(
+        "https://evil.example/a?b=c",
+        "http:",
+        "//",
+        "ftp://x",
+        "www.evil.example",
+        "WWW",
+        ".",
+        "@team/all",
+        "@",
+        "#",
+    ),
+    *(
+        "me@evil.example",
+        "#12",
+        "org/repo#1",
+        "12",
+        "a",
+        "_",
+        "-",
+        " ",
+        "|",
+        "`",
+        "*",
+        "<b>",
+        "[x](y)",
+        "![z]",
+    ),
+    *("&#64;team", "&commat;", "\\", "\u200b", "\n", "~", "é", "map@10"),
+)
+
+
+def rendered(markdown: str) -> list[str]:
+    """The texts of the cells and paragraphs that a reader sees; nothing may be but text and emphasis."""
+    page = MarkdownIt("commonmark").enable("table").render(markdown)
+    tags = set(re.findall(r"</?(\w+)", page))
+    assert tags <= {"p", "strong", "table", "thead", "tbody", "tr", "th", "td"}, page
+    return [html.unescape(re.sub(r"<[^>]*>", "", line)) for line in page.splitlines() if ">" in line]
+
+
+@given(text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join))
+def test_nothing_in_a_verdict_is_a_link_or_tells_anybody(text: str) -> None:
+    verdict = Verdict(text, "evaluate", [], [(text, True, text, text)])
+    seen = rendered(verdict.as_markdown())
+    assert not [one for one in seen if LIVE.search(one)]
+    # What is seen is the text, with characters that nobody sees written out.
+    shown = escape_control_characters(text).strip()
+    cells = [one.replace("\u200b", "") for one in seen]
+    assert [cells.count(shown), cells[0].endswith(f"of run {shown}".rstrip())] == [3, True]
+
+
+@pytest.mark.parametrize("text", ["map@10", "ndcg@5 of als", "a: b", "1@2", "www", "x#y", "a.b"])
+def test_other_text_is_left_as_it_is(text: str) -> None:
+    assert "&#8203;" not in plain_text(text)
 
 
 def test_without_gates_a_run_passes() -> None:

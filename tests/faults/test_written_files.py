@@ -15,10 +15,10 @@ from publishing import die_at, ended, fail_at, forked
 from tests.cli.conftest import call
 from tests.results.report import made_runs
 
-from spark_eval.errors import ConfigError
+from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.report.plots import Plot
-from spark_eval.runtime.local_files import DRAFT, Lock, check_path, write_file
+from spark_eval.runtime.local_files import DRAFT, Lock, check_path, write_file, write_whole
 from spark_eval.verbs.report import report, write_report
 
 
@@ -34,6 +34,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def by_command(*arguments: str) -> None:
     answer = call(*arguments)
     if answer.code:
+        assert answer.code == 2
         raise ConfigError(answer.error, answer.err)
 
 
@@ -108,6 +109,14 @@ def test_a_path_that_is_no_place_for_a_file_is_refused(
         write(root, file)
     assert raised.value.code == "INVALID_PATH"
     assert (contents(root.parent), contents(tmp_path)) == before
+
+
+@EVERY_WRITER
+def test_where_no_file_can_be_made_none_is_begun(root: Path, write: Callable[[Path, Path], object]) -> None:
+    for path in ("/proc/x.html", "/proc/new/x.html"):
+        with pytest.raises(SparkEvalError) as raised:
+            write(root, Path(path))
+        assert (raised.value.code, raised.value.exit_code) == ("NO_PERMISSION", 2)
 
 
 @EVERY_WRITER
@@ -227,6 +236,36 @@ def test_the_draft_of_a_live_process_stays(tmp_path: Path) -> None:
     assert ended(process) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [live.name, "file"]
     lock.release()
+
+
+def test_planted_drafts_and_locks_lead_nowhere(tmp_path: Path) -> None:
+    """In a folder that all may write, links of others are not followed: no goal is made or changed."""
+    home, folder = tmp_path / "home", tmp_path / "folder"
+    for path in (home, folder, folder / f"{DRAFT}folder"):
+        path.mkdir()
+    (home / "file").write_text(OLD)
+    os.mkfifo(folder / f"{DRAFT}pipe")
+    goals = {"dangling": home / "new", "file": home / "file", "folder of links": home, "loop": folder}
+    for name, goal in goals.items():
+        (folder / f"{DRAFT}link to {name}").symlink_to(goal)
+    before = contents(home), sorted(path.name for path in folder.iterdir())
+    write_file(folder / "page", NEW)
+    with pytest.raises(OSError, match="symbolic links"):
+        Lock(folder / f"{DRAFT}link to dangling").acquire()
+    with pytest.raises(OSError, match="symbolic links"):
+        write_whole(folder / "page", OLD, folder / f"{DRAFT}link to file")
+    (folder / "page").unlink()
+    assert (contents(home), sorted(path.name for path in folder.iterdir())) == before
+
+
+def test_planted_locks_of_an_output_stop_no_run(tmp_path: Path) -> None:
+    staging = tmp_path / "out" / "_staging"
+    staging.mkdir(parents=True)
+    (staging / "old-evaluate.lock").symlink_to(tmp_path / "new")
+    (staging / "dead-evaluate.lock").touch()
+    made_runs.lists(tmp_path / "out", "a", ("als",), n_users=5)
+    assert sorted(path.name for path in staging.iterdir()) == ["old-evaluate.lock"]
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_config_that_could_not_be_written_is_not_there(root: Path, tmp_path: Path) -> None:

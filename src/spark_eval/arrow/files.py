@@ -11,7 +11,7 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_eval.errors import DataError, lacks_memory
+from spark_eval.errors import DataError, raise_if_of_machine
 from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 
 Batches = Iterable[pa.RecordBatch]
@@ -48,8 +48,12 @@ class FileState:
     @classmethod
     def of(cls, path: str) -> Self:
         """Return the state of a file as it is now; it is opened, for a network's disk tells old news."""
-        with Path(path).open("rb") as file:
-            status = os.fstat(file.fileno())
+        try:
+            with Path(path).open("rb") as file:
+                status = os.fstat(file.fileno())
+        except PermissionError as error:
+            raise_if_of_machine(error, path)
+            raise
         return cls(status.st_size, status.st_mtime_ns)
 
     @property
@@ -128,8 +132,7 @@ def named_read_errors(path: str, state: FileState | None = None) -> Iterator[Non
         message = f"{path!r} was removed during the run; rerun when the input files are stable"
         raise DataError("INPUT_CHANGED_DURING_RUN", message) from error
     except (OSError, pa.ArrowException) as error:
-        if lacks_memory(error):
-            raise
+        raise_if_of_machine(error, path)
         check_state(path, state)
         raise DataError("CORRUPT_FILE", f"{path!r}: {error}; write the file again") from error
 

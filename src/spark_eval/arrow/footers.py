@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import UNSIGNED, int96_columns, is_consistent, normalized_type
-from spark_eval.errors import DataError, lacks_memory
+from spark_eval.errors import DataError, raise_if_of_machine
 
 CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 ENCODINGS: Final = frozenset(
@@ -52,9 +52,9 @@ MOST_KEPT: Final = 1024
 # End of a file with an encrypted footer, and length of the signature of a readable one.
 ENCRYPTED: Final = b"PARE"
 SIGNATURE_BYTES: Final = 28
-# First bytes of Hadoop's checksum files, and the longest delay between writing one and closing its file.
+# First bytes of Hadoop's checksum files, and the key of Spark's schema in a footer.
 CHECKSUMS_BEGIN: Final = b"crc\0"
-MOMENT_NS: Final = 10_000_000_000
+SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 class EncryptedFile(ValueError):
@@ -82,19 +82,20 @@ def cached_footer(path: str, n_bytes: int, _: int) -> pq.FileMetaData:
 
 
 def is_plain(path: str, wanted: pa.Schema) -> bool:
-    """Return True if executors read these columns of a file, with these types, as Spark does."""
+    """Return True if executors read these columns of a file, with these types, as Spark does.
+
+    Raises DataError CORRUPT_FILE like ``check_sums``.
+    """
     try:
         footer = read_footer(path)
         schema = footer.schema.to_arrow_schema()
     except (OSError, EncryptedFile, pa.ArrowException) as error:
-        if lacks_memory(error):
-            raise
+        raise_if_of_machine(error, path)
         return False
     indices = flat_column_indices(footer)
     names, instants = [name.lower() for name in schema.names], int96_columns(footer)
-    return (
-        checksum_file_matches(Path(path))
-        and uses_proleptic_calendar(footer)
+    found = (
+        uses_proleptic_calendar(footer)
         and is_consistent(footer)
         and all(
             names.count(column.name.lower()) == 1
@@ -105,6 +106,9 @@ def is_plain(path: str, wanted: pa.Schema) -> bool:
             for column in wanted
         )
     )
+    if found:
+        check_sums(Path(path))
+    return found
 
 
 def flat_column_indices(footer: pq.FileMetaData) -> dict[str, int]:
@@ -172,28 +176,48 @@ def uses_proleptic_calendar(footer: pq.FileMetaData) -> bool:
     return MARKS.isdisjoint(keys) and keys.get(SPARK_VERSION, FIRST_MODERN) >= FIRST_MODERN
 
 
-def checksum_file_matches(path: Path) -> bool:
-    """Return True unless a file has Hadoop checksums that do not match it.
+def check_sums(path: Path) -> None:
+    """Raise DataError CORRUPT_FILE for a file that is at odds with its checksums of Hadoop's.
 
-    Checksums older than the file belong to a previous one. But Hadoop may close a file shortly after its
-    checksums, so such a pair is compared. Only Spark checks these checksums, so a doubtful file is left to
-    Spark.
+    They are compared whenever they are there, as Hadoop does. The times of both files tell nothing: damage
+    changes no time, and a copy may have any. Only who wrote the file knows that its checksums are stale.
     """
-    checksums = path.with_name(f".{path.name}.crc")
-    if not checksums.exists():
-        return True
-    older = path.stat().st_mtime_ns - checksums.stat().st_mtime_ns
-    return older <= 0 or (older < MOMENT_NS and checksums_match(path, checksums.read_bytes()))
+    sums = path.with_name(f".{path.name}.crc")
+    if not sums.exists():
+        return
+    if not sums_match(path, sums):
+        age = ", which is older" if sums.stat().st_mtime_ns < path.stat().st_mtime_ns else ""
+        message = f"{str(path)!r} does not have the checksums in {sums.name!r}{age}"
+        fix = f"write the file again, or remove {sums.name!r} if it is of an earlier file"
+        raise DataError("CORRUPT_FILE", f"{message}; {fix}")
 
 
-def checksums_match(path: Path, checksums: bytes) -> bool:
+def sums_match(path: Path, sums: Path) -> bool:
     """Return True if these are Hadoop's checksums of a file: a CRC-32 per chunk of fixed size."""
-    size = int.from_bytes(checksums[4:8], "big")
-    if checksums[:4] != CHECKSUMS_BEGIN or not size:
+    written = sums.read_bytes()
+    size = int.from_bytes(written[4:8], "big")
+    if written[:4] != CHECKSUMS_BEGIN or not size:
         return False
     with path.open("rb") as file:
         chunks = iter(lambda: file.read(size), b"")
-        return b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks) == checksums[8:]
+        return b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks) == written[8:]
+
+
+def columns_of_spark(footer: pq.FileMetaData) -> list[str] | None:
+    """Return the names of columns that Spark, as the writer, noted in the footer; None of other writers.
+
+    Raises ValueError if the note is damaged.
+    """
+    written = (footer.metadata or {}).get(SPARK_SCHEMA)
+    if written is None:
+        return None
+    try:
+        names = [field["name"] for field in json.loads(written)["fields"]]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        names = [None]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"its footer's {SPARK_SCHEMA.decode()} is no schema")
+    return names
 
 
 def timestamp_kinds(footer: pq.FileMetaData) -> dict[str, tuple[bool, bool]]:

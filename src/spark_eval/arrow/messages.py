@@ -186,7 +186,7 @@ def sum_equal_keys(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
     together = concat_messages(tables).unify_dictionaries().combine_chunks()
     keys = [name for name in keys if name in together.column_names]
     amounts = [name for name in together.column_names if name not in keys]
-    added = together.group_by(keys).aggregate([(name, "sum") for name in amounts])
+    added = together.group_by(keys, use_threads=False).aggregate([(name, "sum") for name in amounts])
     return added.rename_columns([*keys, *amounts])
 
 

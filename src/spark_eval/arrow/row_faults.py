@@ -107,7 +107,9 @@ def interactions_of_users(rows: pa.Table) -> Judged:
     """Return the users of valid training interactions, with the number of interactions."""
     valid, _ = valid_train(rows)
     keys = [name for name in (USER, FOLD) if name in rows.column_names]
-    return valid.group_by(keys).aggregate([([], "count_all")]).rename_columns([*keys, N_INTERACTIONS]), None
+    return valid.group_by(keys, use_threads=False).aggregate([([], "count_all")]).rename_columns(
+        [*keys, N_INTERACTIONS]
+    ), None
 
 
 def first_fault_code(faults: Sequence[tuple[Fault | Reason, Booleans]]) -> pa.Array | None:

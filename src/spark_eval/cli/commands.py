@@ -138,13 +138,9 @@ def command_of(verb: "Verb") -> click.Command:
 
         if engine is not None:
             settings = [*settings, f"engine={engine}"]
-        if (verdict := given.pop("verdict", None)) is not None:
-            from spark_eval.runs.verdict import prepare_verdict
-
-            prepare_verdict(verdict)
         chosen = {one.key: given.pop(one.parameter) for one in verb.shortcuts}
         own = [f"{key}={json.dumps(value)}" for key, value in chosen.items() if value is not None]
-        make_run(verb.name, settings=[*settings, *own], verdict=verdict, **given)
+        make_run(verb.name, settings=[*settings, *own], **given)
 
     for one in reversed(verb.shortcuts):
         make = click.option(one.option, one.parameter, metavar=one.metavar, help=one.meaning)(make)
@@ -261,16 +257,14 @@ def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
     """Check the config and the columns and types of its inputs, or that baselines exist; no table is read."""
     from spark_eval.cli import terminal
     from spark_eval.cli.runner import open_config, working
-    from spark_eval.runs.run import check_inputs, check_verb
-    from spark_eval.verbs.kinds import EVALUATE
+    from spark_eval.verbs.validate import check_inputs, check_verb
 
     config = open_config(file, settings, None)
+    chosen = None if verb is None else VERBS[verb]
+    if chosen is not None:
+        chosen.check_sections(config)
     with working(config, "validate") as session:
-        if verb is None:
-            of_sources = [one for one in VERBS.values() if one.check is None]
-            checked = check_inputs(session, config, EVALUATE, of_sources)
-        else:
-            checked = check_verb(VERBS[verb], config, session)
+        checked = check_verb(chosen, config, session) if chosen else check_inputs(session, config)
     terminal.show_checked(file, checked)
 
 

@@ -1,5 +1,6 @@
 """``spark-eval demo``: from a log to a gate decision with the public verbs, including training of models."""
 
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -93,7 +94,7 @@ def run_online_demo(scale: float, output: Path) -> None:
     terminal.show_done(VERBS["online"], run)
     with step("make the report"):
         page = write_report(LocalStore(output.absolute()), ONLINE_RUN)
-    print(f"again, or with other metrics: spark-eval online --config {file}")
+    print(f"again, or with other metrics: spark-eval online --config {shlex.quote(str(file))}")
     print(f"report: {page}")
     VERBS["online"].judge(run)
     print(known_effect(run.rows(Table.DECISIONS)[0], run.rows(Table.EXPERIMENTS)))
@@ -133,7 +134,8 @@ def run_steps(config: Config, output: Path, display: Display) -> None:
     terminal.show_done(VERBS["compare"], comparison)
     with step("make the report"):
         page = write_report(LocalStore(output.absolute()), DEMO_RUN)
-    print(f"again, or with other metrics: spark-eval evaluate --config {output / 'demo.yaml'}")
+    file = shlex.quote(str(output / "demo.yaml"))
+    print(f"again, or with other metrics: spark-eval evaluate --config {file}")
     print(f"report: {page}")
     print(verdict(comparison.rows(Table.GATES), comparison.rows(Table.COMPARISONS)))
 

@@ -76,6 +76,8 @@ def make_run(
 
     config = open_config(file, settings, run_id)
     verb = VERBS[name]
+    verb.check_sections(config)
+    make_way(verdict, config)
     try:
         with working(config, name) as session:
             done = run_verb(verb, session, config, run_id, replace)
@@ -104,6 +106,16 @@ def make_run(
             make_run(following, file, run_id, settings, replace, verdict)
 
 
+def make_way(verdict: Path | None, config: Config) -> None:
+    """Remove an earlier verdict, after all checks of its file."""
+    if verdict is None:
+        return
+    from spark_eval.runs.verdict import check_verdict, remove_verdict
+
+    check_verdict(verdict, config.output.local_root)
+    remove_verdict(verdict)
+
+
 def judge(verb: "Verb", done: "Run", config: Config, verdict: Path | None, *, is_last: bool) -> None:
     """Record the verdict on the run of the last verb of a command; raise GateFailure for failed gates.
 
@@ -122,7 +134,7 @@ def record_verdict(verb: "Verb", done: "Run", config: Config, file: Path | None)
     from spark_eval.runs.verdict import mark_model, write_verdict
 
     if file is not None:
-        write_verdict(done, verb.name, file)
+        write_verdict(done, verb.name, file, config.output.local_root)
         terminal.show_verdict(file)
     if config.mlflow is not None:
         mark_model(done, verb.name, config.mlflow)

@@ -1,5 +1,6 @@
 """Config sections of input tables."""
 
+from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
@@ -8,6 +9,7 @@ from spark_eval.config.input_policy import SCHEMA, TABLE, check_reading, local_u
 from spark_eval.config.keys import Section
 from spark_eval.errors import nearest
 from spark_eval.names import check_run_id
+from spark_eval.runtime.local_files import local_path
 from spark_eval.schema import SUBSETS
 
 Scalar = bool | int | float | str
@@ -179,3 +181,8 @@ class Output(Section):
         if self.format is not None and self.table is None:
             raise ValueError("format is of tables of a catalog; files are Parquet")
         return self
+
+    @property
+    def local_root(self) -> Path | None:
+        """Folder of the output on this machine; None if it is elsewhere."""
+        return None if self.path is None else local_path(self.path)

@@ -25,7 +25,7 @@ from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import SmallRows, arrow_schema
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.results.leaderboard import measure_of
-from spark_eval.runtime.local_files import check_path, write_file
+from spark_eval.runtime.local_files import check_file, write_file
 from spark_eval.schema import ALL
 from spark_eval.statistics.differences import Estimate
 from spark_eval.statistics.exact import Floats, Ints
@@ -115,7 +115,7 @@ class History(Exported):
             >>> from spark_eval import history
             >>> history(daily, metrics=["map@2"]).write(f"{folder}/history.html")
         """
-        check_path(Path(path))
+        check_file(Path(path))
         write_file(Path(path), self.page)
 
     @cached_property
@@ -306,7 +306,9 @@ def check_names(metrics: pa.Table, plan: HistoryPlan) -> None:
 
 def distinct(table: pa.Table, *columns: str) -> list[dict[str, Any]]:
     """Return the distinct values of columns."""
-    rows: list[dict[str, Any]] = table.select(columns).group_by(list(columns)).aggregate([]).to_pylist()
+    rows: list[dict[str, Any]] = (
+        table.select(columns).group_by(list(columns), use_threads=False).aggregate([]).to_pylist()
+    )
     return rows
 
 

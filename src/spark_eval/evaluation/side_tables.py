@@ -248,7 +248,7 @@ def count_users(users: Rows, segments: Sequence[str]) -> Mapping[str, int]:
         rows = users.table()
         n_values = {f"values_{index}": distinct(rows, name) for index, name in enumerate(segments)}
         ids = rows.select(keys).drop_null()
-        n_ids = len(ids.group_by(keys).aggregate([]))
+        n_ids = len(ids.group_by(keys, use_threads=False).aggregate([]))
         return {"rows": len(rows), "with_id": len(ids), "users": n_ids} | n_values
     from pyspark.sql import functions as F
 
@@ -317,7 +317,7 @@ def trained_pairs(train: Rows, check: Callable[[int], None]) -> pa.Table:
         rows = train.table(*names)
         valid = rows.filter(pc.and_(pc.is_valid(rows[ITEM]), pc.is_valid(rows[USER])))
         valid = valid.filter(pc.is_valid(valid[FOLD])) if FOLD in names else valid
-        pairs = valid.group_by(names).aggregate([])
+        pairs = valid.group_by(names, use_threads=False).aggregate([])
         check(len(pairs))
         return pairs
     of_spark = trained_items(train.frame, USER)
@@ -347,7 +347,9 @@ def mark_here(rows: pa.Table, train: pa.Table) -> LocalTable:
     keys = [name for name in (ITEM, FOLD) if name in train.column_names]
     whole = {ITEM: rows[ITEM].type if rows[ITEM].type == train[ITEM].type else pa.int64(), FOLD: pa.int64()}
     rows, train = (as_types(table, {name: whole[name] for name in keys}) for table in (rows, train))
-    valid = train.filter(pc.is_valid(train[USER])).select(keys).group_by(keys).aggregate([])
+    valid = (
+        train.filter(pc.is_valid(train[USER])).select(keys).group_by(keys, use_threads=False).aggregate([])
+    )
     items = valid.append_column(IN_TRAIN, pa.repeat(True, len(valid)))
     marked = rows.join(items, keys, join_type="left outer")
     is_trained = pc.fill_null(marked[IN_TRAIN], False)

@@ -148,7 +148,7 @@ def first_rows_of(found: OpenedTable, columns: list[str]) -> pa.Table:
     rows, paths, _ = found
     if rows is not None:
         return rows.select(columns).slice(0, MOST_ROWS)
-    return dataset(paths).head(MOST_ROWS, columns=columns)
+    return dataset(paths).head(MOST_ROWS, columns=columns, use_threads=False)
 
 
 def warn_of_requests(
@@ -183,7 +183,12 @@ def coarser_names(described: Mapping[str, Any], theirs: str) -> dict[str, str]:
 
 def is_finer(rows: pa.Table) -> bool:
     """Return True if each id of the first column has one of the second, and one of these has several."""
-    pairs = rows.rename_columns(["finer", "coarser"]).drop_null().group_by(["finer", "coarser"]).aggregate([])
+    pairs = (
+        rows.rename_columns(["finer", "coarser"])
+        .drop_null()
+        .group_by(["finer", "coarser"], use_threads=False)
+        .aggregate([])
+    )
     n_finer, n_coarser = (pc.count_distinct(pairs[name]).as_py() for name in ("finer", "coarser"))
     return bool(n_coarser < n_finer == len(pairs))
 

@@ -425,7 +425,7 @@ def check_rows_of_users(table: pa.Table, role: str, model: str) -> None:
     if table.num_columns == 1:
         n_distinct_rows = count_unique(Codes.of([users]).columns[0])
     else:
-        n_distinct_rows = table.group_by(table.column_names).aggregate([]).num_rows
+        n_distinct_rows = table.group_by(table.column_names, use_threads=False).aggregate([]).num_rows
     if n_distinct_rows != len(table):
         what = "request" if REQUEST in table.column_names else "user"
         message = f"{who}: {len(table) - n_distinct_rows} rows repeat a {what}; give each {what} one row"

@@ -34,6 +34,7 @@ from spark_eval.runtime.local_files import (
     Lock,
     is_there,
     make_folder,
+    remove_if_dead,
     share_below,
     swap,
     sync,
@@ -79,9 +80,7 @@ class LocalStore:
         self.locked.add(lock.path)
         try:
             for path in set(Path(self.home()).glob("*.lock")) - self.locked:
-                left = Lock(path)  # of an attempt that died and left nothing else
-                left.acquire()
-                left.release()
+                remove_if_dead(path)  # of an attempt that died and left nothing else
             yield
         finally:
             if not is_there(Path(staging.folder, INTENT)):  # the next start carries out an intent

@@ -50,14 +50,14 @@ def combinations_here(
             fields = [(name, rows.kind(name)) for name in names]
         table = rows.map(partial(grouped, names, counted), pa.schema(fields)).table()
         if key is not None:
-            table = table.group_by(names).aggregate([])
+            table = table.group_by(names, use_threads=False).aggregate([])
         indices = to_numpy(pc.index_in(table[label], pa.array(labels)))
         table = table.append_column(BITS, pa.array(np.int64(1) << indices.astype(np.int64)))
         if key is None:
-            table = table.group_by([group, BITS]).aggregate([("count_all", "sum")])
+            table = table.group_by([group, BITS], use_threads=False).aggregate([("count_all", "sum")])
         else:  # each label of a key is here once, so that the sum of bits is their union
-            table = table.group_by([group, key]).aggregate([(BITS, "sum")])
-            table = table.group_by([group, f"{BITS}_sum"]).aggregate([([], "count_all")])
+            table = table.group_by([group, key], use_threads=False).aggregate([(BITS, "sum")])
+            table = table.group_by([group, f"{BITS}_sum"], use_threads=False).aggregate([([], "count_all")])
         for one in zip(*table.to_pydict().values(), strict=True):
             yield key, *one
 
@@ -65,4 +65,4 @@ def combinations_here(
 def grouped(names: list[str], aggregates: list[Any], batches: Batches) -> Iterator[pa.RecordBatch]:
     """Yield each batch, grouped by these columns."""
     for batch in batches:
-        yield from pa.table(batch).group_by(names).aggregate(aggregates).to_batches()
+        yield from pa.table(batch).group_by(names, use_threads=False).aggregate(aggregates).to_batches()

@@ -3,9 +3,11 @@
 import errno
 import os
 import shutil
+import stat
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
@@ -16,7 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_eval.errors import EnvironmentFault
+from spark_eval.runtime.local_files import Lock as FileLock
 
+# Prefix of folders of spilled batches, and in each the lock that its process holds.
+SPILLED: Final = "spark-eval-spilled-"
+ALIVE: Final = "alive.lock"
 # Bytes of batches that wait in memory for those of the same number; more go to files.
 MOST_IN_MEMORY: Final = 1 << 30
 
@@ -40,6 +46,25 @@ def run(work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
             raise
 
 
+def discard(folder: Path, lock: FileLock) -> None:
+    """Remove a folder of spilled batches, and release its lock."""
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
+
+
+def remove_spills_of_the_dead() -> None:
+    """Remove this user's folders of spilled batches whose processes have died, such as of SIGKILL.
+
+    A live process holds the lock in its folder; a folder without one was just made.
+    """
+    for folder in Path(gettempdir()).glob(f"{SPILLED}*"):
+        with suppress(OSError):
+            status, lock = folder.lstat(), FileLock(folder / ALIVE)
+            is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+            if is_ours and lock.path.exists() and lock.acquire():
+                discard(folder, lock)
+
+
 @dataclass
 class ShuffleBuffer:
     """Batches by part until all have arrived; beyond ``MOST_IN_MEMORY`` bytes they are moved to files."""
@@ -51,6 +76,7 @@ class ShuffleBuffer:
     folder: Path | None = None
 
     def __post_init__(self) -> None:
+        remove_spills_of_the_dead()
         self.in_memory: list[list[pa.RecordBatch]] = [[] for _ in range(self.n_parts)]
         self.in_files: list[list[Path]] = [[] for _ in range(self.n_parts)]
 
@@ -77,8 +103,10 @@ class ShuffleBuffer:
     def write_files(self) -> None:
         """Write all batches to files, one per part, and let go of them."""
         if self.folder is None:
-            self.folder = Path(mkdtemp(prefix="spark-eval-"))
-            weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+            self.folder = Path(mkdtemp(prefix=SPILLED))
+            lock = FileLock(self.folder / ALIVE)
+            weakref.finalize(self, discard, self.folder, lock)
+            lock.acquire()
         for part, batches in enumerate(self.in_memory):
             if batches:
                 path = self.folder / f"{part}-{self.n_files}.arrow"

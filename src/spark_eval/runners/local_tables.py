@@ -3,7 +3,6 @@
 A table is taken if the workers would read it themselves: Spark judges every other one.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import INSTANT, check_text
-from spark_eval.arrow.footers import EncryptedFile, flat_column_indices, is_plain, read_footer, readable_type
-from spark_eval.errors import DataError, lacks_memory
+from spark_eval.arrow.footers import (
+    EncryptedFile,
+    columns_of_spark,
+    flat_column_indices,
+    is_plain,
+    read_footer,
+    readable_type,
+)
+from spark_eval.errors import DataError, lacks_memory, raise_if_of_machine
 from spark_eval.names import folder_name
 from spark_eval.runners.local_rows import LocalTable, normal
 from spark_eval.runtime.local_files import is_hidden, local_path
@@ -25,9 +31,8 @@ from spark_eval.tables.arrow_frames import as_arrow
 from spark_eval.tables.columns import missing_column
 from spark_eval.tables.file_parts import PlainFiles
 
-# Summaries: Spark takes the columns of a folder from them. And the key of its schema in a footer.
+# Summaries: Spark takes the columns of a folder from them.
 SUMMARIES: Final = ("_metadata", "_common_metadata")
-SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 # Rows of a part of a frame.
 PART_ROWS: Final = 1 << 20
 WHOLE: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
@@ -223,27 +228,32 @@ def plain_paths(path: str) -> list[str]:
 
 def file_schema(paths: Sequence[str]) -> pa.Schema:
     """Return the columns of Parquet files that all have the same ones; NotPlain otherwise."""
-    try:
-        footers = [read_footer(path) for path in paths]
-    except (OSError, EncryptedFile, pa.ArrowException) as error:
-        if lacks_memory(error):
-            raise
-        raise NotPlain(f"{paths[0]} is not plain Parquet") from None
-    if not all(map(sees_all_columns, footers)):
-        raise NotPlain(f"{paths[0]} has columns that its writer does not name")
+    footers = []
+    for path in paths:
+        try:
+            footers.append(read_footer(path))
+        except (OSError, EncryptedFile, pa.ArrowException) as error:
+            raise_if_of_machine(error, path)
+            raise NotPlain(f"{path} is not plain Parquet") from None
+    for path, footer in zip(paths, footers, strict=True):
+        check_spark_columns(path, footer)
     schemas = [schema_of(footer) for footer in footers]
     if any(schema != schemas[0] for schema in schemas):
         raise NotPlain(f"files beside {paths[0]} have other columns")
     return schemas[0]
 
 
-def sees_all_columns(footer: pq.FileMetaData) -> bool:
-    """Return True unless Spark, which wrote a schema of its own to the footer, would see other columns."""
-    written = (footer.metadata or {}).get(SPARK_SCHEMA)
-    if written is None:
-        return True
-    names = [field["name"] for field in json.loads(written)["fields"]]
-    return names == list(footer.schema.to_arrow_schema().names)
+def check_spark_columns(path: str, footer: pq.FileMetaData) -> None:
+    """Raise NotPlain if Spark, which wrote a schema of its own to the footer, would see other columns.
+
+    Raises DataError CORRUPT_FILE if that schema is damaged.
+    """
+    try:
+        names = columns_of_spark(footer)
+    except ValueError as error:
+        raise DataError("CORRUPT_FILE", f"{path!r}: {error}; write it again") from error
+    if names is not None and names != list(footer.schema.to_arrow_schema().names):
+        raise NotPlain(f"{path} has columns that its writer does not name")
 
 
 def schema_of(footer: pq.FileMetaData) -> pa.Schema:

@@ -19,6 +19,7 @@ from spark_eval.publishing.verify import Expected
 from spark_eval.runs.sections import Config
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
+from spark_eval.runtime.local_files import check_makes_files
 from spark_eval.runtime.spark_errors import may_be_of_inputs, named_spark_error
 from spark_eval.runtime.versions import code_version, versions
 from spark_eval.schema import Table
@@ -145,7 +146,9 @@ class Job:
         """
         events.begin(self.verb, self.run_id)
         if self.store.is_local:
-            check_output_paths(Path(self.store.files.root), self.run_id, Table)
+            root = Path(self.store.files.root)
+            check_output_paths(root, self.run_id, Table)
+            check_makes_files(root)
         with Attempt(self.store, self.run_id, self.verb) as attempt:
             for dead in attempt.recovered:
                 events.say("recovered", f"cleared away: attempt {dead}, which had died", attempt=dead)

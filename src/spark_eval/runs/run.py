@@ -1,31 +1,27 @@
 """The runner of verbs: from the sources of a config to published tables."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace as replaced
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from spark_eval.accounting import Entry
 from spark_eval.errors import ConfigError
-from spark_eval.evaluation.segments import tables_read
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.results.driver_tables import SmallRows, small_table, write_rows, write_small
-from spark_eval.runners.conformed import check_id_types
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
 from spark_eval.runners.local_tables import NotPlain
 from spark_eval.runners.quarantine import quarantined
 from spark_eval.runners.rows import Rows, SparkRows, write_frame
-from spark_eval.runs.job import Job, JobKind, Run, sources_in
+from spark_eval.runs.job import Job, Run
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Verb, Work
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.versions import LOCAL
-from spark_eval.schema import INPUT_COLUMNS, MODEL, Outcome, Table
-from spark_eval.sources.snapshots import pinned
+from spark_eval.schema import MODEL, Outcome, Table
 
 Given = TypeVar("Given")
 # Settings of the session that change how files are read.
@@ -104,44 +100,11 @@ def reason_of_run(work: Work) -> str | None:
     return None
 
 
-def check_verb(verb: Verb, config: Config, session: OpenSession) -> list[str]:
-    """Check what a verb reads; return the names of what was checked."""
-    if verb.check is not None:
-        return verb.check(verb, config, session)
-    verb.check_sections(config)
-    return check_inputs(session, config, verb, [verb])
-
-
-def check_inputs(session: OpenSession, config: Config, first: JobKind, verbs: Sequence[Verb]) -> list[str]:
-    """Check columns and types of the sources of verbs; return their names.
-
-    The run of the verb ``first`` says which split is read. Sources of columns that only their own verb knows
-    are read without a check of columns.
-    """
-    plan, job = config.plan, Job.of(first, config, None, session)
-    names = chain.from_iterable(one.sections for one in verbs)
-    sources, timed = sources_in(config, names, job.splits), config.split.rule().timed
-    taker = next((one for one in verbs if one.open_locally and sources.keys() <= set(one.sections)), None)
-    is_whole = tables_read(plan, sources) == list(sources)
-    if sources and taker is not None and is_whole and is_taken_here(taker, job, config, session):
-        return list(sources)
-    from spark_eval.sources.read import read_each
-
-    sources = {name: pinned(source, session) for name, source in sources.items()}
-    known = {name: source for name, source in sources.items() if name in INPUT_COLUMNS}
-    frames = read_each(session(), known, job.timezone, plan, {}, timed)
-    alone = ("interactions", "predictions")
-    check_id_types({name: SparkRows(one) for name, (_, one) in frames.items() if name not in alone})
-    for name in sources.keys() - known.keys():
-        job.read(session(), name)
-    return list(sources)
-
-
-def is_taken_here(verb: Verb, job: Job, config: Config, session: OpenSession) -> bool:
-    """Return True if this process takes the inputs of a verb, whose columns and types are then checked."""
+def taken_here(verb: Verb, job: Job, config: Config, session: OpenSession) -> Any:
+    """Return the inputs of a verb, with checked columns and types, if this process takes them; else None."""
     attempt = Attempt(job.store, job.run_id, verb.name)  # never begun
     with ExitStack() as resources:
-        return local_input(verb, Work(session, config, job, attempt, resources)) is not None
+        return local_input(verb, Work(session, config, job, attempt, resources))
 
 
 def needed(section: Given | None, name: str) -> Given:

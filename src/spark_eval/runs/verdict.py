@@ -16,7 +16,7 @@ from spark_eval.experiments.tables import DecisionRow
 from spark_eval.results.mlflow_runs import mark_version
 from spark_eval.runs.job import Run
 from spark_eval.runs.sections import MlflowSection
-from spark_eval.runtime.local_files import check_path, write_file
+from spark_eval.runtime.local_files import check_file, is_stream, write_file
 from spark_eval.schema import VERSION, WATCH, Table
 
 # Tables that decide exit code 5.
@@ -24,6 +24,22 @@ DECIDING: Final = (Table.GATES, Table.DECISIONS)
 FORMS: Final = (".json", ".md")
 # Characters that Markdown would interpret.
 SPECIAL: Final = re.compile(r"([\\`*_{}\[\]()#+\-!|~])")
+# Places in a text where GitHub, GitLab and chats would see a link, an email or the name of a person or issue:
+# in SCHEME://, www., @NAME and #1. The cutoff of a metric, as in map@10, is none of these.
+LIVE: Final = re.compile(
+    r"(?<=:)(?=//)|(?i:(?<=www))(?=\.)|(?<=#)(?=\d)|(?<=@)(?=\d*[^\W\d])|(?<!\w@)(?<=@)(?=\w)|(?<=@)(?=\w+\.\w)"
+)
+# Space of no width: text that has it there is no link, and looks the same.
+NO_WIDTH: Final = "\u200b"
+NO_WIDTH_ENTITY: Final = "&#8203;"
+# A verdict as JSON and as Markdown: its first characters, and the whole of it.
+KEYS: Final = {"run_id": str, "verb": str, "passed": bool, "gates": list}
+BEGINNINGS: Final = (b'{\n  "run_id": "', b"**PASSED**: ", b"**FAILED**: ")
+HEADER: Final = ("| gate | passed | decision | reason |", "|---|---|---|---|")
+MARKDOWN: Final = re.compile(
+    r"\*\*(PASSED|FAILED)\*\*: (no gates|\d+ gates passed|\d+ of \d+ gates failed), [\w-]+ of run .*\n"
+    rf"(\n{re.escape(HEADER[0])}\n{re.escape(HEADER[1])}\n(\| .* \|\n)+)?"
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +83,7 @@ class Verdict:
             f"{self.verb} of run {plain_text(self.run_id)}",
         ]
         if self.lines:
-            texts += ["", "| gate | passed | decision | reason |", "|---|---|---|---|"]
+            texts += ["", *HEADER]
         for gate, passed, decision, reason in sorted(self.lines, key=lambda line: line[1]):
             cells = (
                 plain_text(gate),
@@ -96,30 +112,61 @@ def decision_line(row: Mapping[str, Any]) -> tuple[str, bool, str, str]:
 
 
 def plain_text(text: str) -> str:
-    r"""Escape a text for a cell of a Markdown table.
+    r"""Escape a text for a cell of a Markdown table; nothing in it becomes a link or a notice.
 
     >>> plain_text("a|b <script>")
     'a\\|b &lt;script&gt;'
+    >>> plain_text("map@10 of @team, www.example.com")
+    'map@10 of @&#8203;team, www&#8203;.example.com'
     """
-    return html.escape(SPECIAL.sub(r"\\\1", escape_control_characters(text)), quote=False)
+    inert = LIVE.sub(NO_WIDTH, escape_control_characters(text))
+    return html.escape(SPECIAL.sub(r"\\\1", inert), quote=False).replace(NO_WIDTH, NO_WIDTH_ENTITY)
 
 
-def prepare_verdict(file: Path) -> None:
-    """Remove the file of an earlier verdict, so that a run that fails leaves none.
+def check_verdict(file: Path, output: Path | None) -> None:
+    """Check that a verdict can be written to a file, and that nothing but an earlier verdict is lost by it.
 
-    Raises ConfigError INVALID_PATH unless the name ends in .json or .md and a file can be written there.
+    ``output`` is the local root of the run's tables.
+
+    Raises ConfigError INVALID_PATH unless the name ends in .json or .md and a file can be there, FILE_EXISTS
+    for a file that is not a verdict, SetupError NO_PERMISSION if no file can be written there.
     """
     if file.suffix not in FORMS:
         raise ConfigError(
             "INVALID_PATH", f"--verdict {str(file)!r}: give a file that ends in {' or '.join(FORMS)}"
         )
-    check_path(file)
-    if file.is_file():
-        file.unlink()
+    target = check_file(file, output)
+    if target.exists() and not (is_stream(target) or is_verdict(target)):
+        message = f"--verdict {str(file)!r} is there and is not a verdict; name another file, or remove it"
+        raise ConfigError("FILE_EXISTS", message)
 
 
-def write_verdict(run: Run, verb: str, file: Path) -> None:
-    """Write the verdict on a published run to a file."""
+def is_verdict(file: Path) -> bool:
+    """Return True if a file is empty, or a whole verdict in one of its forms and nothing else."""
+    with file.open("rb") as stream:
+        beginning = stream.read(max(map(len, BEGINNINGS)))
+        if beginning and not beginning.startswith(BEGINNINGS):
+            return False
+        content = beginning + stream.read()
+    try:
+        text = content.decode()
+        if not text.startswith("{"):
+            return not text or MARKDOWN.fullmatch(text) is not None
+        tree = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return tree.keys() == KEYS.keys() and all(isinstance(tree[key], kind) for key, kind in KEYS.items())
+
+
+def remove_verdict(file: Path) -> None:
+    """Remove an earlier verdict, so that a run that fails leaves none; a link to it stays."""
+    if file.is_file() and not is_stream(file):
+        file.resolve().unlink()
+
+
+def write_verdict(run: Run, verb: str, file: Path, output: Path | None) -> None:
+    """Write the verdict on a published run to a file; raise the errors of ``check_verdict``."""
+    check_verdict(file, output)
     verdict = Verdict.of(run, verb)
     write_file(file, verdict.as_json() if file.suffix == ".json" else verdict.as_markdown())
 

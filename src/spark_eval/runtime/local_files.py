@@ -1,6 +1,7 @@
 """Local files: paths, durable writes, atomic swaps, locks that end with their holder."""
 
 import ctypes
+import errno
 import fcntl
 import os
 import shutil
@@ -9,10 +10,11 @@ import sys
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from spark_eval.errors import ConfigError, EnvironmentFault
+from spark_eval.errors import ConfigError, EnvironmentFault, SetupError
 from spark_eval.schema import COMMITS, REPORT
 
 # Allowed schemes of file systems. Schemes that query a server named in a config (http, ftp, jdbc) are not.
@@ -178,7 +180,9 @@ def make_folder(folder: Path) -> None:
 
 def write_whole(path: Path, text: str, draft: Path) -> None:
     """Write a file atomically through a draft: the path always has either the old or the new text."""
-    draft.write_text(text, encoding="utf-8")
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666)
+    with os.fdopen(file, "w", encoding="utf-8") as stream:
+        stream.write(text)
     sync(draft)
     draft.replace(path)
     sync(path.parent)
@@ -190,8 +194,7 @@ def write_file(path: Path, text: str) -> None:
     Devices, pipes and stdout are written directly. Raises ConfigError like ``check_path``, and for a folder.
     """
     target = check_path(path)
-    if target.is_dir():
-        raise ConfigError("INVALID_PATH", f"{str(path)!r} is a folder; name a file")
+    refuse_folder(target)
     if is_stdout(target):
         sys.stdout.flush()
         with os.fdopen(os.dup(1), "wb") as stream:
@@ -203,12 +206,50 @@ def write_file(path: Path, text: str) -> None:
         replace_file(target, text)
 
 
-def check_path(path: Path) -> Path:
+def refuse_folder(path: Path) -> None:
+    """Raise ConfigError INVALID_PATH for a folder."""
+    if path.is_dir():
+        raise ConfigError("INVALID_PATH", f"{str(path)!r} is a folder; name a file")
+
+
+def check_file(path: Path, output: Path | None = None) -> Path:
+    """Return the path of a file to write later, with links resolved, after all checks and before any work.
+
+    Raises ConfigError like ``check_path``, and for a folder; SetupError NO_PERMISSION for a file that may not
+    be written, and for a folder that takes no file.
+    """
+    target = check_path(path, output)
+    refuse_folder(target)
+    if target.exists() and not os.access(target, os.W_OK):
+        raise SetupError("NO_PERMISSION", f"{str(path)!r} may not be written; check its permissions")
+    if not is_stream(target):
+        check_makes_files(target.parent)
+    return target
+
+
+def check_makes_files(folder: Path) -> None:
+    """Raise SetupError NO_PERMISSION if no file can be made in a folder, or in the nearest one above it.
+
+    A full disk is left to the writer.
+    """
+    nearest = next(one for one in (folder, *folder.parents) if one.is_dir())
+    try:
+        with TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return
+        message = f"no file can be made in {str(nearest)!r} ({error.strerror}); check permissions and mounts"
+        raise SetupError("NO_PERMISSION", message) from error
+
+
+def check_path(path: Path, output: Path | None = None) -> Path:
     """Return the path of a file or folder named by a user, with links resolved.
 
     Raises:
-        ConfigError: INVALID_PATH for a path below an output root, unless in the folder ``report``; for a name
-            that is too long; for a path through something that is not a folder.
+        ConfigError: INVALID_PATH for a path below an output root, unless in the folder ``report``, also
+            below ``output``, which may still be empty; for a name that is too long; for a path through
+            something that is not a folder.
     """
     if is_stream(path):
         return path
@@ -222,7 +263,11 @@ def check_path(path: Path) -> Path:
     for folder in target.parents:
         if folder.exists() and not folder.is_dir():
             raise ConfigError("INVALID_PATH", f"{str(path)!r}: {str(folder)!r} is not a folder; name another")
-    root = next((folder for folder in (target, *target.parents) if (folder / COMMITS).is_dir()), None)
+    known = None if output is None else Path(os.path.realpath(output))
+    root = next(
+        (folder for folder in (target, *target.parents) if folder == known or (folder / COMMITS).is_dir()),
+        None,
+    )
     if root is not None and root / REPORT not in target.parents:
         message = f"{str(path)!r} is below the output path {str(root)!r}, which holds published runs"
         hint = f"choose another path, or one in {str(root / REPORT)!r}"
@@ -250,7 +295,8 @@ def is_stdout(path: Path) -> bool:
 def replace_file(path: Path, text: str) -> None:
     """Write a file atomically, in a folder that is created if needed; remove the drafts of dead processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_dead_drafts(path.parent)
+    for left in path.parent.glob(f"{DRAFT}*"):
+        remove_if_dead(left)
     draft = Lock(path.with_name(f"{DRAFT}{uuid.uuid4().hex}"))
     try:
         with suppress(OSError):  # file system without locks
@@ -263,13 +309,16 @@ def replace_file(path: Path, text: str) -> None:
         draft.release()
 
 
-def remove_dead_drafts(folder: Path) -> None:
-    """Remove the drafts of dead processes; a live process holds the lock of its draft."""
-    for path in folder.glob(f"{DRAFT}*"):
-        draft = Lock(path)
-        with suppress(OSError):
-            draft.acquire()
-            draft.release()
+def remove_if_dead(path: Path) -> None:
+    """Remove the lock or draft of a dead process; a live process holds its lock.
+
+    Links, pipes and what may not be opened stay: another user may have put them there.
+    """
+    with suppress(OSError):
+        if stat.S_ISREG(path.lstat().st_mode):
+            left = Lock(path)
+            left.acquire()
+            left.release()
 
 
 def swap(one: Path, other: Path) -> None:
@@ -286,7 +335,10 @@ def swap(one: Path, other: Path) -> None:
 
 
 class Lock:
-    """Exclusive lock with a name. The operating system releases it when its holder dies."""
+    """Exclusive lock with a name. The operating system releases it when its holder dies.
+
+    A link with that name is not followed.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -313,7 +365,7 @@ class Lock:
         while True:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                return os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+                return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
             except (FileNotFoundError, FileExistsError):
                 n_tries += 1
                 if n_tries > MOST_TRIES:

@@ -213,8 +213,8 @@ def refusal(error: OSError) -> SparkEvalError:
         return ConfigError("INVALID_PATH", f"{error}; {FIXES['INVALID_PATH']}")
     kind, code = REFUSALS.get(error.errno or 0, (EnvironmentFault, "FILE_SYSTEM"))
     # Of a full disk Arrow's own text has the number twice, and no advice.
-    text = f"{os.strerror(error.errno or 0)}; {FIXES[code]}" if code == "DISK_FULL" else str(error)
-    return kind(code, text)
+    text = os.strerror(error.errno or 0) if code == "DISK_FULL" else str(error)
+    return kind(code, f"{text}; {FIXES[code]}" if code in FIXES else text)
 
 
 def may_be_of_inputs(error: SparkEvalError) -> bool:

@@ -10,13 +10,14 @@ import pyarrow as pa
 from spark_eval.arrow.files import is_consistent
 from spark_eval.arrow.footers import (
     EncryptedFile,
+    columns_of_spark,
     nanosecond_columns,
     read_footer,
     timestamp_kinds,
     unsigned_columns,
 )
 from spark_eval.config.inputs import Source
-from spark_eval.errors import DataError
+from spark_eval.errors import DataError, raise_if_of_machine
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.file_kinds import NAMES as FORMATS
 from spark_eval.runtime.file_kinds import other_format
@@ -61,6 +62,7 @@ class FileSchemas:
             except pa.ArrowNotImplementedError as error:
                 unknown.append(f"{file!r}: {error}")
             except (OSError, ValueError, pa.ArrowException) as error:
+                raise_if_of_machine(error, file)
                 other = other_format(file, file_format)
                 (damaged if other is None else others).append(other or f"{file!r}: {error}")
         if others:
@@ -83,6 +85,7 @@ class FileSchemas:
             footer = read_footer(file)
             if not is_consistent(footer):
                 raise ValueError("its footer's numbers of rows do not agree")
+            columns_of_spark(footer)
             self.columns[file] = list(footer.schema.to_arrow_schema().names)
             self.moments[file] = timestamp_kinds(footer)
             self.unsigned[file] = unsigned_columns(footer)
@@ -182,9 +185,9 @@ def check_files(
     MISSING_SPLIT, and the errors of ``check_listing`` and ``FileSchemas``.
     """
     if source.is_of_run and not (root := files_at(session, source.path_or_empty)).is_there(root.root):
-        raise DataError(
-            "MISSING_SPLIT", f"{name}: no split at {source.path_or_empty}; run `spark-eval split` first"
-        )
+        run_id = source.path_or_empty.rpartition("run_id=")[2]
+        fix = f"run `spark-eval split --config FILE --run-id {run_id}` first"
+        raise DataError("MISSING_SPLIT", f"{name}: no split at {source.path_or_empty}; {fix}")
     files = check_listing(source, name, before, session)
     local = [file for file in files.values() if file.startswith("/")]
     schemas = FileSchemas.of(local, source.format, name)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import UNSIGNED, WIDE_UNSIGNED
 from spark_eval.arrow.footers import MOST_DIGITS
-from spark_eval.errors import DataError, lacks_memory
+from spark_eval.errors import DataError, lacks_memory, raise_if_of_machine
 from spark_eval.options import Exporting, not_a_frame
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def read_arrow(name: str, frame: Any) -> pa.Table:
     try:
         return as_arrow(name, pq.read_table(frame, page_checksum_verification=True))
     except (OSError, pa.ArrowException) as error:
-        if lacks_memory(error):
-            raise
+        raise_if_of_machine(error, str(frame))
         raise DataError("MISSING_INPUT", f"{name}: cannot read {str(frame)!r}: {error}") from error
 
 

@@ -17,7 +17,7 @@ from spark_eval.publishing.commits import published, records_of
 from spark_eval.publishing.published import open_table, unknown_run
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runs.job import Job, JobKind, Run, digest_of, fingerprints_of, usual_id
-from spark_eval.runs.run import is_taken_here, needed
+from spark_eval.runs.run import needed, taken_here
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
@@ -122,9 +122,14 @@ def check_links(verb: Verb, config: Config, session: OpenSession) -> list[str]:
     """Check columns and types of the sources of a verb; return their names."""
     needed(getattr(config, verb.sections[0]), verb.sections[0])
     job = verb.job(verb, config, None, session)
-    if not is_taken_here(verb, job, config, session):
-        links_on_spark(job, session)
+    check_tables(verb, job, config, session)
     return list(job.sources)
+
+
+def check_tables(verb: Verb, job: Job, config: Config, session: OpenSession) -> None:
+    """Check columns and types of the sources of a job."""
+    if taken_here(verb, job, config, session) is None:
+        links_on_spark(job, session)
 
 
 VERB = Verb(

@@ -47,7 +47,7 @@ from spark_eval.runners.conformed import check_id_types
 from spark_eval.runners.local_tables import OpenedTable, file_schema
 from spark_eval.runners.rows import Rows
 from spark_eval.runs.job import Job, JobKind, Run, digest_of, usual_id
-from spark_eval.runs.run import needed
+from spark_eval.runs.run import needed, taken_here
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Shortcut, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
@@ -59,7 +59,8 @@ if TYPE_CHECKING:
 
 ONLINE = "online"
 EVENTS = "events"
-SOURCES = ("exposures", EVENTS)
+EXPOSURES = "exposures"
+SOURCES = (EXPOSURES, EVENTS)
 INTERLEAVING = "interleaving"
 
 
@@ -225,7 +226,8 @@ def show(run: Run, screen: Screen) -> None:
 
 def check(verb: Verb, config: Config, session: OpenSession) -> list[str]:
     """Check columns and types of the tables; return their names."""
-    inputs = read_tables(config, job(verb, config, None, session), session)
+    work = job(verb, config, None, session)
+    inputs: Inputs = taken_here(verb, work, config, session) or read_tables(config, work, session)
     rows = {} if inputs.tables is None else inputs.tables.rows
     check_id_types(rows)
     return [*rows, *([] if inputs.impressions is None else [INTERLEAVING])]
@@ -330,7 +332,7 @@ def records_of_days(store: Store, days: Sequence[str], plan: ExperimentPlan) -> 
     if missing:
         message = f"no user_days of {summarize_names(missing)} below {store.files.root!r}"
         raise DataError(
-            "MISSING_DAYS", f"{message}; sum each day first: spark-eval online --day {missing[0]}"
+            "MISSING_DAYS", f"{message}; sum each first: `spark-eval online --config FILE --day {missing[0]}`"
         )
     if lacking:
         runs = summarize_names([f"{day} (run {others[day].run_id})" for day in lacking])

@@ -24,7 +24,7 @@ from spark_eval.results.report.page import report_page
 from spark_eval.results.report.spread import UserCount, spread_of
 from spark_eval.results.sentences import Row
 from spark_eval.results.shown import UNPUBLISHED, Displayable
-from spark_eval.runtime.local_files import check_path, local_path, write_file
+from spark_eval.runtime.local_files import check_file, local_path, write_file
 from spark_eval.schema import REPORT, Table
 from spark_eval.verbs import VERBS
 
@@ -47,7 +47,7 @@ def write_report(
     ``primary``.
     """
     if file is not None:
-        check_path(Path(file))
+        check_file(Path(file))
     page = report_page(replace(facts_of(store, run_id, baseline), asked_primary=primary))
     if file is not None:
         return write_page(page, Path(file))

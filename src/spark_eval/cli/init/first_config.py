@@ -13,7 +13,7 @@ from spark_eval.cli.init.samples import TableSample, sample_of
 from spark_eval.config.strict_yaml import line, load_yaml, scalar
 from spark_eval.errors import ConfigError, DataError, escape_control_characters, nearest
 from spark_eval.runs.sections import EvaluateSection, parse_config
-from spark_eval.runtime.local_files import check_path, write_file
+from spark_eval.runtime.local_files import check_file, write_file
 from spark_eval.schema import FOLD, RELEVANCE, USER
 from spark_eval.splits.rules.methods import TIME
 
@@ -35,7 +35,7 @@ def write_first_config(
     ``paths`` are the tables by section. Raises ConfigError CONFIG_EXISTS if the file exists and ``force`` is
     not set, INVALID_PATH if the path cannot be a file.
     """
-    check_path(file)
+    check_file(file)
     is_taken = file.is_file() or (file.is_symlink() and not file.exists())  # a dangling link
     if is_taken and not force:
         message = f"{str(file)!r} is there already; choose another --config, or --force replaces it"
@@ -135,10 +135,11 @@ def verbs_of(names: Collection[str]) -> list[str]:
 
 
 def next_commands(file: Path, verbs: Sequence[str]) -> list[str]:
-    """Return the commands to run next."""
+    """Return the commands to run next; a split and the evaluation on it are one run, predictions another."""
     config = f"--config {shlex.quote(str(file))}"
-    run = " --run-id first" if "split" in verbs else ""
-    return [f"spark-eval validate {config}", *(f"spark-eval {verb} {config}{run}" for verb in verbs)]
+    of_split = ("split", "evaluate") if "split" in verbs else ()
+    runs = {verb: " --run-id first" if verb in of_split else "" for verb in verbs}
+    return [f"spark-eval validate {config}", *(f"spark-eval {verb} {config}{runs[verb]}" for verb in verbs)]
 
 
 def opening(following: Sequence[str]) -> Iterable[str]:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from spark_eval.arrow.footers import ENCRYPTED, EncryptedFile, read_footer
 from spark_eval.config.inputs import Scalar, Source
-from spark_eval.errors import ConfigError, DataError
+from spark_eval.errors import ConfigError, DataError, raise_if_of_machine
 from spark_eval.names import INTEGER
 from spark_eval.runtime.local_files import local_path
 from spark_eval.sources.listing import TABLE_FORMATS, list_plainly, partitions_of
@@ -65,6 +65,7 @@ def sample_of(path: str, name: str) -> TableSample:
     except pa.ArrowNotImplementedError as error:
         raise unknown_type(name, [f"{file!r}: {error}"]) from error
     except (OSError, ValueError, pa.ArrowException) as error:
+        raise_if_of_machine(error, file)
         raise DataError("CORRUPT_FILE", f"{name}: cannot read {file!r}: {error}; write it again") from error
     if len({*rows.column_names}) < len(rows.column_names):
         raise DataError("AMBIGUOUS_COLUMN", f"{name}: {file!r} has a column twice; rename one")

@@ -92,7 +92,11 @@ def grouped(bucket: Bucket) -> pa.Table:
         columns[f"size_{decimals}"] = pa.array(np.abs(amounts))
         sums += [(f"sum_{decimals}", "sum"), (f"size_{decimals}", "sum")]
     keys = [KEY, "group", KIND, *own]
-    groups = pa.table(columns).group_by(keys).aggregate([(TIMESTAMP, "min"), ([], "count_all"), *sums])
+    groups = (
+        pa.table(columns)
+        .group_by(keys, use_threads=False)
+        .aggregate([(TIMESTAMP, "min"), ([], "count_all"), *sums])
+    )
     for decimals in plan.summed_decimals:
         if pc.max(groups[f"size_{decimals}_sum"]).as_py() >= LARGEST_SUM:
             raise DataError("METRIC_OVERFLOW", "the sum of a user's day exceeds 2^62")

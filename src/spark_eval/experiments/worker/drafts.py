@@ -276,7 +276,9 @@ def reduce_users(parts: Iterable[pa.Table | DraftSums]) -> DraftSums:
     if not tables:
         return result
     keys = [EXPERIMENT, "analysis", USER]
-    table = pa.concat_tables(tables).group_by(keys).aggregate([(name, "sum") for name in SUMS])
+    table = (
+        pa.concat_tables(tables).group_by(keys, use_threads=False).aggregate([(name, "sum") for name in SUMS])
+    )
     frame = table.select([EXPERIMENT, "analysis"]).to_pandas()
     for (experiment, analysis), own in frame.groupby([EXPERIMENT, "analysis"]):
         of_users = table.take(pa.array(own.index.to_numpy()))

@@ -131,7 +131,9 @@ class RowReader:
         )
         faults = pa.nulls(len(table), pa.string()) if codes is None else codes
         named = pa.table({MODEL: models, FAULT: faults})
-        for row in named.group_by([MODEL, FAULT]).aggregate([([], "count_all")]).to_pylist():
+        for row in (
+            named.group_by([MODEL, FAULT], use_threads=False).aggregate([([], "count_all")]).to_pylist()
+        ):
             counts.rows[row[MODEL], row[FAULT]] += row["count_all"]
 
     def groupings(self, table: pa.Table) -> list[Grouping]:

@@ -10,7 +10,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.results.report.chapters import Chapter, Form
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.report.page import CHAPTERS, page_of
-from spark_eval.runtime.local_files import write_file
+from spark_eval.runtime.local_files import check_file, write_file
 
 # Views that are not charts; a result has its tables as frames.
 TABLES: Final = (Form.TABLE, Form.BOARD)
@@ -44,8 +44,10 @@ class Plot:
             path: Path of the file.
 
         Raises:
-            ConfigError: INVALID_PATH if no file can be written there.
+            ConfigError: INVALID_PATH if no file can be there.
+            SetupError: NO_PERMISSION if no file can be made there.
         """
+        check_file(Path(path))
         write_file(Path(path), self.page)
 
 

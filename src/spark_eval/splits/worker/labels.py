@@ -252,7 +252,7 @@ def merged_times(parts: Sequence[pa.Table]) -> pa.Table:
     """Merge tables of TIME_COUNTS into one row per time bucket."""
     merged = (
         pa.concat_tables(parts)
-        .group_by(SHORT_TIME)
+        .group_by(SHORT_TIME, use_threads=False)
         .aggregate([("oldest", "min"), ("newest", "max"), ("n", "sum")])
     )
     return merged.select([SHORT_TIME, "oldest_min", "newest_max", "n_sum"]).rename_columns(TIME_COUNTS.names)

@@ -237,7 +237,9 @@ def histogram(tallies: Sequence[pa.Table]) -> pa.Table:
     for cut in range(n_cuts):
         n_lists, sums = f"{COUNTED[0]}_{cut}", [(f"{name}_{cut}", "sum") for name in slots]
         listed = counts.filter(pc.greater(counts[n_lists], 0))
-        of_cut = listed.group_by([*CELL, ITEM_BITS, n_lists]).aggregate([(ITEM, "count"), *sums])
+        of_cut = listed.group_by([*CELL, ITEM_BITS, n_lists], use_threads=False).aggregate(
+            [(ITEM, "count"), *sums]
+        )
         of_cut = of_cut.rename_columns([*CELL, ITEM_BITS, COUNTED[0], N_ITEMS, *slots])
         parts.append(of_cut.append_column(CUT, pa.repeat(pa.scalar(cut, pa.int32()), len(of_cut))))
     return pa.concat_tables(parts)
