@@ -318,8 +318,8 @@ EXTREME: Final = (5e-324, 1e-221, 1e110, 1.7e308, -1.7e308, math.inf, 2**53 + 1,
 def with_number(frame: pd.DataFrame, name: str, value: float) -> pd.DataFrame:
     """Return a frame with a value in all rows of a column but the first."""
     column = [frame[name].iloc[0], *[value] * (len(frame) - 1)]
-    kind = "float64" if isinstance(value, float) else "int64"
-    return frame.assign(**{name: pd.Series(column, index=frame.index).astype(kind)})
+    kind: Any = "float64" if isinstance(value, float) else "int64"
+    return frame.assign(**{name: pd.Series(column, index=frame.index, dtype=kind)})
 
 
 @pytest.mark.parametrize("value", EXTREME)

@@ -75,5 +75,5 @@ def test_codes_of_rows_have_their_order_even_where_the_product_of_columns_is_bey
     rows: list[tuple[int, ...]],
 ) -> None:
     distinct = sorted(set(rows))
-    columns = [np.array(column, dtype=np.int32) for column in zip(*rows, strict=True)]
+    columns = [np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)]
     assert row_codes(*columns).tolist() == [distinct.index(row) for row in rows]

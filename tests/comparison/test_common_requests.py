@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_eval import compare
-from spark_eval.comparison.results import ComparisonRow
+from spark_eval.comparison.rows import ComparisonRow
 from spark_eval.statistics.differences import PairSums
 from spark_eval.statistics.significance import sign_test, t_test
 
@@ -168,7 +168,9 @@ def test_the_worked_signs_of_five_users() -> None:
 
 
 def test_signs_of_many_users_are_drawn() -> None:
-    users = [[("x", 0.0, 0.25 if user % 2 else 0.5, 0.0)] * 2 for user in range(21)]
+    users: list[list[tuple[Any, ...]]] = [
+        [("x", 0.0, 0.25 if user % 2 else 0.5, 0.0)] * 2 for user in range(21)
+    ]
     rows = compared(table_of(users), tests=["randomization"], weight="requests", resamples=99)
     assert {row.p_value for row in rows if {row.baseline, row.candidate} == {"a", "b"}} == {0.01}
 
