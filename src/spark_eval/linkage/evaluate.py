@@ -14,9 +14,16 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.linkage.clusters import f1, harmonic, share
 from spark_eval.linkage.estimates import cohens_kappa, estimates
 from spark_eval.linkage.given import relations_of_tables, small_table
-from spark_eval.linkage.plan import LinkageOptions, LinkagePlan, make_linkage_plan
+from spark_eval.linkage.plan import LinkageOptions, LinkagePlan, Missing, make_linkage_plan
 from spark_eval.linkage.relations import Clusters, Pairs, Relation, Relations
-from spark_eval.linkage.reviews import CANDIDATES, PREDICTED, check_same_links, reviewed_strata
+from spark_eval.linkage.reviews import (
+    CANDIDATES,
+    PREDICTED,
+    SAMPLE_COLUMNS,
+    check_same_links,
+    reviewed_strata,
+    valid_rows,
+)
 from spark_eval.options import documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
@@ -154,7 +161,8 @@ def evaluate_linkage(
     labelled = {"sample": sample, "reviews": reviews}
     reviewed = {name: small_table(name, one) for name, one in labelled.items() if one is not None}
     with ExitStack() as resources:
-        return measure_linkage(partial(relations_of_tables, given, engine, resources), given, reviewed, plan)
+        make = partial(relations_of_tables, given, engine, resources, plan.sources)
+        return measure_linkage(make, given, reviewed, plan)
 
 
 def measure_linkage(
@@ -171,18 +179,19 @@ def measure_linkage(
     if TRUE in names:
         predicted, true = relations.tables[PREDICTED], relations.tables[TRUE]
         if isinstance(predicted, Clusters) and isinstance(true, Clusters):
-            numbers, entries = of_clusters(predicted, true, entries)
+            numbers, entries = of_clusters(predicted, true, entries, plan)
         else:
-            numbers, entries = of_pairs(predicted, true, entries)
+            numbers, entries = of_pairs(predicted, true, entries, plan)
         rows += numbers
     if CANDIDATES in names:
         candidates = relations.tables[CANDIDATES]
         if not isinstance(candidates, Pairs):
             raise DataError("MISSING_COLUMN", "candidates: blocking is measured on pairs; give a and b")
-        rows += of_blocking(candidates, relations.tables.get(TRUE), sizes(plan, relations.n_records))
+        rows += of_blocking(candidates, relations.tables.get(TRUE), sizes(plan, relations))
     if reviewed:
-        check_same_links(relations, reviewed["sample"])
-        strata, labels, more = reviewed_strata(reviewed["sample"], reviewed["reviews"])
+        sample = valid_rows("sample", reviewed["sample"], SAMPLE_COLUMNS)
+        strata, labels, more = reviewed_strata(sample, reviewed["reviews"], plan.sources)
+        check_same_links(relations, sample, plan.sources)
         entries += more
         n = sum(one.n_reviewed for one in strata)
         rows += [LinkageRow(f"estimated_{name}", *one, n) for name, one in estimates(strata).items()]
@@ -193,37 +202,48 @@ def measure_linkage(
 
 
 def of_pairs(
-    predicted: Relation, true: Relation, entries: Sequence[Entry]
+    predicted: Relation, true: Relation, entries: Sequence[Entry], plan: LinkagePlan
 ) -> tuple[list[LinkageRow], list[Entry]]:
-    """Return precision, recall and F1 of the pairs whose records are in both tables."""
+    """Return precision, recall and F1 of pairs; of listed ones, a record may have no cluster."""
     n_pairs = {PREDICTED: predicted.n_pairs, TRUE: true.n_pairs}
     name, listed, other = (PREDICTED, predicted, true)
     if not isinstance(listed, Pairs):
         name, listed, other = (TRUE, true, predicted)
     assert isinstance(listed, Pairs)
     n_known, n_common = listed.agreement(other)
-    n_unknown, n_pairs[name] = n_pairs[name] - n_known, n_known
-    return pairwise(n_common, n_pairs[PREDICTED], n_pairs[TRUE]), leave_out(entries, name, n_unknown)
+    n_unknown = n_pairs[name] - n_known
+    if plan.missing is Missing.LEAVE_OUT:
+        n_pairs[name] = n_known
+    moved = set_apart(entries, name, n_unknown, plan.missing)
+    return pairwise(n_common, n_pairs[PREDICTED], n_pairs[TRUE], plan.conventions.of_no_pair), moved
 
 
-def pairwise(n_common: int, n_predicted: int, n_true: int) -> list[LinkageRow]:
-    """Return precision, recall and F1 of pairs."""
+def pairwise(n_common: int, n_predicted: int, n_true: int, of_none: float | None) -> list[LinkageRow]:
+    """Return precision, recall and F1 of pairs; ``of_none`` where there is no pair."""
+    values = {
+        "precision": (share(n_common, n_predicted), n_predicted),
+        "recall": (share(n_common, n_true), n_true),
+        "f1": (f1(n_common, n_predicted, n_true), n_predicted + n_true),
+    }
     return [
-        LinkageRow("pairwise_precision", share(n_common, n_predicted), None, n_predicted),
-        LinkageRow("pairwise_recall", share(n_common, n_true), None, n_true),
-        LinkageRow("pairwise_f1", f1(n_common, n_predicted, n_true), None, n_predicted + n_true),
+        LinkageRow(f"pairwise_{name}", of_none if value is None else value, None, n)
+        for name, (value, n) in values.items()
     ]
 
 
 def of_clusters(
-    predicted: Clusters, true: Clusters, entries: Sequence[Entry]
+    predicted: Clusters, true: Clusters, entries: Sequence[Entry], plan: LinkagePlan
 ) -> tuple[list[LinkageRow], list[Entry]]:
-    """Return all metrics of clusters, over the records in both."""
-    contingency = predicted.contingency(true)
+    """Return all metrics of clusters, over the records in either table, or in both."""
+    contingency = predicted.contingency(true, plan.missing)
+    n_both = contingency.n_records
+    if plan.missing is Missing.SINGLETON:
+        n_both = predicted.n_records + true.n_records - contingency.n_records
     moved = list(entries)
     for name, clusters in ((PREDICTED, predicted), (TRUE, true)):
-        moved = leave_out(moved, name, clusters.n_records - contingency.n_records)
-    rows = pairwise(contingency.n_common, contingency.n_predicted_pairs, contingency.n_true_pairs)
+        moved = set_apart(moved, name, clusters.n_records - n_both, plan.missing)
+    n_pairs = (contingency.n_common, contingency.n_predicted_pairs, contingency.n_true_pairs)
+    rows = pairwise(*n_pairs, plan.conventions.of_no_pair)
     n_clusters = [best.n_clusters for best in (contingency.best_predicted, contingency.best_true)]
     for by_cluster, end, n in ((False, "", contingency.n_records), (True, "_by_cluster", n_clusters[1])):
         precision, recall = contingency.b_cubed(by_cluster=by_cluster)
@@ -255,23 +275,29 @@ def of_blocking(candidates: Pairs, true: Relation | None, n_records: Sequence[in
     return rows
 
 
-def sizes(plan: LinkagePlan, n_seen: int) -> Sequence[int]:
+def sizes(plan: LinkagePlan, relations: Relations) -> Sequence[int]:
     """Return the numbers of records; raise ConfigError OUT_OF_RANGE for fewer than the tables have."""
-    if plan.n_records is None:
-        return [n_seen]
-    if sum(plan.n_records) < n_seen:
-        message = f"linkage.n_records is {list(plan.n_records)}, and the tables have {n_seen} records"
+    seen, given = relations.sizes, plan.n_records
+    if given is None:
+        return seen
+    where = f"linkage.n_records is {list(given)}"
+    if len(given) < len(seen):
+        raise ConfigError("OUT_OF_RANGE", f"{where}; with sources: bipartite give two numbers")
+    few = [sum(given)] if len(seen) == 1 else given
+    if any(n < n_seen for n, n_seen in zip(few, seen, strict=True)):
+        message = f"{where}, and the tables have {' and '.join(map(str, seen))} records"
         raise ConfigError("OUT_OF_RANGE", message)
-    return plan.n_records
+    return given
 
 
-def leave_out(entries: Sequence[Entry], name: str, n: int) -> list[Entry]:
-    """Move rows of a table from those used to those whose records the other table lacks."""
+def set_apart(entries: Sequence[Entry], name: str, n: int, missing: Missing) -> list[Entry]:
+    """Count rows of a table apart whose records the other table lacks: used, or left out."""
     if not n:
         return list(entries)
+    outcome = Outcome.USED if missing is Missing.SINGLETON else Outcome.DROPPED
     key = (name, Outcome.USED)
     moved = [
         entry._replace(rows=entry.rows - n) if (entry.source, entry.outcome) == key else entry
         for entry in entries
     ]
-    return [*moved, Entry(name, None, Outcome.DROPPED, Reason.NOT_IN_BOTH, n, None)]
+    return [*moved, Entry(name, None, outcome, Reason.NOT_IN_BOTH, n, None)]

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_eval.linkage.coded import CodedRelations
+from spark_eval.linkage.plan import Sources
 from spark_eval.linkage.relations import Relations
 from spark_eval.linkage.wanted import REVIEWS, local_tables
 from spark_eval.publishing.commits import published, records_of
@@ -71,19 +72,19 @@ def links_on_spark(job: Job, session: OpenSession) -> dict[str, Rows]:
 
 
 def relations_of(
-    work: Work, scored: str | None = None
+    work: Work, sources: Sources, scored: str | None = None
 ) -> tuple[Callable[[], Relations], set[str], pa.Table | None]:
     """Return a maker of the relations of the sources, their names, and the reviews, of either engine."""
     if work.local is not None:
         tables: dict[str, LocalTable] = dict(work.local)
         reviews = tables.pop(REVIEWS, None)
-        here = partial(CodedRelations.of, tables, scored)
+        here = partial(CodedRelations.of, tables, scored, sources)
         return here, set(tables), None if reviews is None else reviews.table()
     from spark_eval.linkage.frames import FrameRelations
 
     frames: dict[str, Any] = links_on_spark(work.job, work.session)
     labels = frames.pop(REVIEWS, None)
-    make = partial(FrameRelations.of, frames, work.resources)
+    make = partial(FrameRelations.of, frames, work.resources, sources)
     return make, set(frames), None if labels is None else labels.toArrow()
 
 

@@ -24,9 +24,10 @@ def compute(work: Work) -> Computed:
     from spark_eval.linkage.wanted import REVIEWS
     from spark_eval.runs.linkage import relations_of, sampled
 
-    make, names, reviews = relations_of(work)
+    plan = work.config.linkage.checked()
+    make, names, reviews = relations_of(work, plan.sources)
     reviewed = {} if reviews is None else {REVIEWS: reviews, "sample": sampled(work.job)}
-    found = measure_linkage(make, names, reviewed, work.config.linkage.checked())
+    found = measure_linkage(make, names, reviewed, plan)
     return Computed(
         rows=found.small_tables,
         entries=found.entries,

@@ -30,8 +30,9 @@ def compute(work: Work) -> Computed:
     from spark_eval.runs.run import stage_frame
     from spark_eval.tables.local_tables import LocalTable
 
-    make, _, _ = relations_of(work, scored=CANDIDATES)
-    drawn, entries = draw_sample(make(), work.config.sample.checked())
+    plan = work.config.sample.checked()
+    make, _, _ = relations_of(work, plan.sources, CANDIDATES)
+    drawn, entries = draw_sample(make(), plan)
     is_local = work.attempt.store.is_local
     stage_frame(
         LocalTable.of(drawn) if is_local else work.spark.createDataFrame(drawn), work.attempt, Table.SAMPLE
