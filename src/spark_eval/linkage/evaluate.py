@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, Final, NamedTuple, Unpack
+from typing import Any, ClassVar, Final, NamedTuple, Self, Unpack
 
 import pyarrow as pa
 
@@ -34,7 +34,7 @@ TRUE: Final = "true"
 
 
 class LinkageRow(NamedTuple):
-    """Row of ``linkage``: a metric, with its standard error if it is estimated.
+    """Row of ``linkage``: a metric, with its standard error and an interval of 95 % if it is estimated.
 
     ``n`` counts what it is a share or a mean of: pairs, records, clusters, or labels.
     """
@@ -42,10 +42,18 @@ class LinkageRow(NamedTuple):
     metric: str
     value: float | None
     std_error: float | None
+    ci_low: float | None
+    ci_high: float | None
     n: int
+
+    @classmethod
+    def counted(cls, metric: str, value: float | None, n: int) -> Self:
+        """Return the row of a metric that is no estimate."""
+        return cls(metric, value, None, None, None, n)
 
 
 LINKAGE_TABLE: Final = ddl_of(LinkageRow)
+SHOWN: Final = LinkageRow._fields
 
 
 @dataclass(frozen=True)
@@ -97,17 +105,40 @@ class Linkage(Exported):
         return values[metric]
 
 
-def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
-    """Return metric, value, standard error and n of each row as text.
+def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return the cells of SHOWN of each row as text.
 
-    >>> shown_lines([{"metric": "pairwise_f1", "value": 0.4, "std_error": None, "n": 10}])
-    [('pairwise_f1', '0.400000', '', '10')]
+    >>> row = LinkageRow("estimated_recall", 0.4, 0.1, 0.25, 0.625, 10)
+    >>> shown_lines([row._asdict()])
+    [('estimated_recall', '0.400000', '0.100000', '0.250000', '0.625000', '10')]
     """
-    lines = []
-    for row in rows:
-        value, error = ("" if row[name] is None else f"{row[name]:.6f}" for name in ("value", "std_error"))
-        lines.append((row["metric"], value, error, f"{row['n']:,}"))
-    return lines
+    return [
+        (
+            row["metric"],
+            *("" if row[name] is None else f"{row[name]:.6f}" for name in SHOWN[1:-1]),
+            f"{row['n']:,}",
+        )
+        for row in rows
+    ]
+
+
+def shown_missing(entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each table with rows of records that the other table lacks.
+
+    >>> shown_missing([Entry(TRUE, None, Outcome.USED, Reason.NOT_IN_BOTH, 3, None)._asdict()])
+    ['true: 3 rows are of records that predicted lacks; each is a cluster of its own there (linkage.missing)']
+    """
+    ends = {
+        Outcome.USED: "each is a cluster of its own there (linkage.missing)",
+        Outcome.DROPPED: "they are left out (linkage.missing)",
+    }
+    other = {PREDICTED: TRUE, TRUE: PREDICTED}
+    return [
+        f"{row['source']}: {row['rows']:,} rows are of records that {other[row['source']]} lacks; "
+        f"{ends[row['outcome']]}"
+        for row in entries
+        if row["reason"] == Reason.NOT_IN_BOTH
+    ]
 
 
 @documented(LinkageOptions)
@@ -196,7 +227,7 @@ def measure_linkage(
         n = sum(one.n_reviewed for one in strata)
         rows += [LinkageRow(f"estimated_{name}", *one, n) for name, one in estimates(strata).items()]
         kappa, n_common = cohens_kappa(labels)
-        rows.append(LinkageRow("reviewer_kappa", kappa, None, n_common))
+        rows.append(LinkageRow.counted("reviewer_kappa", kappa, n_common))
     check_closed(entries)
     return Linkage(rows, entries)
 
@@ -226,7 +257,7 @@ def pairwise(n_common: int, n_predicted: int, n_true: int, of_none: float | None
         "f1": (f1(n_common, n_predicted, n_true), n_predicted + n_true),
     }
     return [
-        LinkageRow(f"pairwise_{name}", of_none if value is None else value, None, n)
+        LinkageRow.counted(f"pairwise_{name}", of_none if value is None else value, n)
         for name, (value, n) in values.items()
     ]
 
@@ -249,12 +280,12 @@ def of_clusters(
         precision, recall = contingency.b_cubed(by_cluster=by_cluster)
         values = (precision, recall, harmonic(precision, recall))
         rows += [
-            LinkageRow(f"bcubed_{name}{end}", value, None, n)
+            LinkageRow.counted(f"bcubed_{name}{end}", value, n)
             for name, value in zip(("precision", "recall", "f1"), values, strict=True)
         ]
     for name, ends in (("exact", contingency.exact()), ("closest", contingency.closest())):
         kinds = zip(("precision", "recall"), ends, n_clusters, strict=True)
-        rows += [LinkageRow(f"cluster_{name}_{kind}", value, None, n) for kind, value, n in kinds]
+        rows += [LinkageRow.counted(f"cluster_{name}_{kind}", value, n) for kind, value, n in kinds]
     return rows, moved
 
 
@@ -266,12 +297,13 @@ def of_blocking(candidates: Pairs, true: Relation | None, n_records: Sequence[in
     n, rows = candidates.n_pairs, list[LinkageRow]()
     if true is not None:
         n_found = candidates.agreement(true).n_held
-        rows.append(LinkageRow("pair_completeness", share(n_found, true.n_pairs), None, true.n_pairs))
-        rows.append(LinkageRow("pair_quality", share(n_found, n), None, n))
+        completeness = share(n_found, true.n_pairs)
+        rows.append(LinkageRow.counted("pair_completeness", completeness, true.n_pairs))
+        rows.append(LinkageRow.counted("pair_quality", share(n_found, n), n))
     total = n_records[0] * n_records[1] if len(n_records) == 2 else n_records[0] * (n_records[0] - 1) // 2
     reduction = float(1 - Fraction(n, total)) if total else None
-    rows.append(LinkageRow("reduction_ratio", reduction, None, total))
-    rows.append(LinkageRow("candidates_per_record", share(2 * n, sum(n_records)), None, sum(n_records)))
+    rows.append(LinkageRow.counted("reduction_ratio", reduction, total))
+    rows.append(LinkageRow.counted("candidates_per_record", share(2 * n, sum(n_records)), sum(n_records)))
     return rows
 
 

@@ -44,13 +44,13 @@ def open_locally(work: Work) -> LocalInput:
 
 
 def show(run: "Run", screen: Screen) -> None:
-    """Print a line per metric."""
-    from spark_eval.linkage.evaluate import shown_lines
+    """Print a line per metric, and how many records one table lacks."""
+    from spark_eval.linkage.evaluate import SHOWN, shown_lines, shown_missing
 
-    header = ("metric", "value", "std_error", "n")
-    screen.grid(
-        header, shown_lines(run.rows(Table.LINKAGE)), f"linkage of run {run.run_id}", of=Table.LINKAGE
-    )
+    lines = shown_lines(run.rows(Table.LINKAGE))
+    screen.grid(SHOWN, lines, f"linkage of run {run.run_id}", of=Table.LINKAGE)
+    for text in shown_missing(run.rows(Table.ACCOUNTING)):
+        screen.say(text)
 
 
 def check(verb: Verb, config: "Config", session: "OpenSession") -> list[str]:
