@@ -164,6 +164,13 @@ def test_agreement_of_reviewers() -> None:
     assert cohens_kappa({"ann": one, "bob": other}) == (0.4, 50)
     assert cohens_kappa({"ann": one}) == (None, 0)
     assert cohens_kappa({"ann": one, "bob": one}) == (1.0, 50)
+    # All labels alike: no kappa, but pairs in common; beside two reviewers with one, they do not count.
+    alike = {("a", str(at)): "match" for at in range(10)}
+    assert cohens_kappa({"ann": alike, "bob": alike}) == (None, 10)
+    assert cohens_kappa({"ann": alike, "bob": alike, "cid": alike}) == (None, 30)
+    assert cohens_kappa({"ann": alike, "bob": alike | other, "cid": one}) == cohens_kappa(
+        {"bob": alike | other, "cid": one}
+    )
 
 
 @pytest.mark.parametrize(

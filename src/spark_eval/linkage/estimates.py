@@ -91,8 +91,9 @@ def cohens_kappa(labels: Mapping[str, Mapping[tuple[str, str], str]]) -> tuple[f
     """Return Cohen's kappa between reviewers, and the number of pairs of labels.
 
     ``labels`` maps reviewers to the label of each pair. With more than two reviewers, it is the mean over all
-    two of them, weighted by the number of pairs that both labelled. None if no two reviewers have a pair in
-    common, or if chance alone explains all agreement.
+    two of them, weighted by the number of pairs that both labelled. Two that give one label to all of these
+    have no kappa, as chance alone explains their agreement. None, with the number of pairs in common, if no
+    two have one.
 
     >>> one = {("a", "b"): "match", ("a", "c"): "match", ("b", "c"): "non_match", ("c", "d"): "non_match"}
     >>> cohens_kappa({"ann": one, "bob": one | {("a", "c"): "non_match"}})
@@ -100,10 +101,11 @@ def cohens_kappa(labels: Mapping[str, Mapping[tuple[str, str], str]]) -> tuple[f
 
     Source: Cohen, A coefficient of agreement for nominal scales, 1960.
     """
-    total, n_total = Fraction(), 0
+    total, n_total, n_common = Fraction(), 0, 0
     for one, other in combinations(sorted(labels), 2):
         both = sorted(labels[one].keys() & labels[other].keys())
         n = len(both)
+        n_common += n
         if not n:
             continue
         agreed = sum(labels[one][pair] == labels[other][pair] for pair in both)
@@ -117,4 +119,4 @@ def cohens_kappa(labels: Mapping[str, Mapping[tuple[str, str], str]]) -> tuple[f
             continue
         total += n * (Fraction(agreed, n) - chance) / (1 - chance)
         n_total += n
-    return (float(total / n_total), n_total) if n_total else (None, 0)
+    return (float(total / n_total), n_total) if n_total else (None, n_common)
