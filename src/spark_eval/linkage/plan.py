@@ -65,7 +65,7 @@ class Sources(StrEnum):
     BIPARTITE = "bipartite"
 
 
-OF_SOURCES: Final = "one: a pair is the same in either order; bipartite: ``a`` and ``b`` are of two sources."
+OF_SOURCES: Final = "one: a pair is the same in either order; bipartite: a and b are of two sources."
 
 
 class LinkageOptions(TypedDict, total=False):
