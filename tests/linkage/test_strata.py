@@ -176,9 +176,8 @@ def test_intervals_cover(design: list[tuple[int, int, int, int]], n_samples: int
             ]
         )
         for name, (value, _, low, high) in found.items():
-            if value is None:
-                assert low is None
-                assert high is None
+            if value is None or low is None or high is None:
+                assert value is low is high is None
                 continue
             assert 0 <= low <= value + 1e-12
             assert value - 1e-12 <= high <= 1

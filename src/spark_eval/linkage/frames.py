@@ -142,8 +142,8 @@ class FrameClusters(Clusters):
         is_single = reduce(or_, (F.col(name).isNull() for name in names))
         count = F.when(is_single, 1).otherwise(F.col(N))
         jaccard = (count / (F.col("a") + F.col("b") - count)).alias("jaccard")
-        times = F.when(is_single, F.col(N)).otherwise(1).alias("times")
-        cells = persist(cells.select(*names, count.alias(N), "a", "b", times, jaccard), self.resources)
+        n_cells = F.when(is_single, F.col(N)).otherwise(1).alias("times")
+        cells = persist(cells.select(*names, count.alias(N), "a", "b", n_cells, jaccard), self.resources)
         sizes = cells.groupBy(N, "a", "b").agg(F.sum("times").alias("times")).toArrow()
         best = list[Best]()
         for name, other in (names, names[::-1]):

@@ -54,9 +54,9 @@ def total_of(n_pairs: int, n_reviewed: int, n_matches: int) -> Total:
 def limits(n_pairs: int, n_reviewed: int, n_matches: int) -> tuple[float, float]:
     """Return the limits of the number of matches in a stratum, an interval of 95 %.
 
-    It has the numbers of which a sample has at most as many matches with a probability of 2.5 % or more, and
-    at least as many, where just as many count one half (mid-p), and half a pair more on either side. So none
-    of 100 reviewed pairs does not mean that none of 20,000 matches.
+    A number of matches is outside if fewer than 2.5 % of samples have at most as many matches as this one, or
+    at least as many. Samples with just as many count one half (mid-p). Half a pair more is added on either
+    side. So none of 100 reviewed pairs does not mean that none of 20,000 matches.
 
     >>> limits(20000, 100, 0), limits(20000, 100, 100), limits(7, 7, 3)
     ((0.0, 588.5), (19411.5, 20000.0), (3.0, 3.0))
@@ -72,7 +72,7 @@ def limits(n_pairs: int, n_reviewed: int, n_matches: int) -> tuple[float, float]
 
 
 def most_matches(n_pairs: int, n_reviewed: int, n_matches: int) -> int:
-    """Return the largest number of matches of which a sample has so few in 2.5 % of all samples."""
+    """Return the largest number of matches that leaves 2.5 % of samples with these or fewer."""
     low, high = n_matches, n_pairs - n_reviewed + n_matches
     while low < high:
         middle = (low + high + 1) // 2
@@ -84,7 +84,7 @@ def most_matches(n_pairs: int, n_reviewed: int, n_matches: int) -> int:
 
 
 def lower_tail(n_pairs: int, n_true: int, n_reviewed: int, n_matches: int) -> float:
-    """Return the probability of fewer than so many matches in a sample, and half that of just as many.
+    """Return the probability of fewer matches in a sample, and half that of just as many.
 
     >>> round(lower_tail(10, 5, 2, 1), 6)  # none: 20 of 90; one: 50 of 90
     0.5
@@ -131,7 +131,7 @@ def limits_of_ratio(
 
 
 def crossing(excess: Callable[[float], float]) -> float:
-    """Return where in [0, 1] a function falls to 0; 0 or 1 if it does so nowhere between."""
+    """Return the zero of a falling function in [0, 1]; an end without one."""
     if excess(0.0) <= 0:
         return 0.0
     if excess(1.0) >= 0:

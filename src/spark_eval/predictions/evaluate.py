@@ -71,7 +71,7 @@ from spark_eval.tables.local_tables import LocalTable, NotPlain, columns_of
 # Approximate number of rows that a task sorts: distinct scores per label, and rows for metrics per user.
 SCORES_PER_RANGE: Final = 1_000_000
 USER_ROWS_PER_BUCKET: Final = 1_000_000
-# Below so many rows a bin, chance alone adds .01 or more to the calibration error.
+# With fewer rows a bin, chance alone adds .01 or more to the calibration error.
 FEW_ROWS_PER_BIN: Final = 500
 
 

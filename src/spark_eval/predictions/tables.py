@@ -194,10 +194,10 @@ class MeasuredPredictions:
         drawn = self.replicates.get(cell, {}).get(ECE_DEBIASED + value.mark)
         if drawn is None:
             return value
-        n_units, *numbers = drawn.tolist()
-        if not math.isfinite(numbers[0]):
+        n_units, error, std_error, low, high = drawn.tolist()
+        if not math.isfinite(error):
             return replace(value, summary=Summary(n=int(n_units)))
-        return replace(value, value=numbers[0], summary=Summary(*numbers, int(n_units)))
+        return replace(value, value=error, summary=Summary(error, std_error, low, high, int(n_units)))
 
     @property
     def slopes(self) -> CellSlopes:

@@ -6,11 +6,11 @@ import numpy as np
 
 from spark_eval.statistics.exact import Floats
 
-# Shares of the sums of absolute gaps at which the observed one is at the limits, or in the middle.
+# Shares of sums below the observed one: with the lower limit, with the value, with the upper limit.
 LOW: Final = 0.975
 MIDDLE: Final = 0.5
 HIGH: Final = 0.025
-# Gaps of so many standard errors are those that a lower limit concentrates on.
+# The lower limit concentrates on gaps of this number of standard errors or more.
 CLEAR: Final = 1.5
 STEPS: Final = 30
 NORMAL: Final = 1.959964
@@ -30,12 +30,12 @@ def debiased_error(gaps: Floats, n_units: int) -> DebiasedError:
 
     The first column is the sample, the others are its replicates, of ``n_units`` drawn users or rows. The sum
     of the absolute gaps is too large: chance moves each gap, and the sum counts it either way. So take true
-    gaps of a total t, and chance as the replicates have it. The value is the t with which half of the sums
-    are below the observed one. The limits are those with which 2.5 % of the sums are above it, or below.
+    gaps of a total t, and chance as the replicates have it. The value is the t that has half of the sums
+    below the observed one. The limits have 2.5 % of the sums above it, or below.
 
     True gaps are in the proportion of the observed ones. Since these are uncertain, the lower limit is also
-    that of the clear gaps alone, to whose sum chance adds most, and the upper one that of gaps in all bins,
-    equally clear, to which it adds least.
+    that of the clear gaps alone: chance adds most to their sum. The upper one is also that of gaps in all
+    bins, equally clear: chance adds least to their sum.
 
     >>> chance = np.random.default_rng(0).normal(0, 0.01, (10, 1000))
     >>> own = chance[:, :1]
@@ -69,7 +69,7 @@ def few_units(n_units: int) -> float:
 
 
 def total_with(share: float, observed: float, direction: Floats, chance: Floats) -> float:
-    """Return the total of true gaps of this direction with which so many sums are below the observed one."""
+    """Return the total of true gaps of this direction that has this share of sums below the observed one."""
     size = float(np.abs(direction).sum())
     unit = direction[:, np.newaxis] / size if size else np.zeros((len(direction), 1))
 
