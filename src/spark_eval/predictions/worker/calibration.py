@@ -41,6 +41,7 @@ def debiased_error(gaps: Floats, n_units: int) -> DebiasedError:
     >>> own = chance[:, :1]
     >>> [round(float(one), 4) for one in debiased_error(np.hstack([own, own + chance]), 100)]
     [0.0251, 0.0234, 0.0, 0.1188]
+
     Source: Carpenter, Test inversion bootstrap confidence intervals, JRSS B 1999.
     """
     own, drawn = gaps[:, 0], gaps[:, 1:]
