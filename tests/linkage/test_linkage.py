@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from spark_eval import Linkage, evaluate_linkage
@@ -21,7 +21,7 @@ from spark_eval.runners.local_rows import LocalTable
 pytestmark = pytest.mark.usefixtures("engine_of_users")
 # Clusters of records, by record.
 Clustering = Mapping[int, int]
-CLUSTERINGS = st.dictionaries(st.integers(0, 12), st.integers(0, 4), max_size=13)
+CLUSTERINGS = st.dictionaries(st.integers(0, 12), st.integers(0, 4), min_size=1, max_size=13)
 PREDICTED = dict(zip(range(1, 9), map(int, "11232444"), strict=True))
 TRUE = dict(zip(range(1, 9), map(int, "11122334"), strict=True))
 
@@ -36,7 +36,7 @@ def pairs(rows: Sequence[tuple[Any, Any]]) -> pa.Table:
 
 
 def rows_used(found: Linkage, source: str) -> int:
-    [n] = [entry.rows for entry in found.entries if (entry.source, entry.outcome) == (source, "used")]
+    [n] = [entry.rows for entry in found.entries if entry[:4] == (source, None, "used", None)]
     return n
 
 
@@ -64,10 +64,11 @@ def members(clusters: Clustering) -> list[set[int]]:
     return [{one for one in clusters if clusters[one] == label} for label in sorted(set(clusters.values()))]
 
 
-def plain(predicted: Clustering, true: Clustering) -> dict[str, Fraction | None]:
-    """The same by sets of records and of pairs, in fractions."""
-    both = predicted.keys() & true.keys()
-    predicted, true = ({one: clusters[one] for one in both} for clusters in (predicted, true))
+def plain(predicted: Clustering, true: Clustering, missing: str) -> dict[str, Fraction | None]:
+    """The same by sets, in fractions; a missing record has the cluster -1 - record."""
+    either, both = predicted.keys() | true.keys(), predicted.keys() & true.keys()
+    both = either if missing == "singleton" else both
+    predicted, true = ({one: clusters.get(one, -1 - one) for one in both} for clusters in (predicted, true))
     ours, theirs = members(predicted), members(true)
     links = [{pair for one in of_one for pair in combinations(sorted(one), 2)} for of_one in (ours, theirs)]
 
@@ -96,13 +97,77 @@ def plain(predicted: Clustering, true: Clustering) -> dict[str, Fraction | None]
 
 
 @settings(max_examples=60, deadline=None)
-@given(predicted=CLUSTERINGS, true=CLUSTERINGS)
-def test_clusters_are_those_of_a_computation_by_sets(predicted: Clustering, true: Clustering) -> None:
-    found = evaluate_linkage(frame(predicted), frame(true))
-    for metric, value in plain(predicted, true).items():
+@given(predicted=CLUSTERINGS, true=CLUSTERINGS, missing=st.sampled_from(["singleton", "leave_out"]))
+def test_clusters_are_those_of_a_computation_by_sets(
+    predicted: Clustering, true: Clustering, missing: str
+) -> None:
+    found = evaluate_linkage(frame(predicted), frame(true), missing=missing)
+    for metric, value in plain(predicted, true, missing).items():
         expected = None if value is None else pytest.approx(float(value), rel=1e-12)
         assert found.value(metric) == expected, metric
     assert rows_used(found, "predicted") == len(predicted.keys() & true.keys())
+    outcome = "used" if missing == "singleton" else "dropped"
+    lines = {(one.source, one.outcome): one.rows for one in found.entries if one.reason == "not_in_both"}
+    lacking = {
+        ("predicted", outcome): len(predicted.keys() - true.keys()),
+        ("true", outcome): len(true.keys() - predicted.keys()),
+    }
+    assert lines == {key: n for key, n in lacking.items() if n}
+
+
+PAIRWISE = ("pairwise_precision", "pairwise_recall", "pairwise_f1")
+
+
+@settings(max_examples=60, deadline=None)
+@given(predicted=CLUSTERINGS, seed=st.integers(0, 99))
+def test_singletons_may_be_listed_or_left_out(predicted: Clustering, seed: int) -> None:
+    """Any table without some of its singletons has the numbers of the whole one; so have its pairs."""
+    random = np.random.default_rng(seed)
+    true = {one: int(random.integers(0, 4)) for one in predicted}
+    whole = evaluate_linkage(frame(predicted), frame(true))
+
+    def without(clusters: Clustering, keeps: Clustering) -> Clustering:
+        sizes = {one: sum(other == label for other in clusters.values()) for one, label in clusters.items()}
+        return {
+            one: label
+            for one, label in clusters.items()
+            if sizes[one] > 1 or one not in keeps or random.random() < 0.5
+        }
+
+    fewer = without(predicted, true)
+    less = without(true, fewer)  # each record is in one table at least
+    assume(fewer and less)
+    for tables in ((fewer, true), (fewer, less), (predicted, less)):
+        both = {*tables[0], *tables[1]} == {*predicted}
+        found = evaluate_linkage(*map(frame, tables))
+        for row in whole.rows:
+            if both or row.metric in PAIRWISE:
+                assert found.value(row.metric) == row.value, (row.metric, tables)
+    links = [pair for one in members(predicted) for pair in combinations(sorted(one), 2)]
+    assume(links)
+    of_pairs = evaluate_linkage(pairs(links), frame(less))
+    assert [of_pairs.value(metric) for metric in PAIRWISE] == [whole.value(metric) for metric in PAIRWISE]
+
+
+def test_pairs_of_records_without_a_cluster_are_wrong_or_left_out() -> None:
+    links, true = pairs([(1, 2), (3, 4), (3, 5)]), frame({1: 0, 2: 0, 3: 1})
+    found = evaluate_linkage(links, true)
+    assert [found.value(metric) for metric in PAIRWISE] == [1 / 3, 1.0, 0.5]
+    found = evaluate_linkage(links, true, missing="leave_out")
+    assert [found.value(metric) for metric in PAIRWISE] == [1.0, 1.0, 1.0]
+
+
+def test_the_preset_of_er_evaluation() -> None:
+    """Its inner join leaves records out, and its pairwise metrics of no pair are 1."""
+    none, other = frame({1: 0, 2: 1, 3: 2}), frame({1: 5, 2: 6, 9: 6})
+    found = evaluate_linkage(none, other, conventions="er_evaluation")
+    assert [found.value(metric) for metric in PAIRWISE] == [1.0, 1.0, 1.0]
+    found = evaluate_linkage(none, frame({1: 5, 2: 5}), conventions="er_evaluation")
+    assert [found.value(metric) for metric in PAIRWISE] == [1.0, 0.0, 0.0]
+    found = evaluate_linkage(none, other, conventions="er_evaluation", missing="singleton")
+    assert [found.value(metric) for metric in PAIRWISE] == [1.0, 0.0, 0.0]
+    found = evaluate_linkage(none, other)
+    assert [found.value(metric) for metric in PAIRWISE] == [None, 0.0, 0.0]
 
 
 @settings(max_examples=40, deadline=None)
@@ -114,6 +179,7 @@ def test_pairs_and_clusters_agree_and_the_order_of_rows_does_not_matter(
     random = np.random.default_rng(seed)
     true = {one: int(random.integers(0, 4)) for one in predicted}
     links = [pair for one in members(predicted) for pair in combinations(sorted(one), 2)]
+    assume(links)
     turned = [pair[::-1] if random.random() < 0.5 else pair for pair in links * 2]
     table = pairs([turned[at] for at in random.permutation(len(turned))]).cast(
         pa.schema({"a": pa.int64(), "b": pa.int64()})
@@ -140,25 +206,23 @@ def test_every_row_of_pairs_is_accounted_for() -> None:
         ("predicted", "dropped", "null_value"): 1,
         ("predicted", "dropped", "self_pair"): 1,
         ("predicted", "deduplicated", "repeated_pair"): 1,
-        ("predicted", "dropped", "not_in_both"): 1,
+        ("predicted", "used", "not_in_both"): 1,
         ("true", "in", None): 4,
         ("true", "used", None): 3,
         ("true", "deduplicated", "repeated_record"): 1,
     }
-    assert (found.value("pairwise_precision"), found.value("pairwise_recall")) == (0.5, 1.0)
+    # Of xy and xz, and xw, whose w has no cluster, xy is true.
+    assert (found.value("pairwise_precision"), found.value("pairwise_recall")) == (1 / 3, 1.0)
 
 
 def test_a_repeated_pair_has_its_highest_score() -> None:
     rows = {"a": [3, 1, 2, 1, 4], "b": [1, 2, 1, 3, 4], "score": [0.5, 0.25, 0.75, 0.125, 1.0]}
-    tables = {"predicted": LocalTable.of(pa.table(rows)), "true": LocalTable.of(pa.table(rows).slice(0, 0))}
-    found = CodedRelations.of(tables, scored="predicted")
+    found = CodedRelations.of({"predicted": LocalTable.of(pa.table(rows))}, scored="predicted")
     pairs: Any = found.tables["predicted"]
     assert list(zip(pairs.least.tolist(), pairs.greatest.tolist(), pairs.scores.tolist(), strict=True)) == [
         (0, 1, 0.75),
         (0, 2, 0.5),
     ]
-    none: Any = found.tables["true"]
-    assert (none.n_pairs, none.scores) == (0, None)
 
 
 def test_blocking() -> None:
@@ -176,11 +240,6 @@ def test_blocking() -> None:
 def test_frames_of_pandas_and_text_ids() -> None:
     table = pd.DataFrame({"a": ["x", "y"], "b": ["y", "z"], "score": [0.5, 0.25]})
     assert evaluate_linkage(table, table[:1]).table("linkage")["value"].tolist() == [0.5, 1.0, 2 / 3]
-
-
-def test_nothing_gives_no_numbers() -> None:
-    found = evaluate_linkage(frame({}), frame({}))
-    assert {row.value for row in found.rows} == {None}
 
 
 @pytest.mark.parametrize(

@@ -81,10 +81,15 @@ def reviewed(candidates: pa.Table, predicted: pa.Table) -> Tables:
 def test_both_engines_find_the_same_bits(kind: str, forms: tuple[str, str]) -> None:
     tables = made(kind, *forms)
     tables |= reviewed(tables["candidates"], tables["predicted"])
-    here, there = (evaluate_linkage(**tables, engine=engine) for engine in ("local", "spark"))
-    assert there.rows == here.rows
-    assert there.entries == here.entries
-    assert len({one.reason for one in here.entries}) > 3
+    found = []
+    for missing in ("singleton", "leave_out"):
+        options: Any = {**tables, "missing": missing}
+        here, there = (evaluate_linkage(**options, engine=engine) for engine in ("local", "spark"))
+        assert there.rows == here.rows
+        assert there.entries == here.entries
+        assert len({one.reason for one in here.entries}) > 3
+        found.append(here.rows)
+    assert (found[0] != found[1]) == ("clusters" in forms)
 
 
 @pytest.mark.parametrize("kind", ["integers", "text"])
@@ -101,15 +106,14 @@ def test_both_engines_draw_the_same_sample(kind: str, predicted: str) -> None:
         assert len(here)
 
 
-def test_nothing_is_the_same_nothing() -> None:
+def test_nothing_is_the_same_error() -> None:
     tables = {name: table.slice(0, 0) for name, table in made("integers", "clusters", "pairs").items()}
-    here, there = (evaluate_linkage(**tables, engine=engine) for engine in ("local", "spark"))
-    assert (there.rows, there.entries) == (here.rows, here.entries)
-    none = [
-        sample_pairs(tables["candidates"], tables["predicted"], engine=engine)
-        for engine in ("local", "spark")
-    ]
-    assert none[0].equals(none[1])
+    errors = []
+    for engine in ("local", "spark"):
+        with pytest.raises(DataError, match="EMPTY_INPUT") as refused:
+            evaluate_linkage(**tables, engine=engine)
+        errors.append(str(refused.value))
+    assert errors[0] == errors[1]
 
 
 def test_frames_of_spark_are_measured_there(spark: SparkSession) -> None:

@@ -88,6 +88,23 @@ def test_links_are_published_as_python_measures_them(
     assert "already published, nothing to do" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("missing", "shown"),
+    [("singleton", "each is a cluster of its own there"), ("leave_out", "they are left out")],
+)
+def test_records_that_one_table_lacks_are_shown(
+    run: Run, home: Path, capsys: pytest.CaptureFixture[str], missing: str, shown: str
+) -> None:
+    fewer = TRUE.slice(0, 6)
+    pq.write_table(fewer, home / "true" / "part-0.parquet")
+    assert run("linkage", "--run-id", missing, "--set", f"linkage.missing={missing}") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"predicted: 2 rows are of records that true lacks; {shown} (linkage.missing)" in out
+    predicted, candidates = ours()
+    expected = evaluate_linkage(predicted, fewer, candidates=candidates, missing=missing)
+    assert published(home, "linkage", missing).equals(expected.to_arrow("linkage"))
+
+
 def write_labels(home: Path, run_id: str) -> pa.Table:
     """Write the labels of the drawn pairs; those that LABELS lacks are no matches."""
     pairs = published(home, "sample", run_id).select(["a", "b"]).to_pylist()

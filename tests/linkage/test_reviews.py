@@ -35,9 +35,10 @@ def test_worked_numbers() -> None:
 
 def test_a_sample_of_all_pairs_has_no_error() -> None:
     found = estimates([Stratum("a", True, 4, 4, 3), Stratum("b", False, 10, 10, 1)])
-    assert [tuple(one) for one in found.values()] == [(0.75, 0.0), (0.75, 0.0), (0.75, 0.0)]
+    assert [tuple(one[:2]) for one in found.values()] == [(0.75, 0.0)] * 3
+    assert [tuple(one[2:]) for one in found.values()] == [pytest.approx((0.75, 0.75))] * 3
     nothing = estimates([Stratum("b", False, 10, 5, 0)])
-    assert nothing["precision"] == nothing["recall"] == (None, None)
+    assert nothing["precision"] == nothing["recall"] == (None, None, None, None)
     with pytest.raises(DataError, match="strata a have") as few:
         estimates([Stratum("a", True, 9, 1, 1)])
     assert few.value.code == "TOO_FEW_REVIEWS"
@@ -163,6 +164,13 @@ def test_agreement_of_reviewers() -> None:
     assert cohens_kappa({"ann": one, "bob": other}) == (0.4, 50)
     assert cohens_kappa({"ann": one}) == (None, 0)
     assert cohens_kappa({"ann": one, "bob": one}) == (1.0, 50)
+    # All labels alike: no kappa, but pairs in common; beside two reviewers with one, they do not count.
+    alike = {("a", str(at)): "match" for at in range(10)}
+    assert cohens_kappa({"ann": alike, "bob": alike}) == (None, 10)
+    assert cohens_kappa({"ann": alike, "bob": alike, "cid": alike}) == (None, 30)
+    assert cohens_kappa({"ann": alike, "bob": alike | other, "cid": one}) == cohens_kappa(
+        {"bob": alike | other, "cid": one}
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,9 +33,11 @@ def drawn(n: int, n_clusters: int, share: float, seed: int) -> tuple[Clusters, C
     return ours, theirs
 
 
-CASES = [
+CASES: list[tuple[Clusters, Clusters]] = [
     ([1, 1, 2, 3, 2, 4, 4, 4], [1, 1, 1, 2, 2, 3, 3, 4]),
     ([1] * 6, [1, 1, 2, 2, 3, 3]),
+    ([1, 2, 3], [1, 1, 2]),
+    ([1, 2, 3], [1, 2, 3]),
     *(drawn(n, n // 3 + 1, share, n) for n, share in ((12, 0.3), (60, 0.1), (400, 0.5), (3000, 0.05))),
 ]
 
@@ -44,16 +47,27 @@ def frame(clusters: Clusters) -> pa.Table:
     return pa.table({"record": [record for record, _ in known], "cluster": [one for _, one in known]})
 
 
+def filled(case: tuple[Clusters, Clusters]) -> tuple[Clusters, Clusters]:
+    """The same with a cluster of its own for each record that one side alone lacks."""
+    ours, theirs = (
+        [-1 - record if one is None and two is not None else one for record, (one, two) in enumerate(sides)]
+        for sides in (zip(*case, strict=True), zip(*case[::-1], strict=True))
+    )
+    return ours, theirs
+
+
 def test_metrics_are_those_of_er_evaluation_and_bcubed_metrics(compared: list[str]) -> None:
     if not PYTHON.exists():
         pytest.skip("the libraries are not installed; `make test-parity` installs them and runs this")
-    asked = json.dumps(CASES)
+    asked = json.dumps([*CASES, *map(filled, CASES)])
     done = subprocess.run([PYTHON, SCRIPT], input=asked, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     n_numbers = 0
-    for case, numbers in zip(CASES, answer["numbers"], strict=True):
-        found = evaluate_linkage(*map(frame, case))
+    settings: list[Any] = [{"conventions": "er_evaluation"}] * len(CASES)
+    settings += [{"conventions": "er_evaluation", "missing": "singleton"}] * len(CASES)
+    for case, options, numbers in zip(CASES * 2, settings, answer["numbers"], strict=True):
+        found = evaluate_linkage(*map(frame, case), **options)
         for metric, expected in numbers.items():
             assert found.value(metric) == pytest.approx(expected, rel=TOLERANCE, abs=1e-12), metric
         n_numbers += len(numbers)

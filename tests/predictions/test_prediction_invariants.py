@@ -7,7 +7,7 @@ import pytest
 from local import crowd, measure
 
 from spark_eval.predictions import PREDICTION_METRICS, PredictionMetric
-from spark_eval.predictions.task import Scores, Task
+from spark_eval.predictions.task import REPLICATES, Scores, Task
 from spark_eval.schema import Direction
 
 TASKS = [
@@ -35,8 +35,13 @@ def rows_of(task: Task, seed: int) -> dict[str, Any]:
 
 
 def values(rows: dict[str, Any], task: Task, metric: PredictionMetric) -> dict[str, float | None]:
-    classes: dict[str, Any] = {"classes": ["a", "b", "c"]} if task is Task.MULTICLASS else {}
-    return measure(rows, task, metrics=[metric.name], **classes).values
+    options: dict[str, Any] = {"classes": ["a", "b", "c"]} if task is Task.MULTICLASS else {}
+    if REPLICATES in metric.needs:
+        options |= {"intervals": "user", "resamples": 64}
+    found = measure(rows, task, metrics=[metric.name], **options).values
+    if REPLICATES in metric.needs:  # whose sums are rounded to 2^-30
+        return {name: None if value is None else round(value, 6) for name, value in found.items()}
+    return found
 
 
 @pytest.mark.parametrize(("metric", "task"), TASKS)

@@ -1,6 +1,6 @@
 """Relations in this process: arrays of coded records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -13,7 +13,7 @@ from spark_eval.accounting import Entry
 from spark_eval.arrow.codes import Booleans, index_of, run_starts, to_numpy
 from spark_eval.arrow.xxhash64 import SPARK_SEED, text_hashes, xxh64
 from spark_eval.linkage.clusters import Contingency, n_pairs
-from spark_eval.linkage.plan import SamplePlan
+from spark_eval.linkage.plan import Missing, SamplePlan, Sources
 from spark_eval.linkage.record_codes import Codes32, IdColumn, blocks, code_together
 from spark_eval.linkage.relations import (
     PAIR,
@@ -26,6 +26,7 @@ from spark_eval.linkage.relations import (
     Unused,
     check_columns,
     check_each_once,
+    check_used,
     entries_of,
     form_of,
 )
@@ -40,7 +41,10 @@ LOWER = (1 << CODE_BITS) - 1
 
 @dataclass(frozen=True)
 class CodedPairs(Pairs):
-    """Distinct pairs as ascending ``keys`` (n,), their scores if they are kept, and the ids by code."""
+    """Distinct pairs as ascending ``keys`` (n,), their scores if they are kept, and the ids by code.
+
+    Of two sources, ``least`` is the record of ``a``, and ``greatest`` that of ``b``.
+    """
 
     keys: Ints
     scores: Floats | None
@@ -49,12 +53,12 @@ class CodedPairs(Pairs):
 
     @property
     def least(self) -> Ints:
-        """The lower code of each pair."""
+        """The lower code of each pair, that of the upper bits."""
         return self.keys >> CODE_BITS
 
     @property
     def greatest(self) -> Ints:
-        """The higher code of each pair."""
+        """The higher code of each pair, that of the lower bits."""
         return self.keys & LOWER
 
     @property
@@ -115,10 +119,14 @@ class CodedClusters(Clusters):
         """Number of pairs within clusters."""
         return n_pairs(np.bincount(self.of_record[self.of_record >= 0]))
 
-    def contingency(self, true: "CodedClusters") -> Contingency:
-        """Return the cells of these clusters and true ones, of the records in both."""
-        is_both = (self.of_record >= 0) & (true.of_record >= 0)
-        return Contingency.of(self.of_record[is_both], true.of_record[is_both])
+    def contingency(self, true: "CodedClusters", missing: Missing) -> Contingency:
+        """Return the cells of these clusters and true ones; see ``Clusters``."""
+        ours, theirs = self.of_record, true.of_record
+        if missing is Missing.LEAVE_OUT:
+            chosen = (ours >= 0) & (theirs >= 0)
+            return Contingency.of(ours[chosen], theirs[chosen])
+        chosen = (ours >= 0) | (theirs >= 0)
+        return Contingency.of(with_singletons(ours[chosen]), with_singletons(theirs[chosen]))
 
     def holds(self, keys: Ints) -> Booleans:
         """Return for each of the pairs whether both records are in one cluster."""
@@ -138,20 +146,24 @@ class CodedRelations(Relations):
     """Relations of tables whose records are coded together; ``ids`` has the record of each code."""
 
     ids: pa.Array
+    sources: Sources
 
     @classmethod
-    def of(cls, tables: Mapping[str, LocalTable], scored: str | None = None) -> "CodedRelations":
+    def of(
+        cls, tables: Mapping[str, LocalTable], scored: str | None = None, sources: Sources = Sources.ONE
+    ) -> "CodedRelations":
         """Code the records of all tables together, in the order of their ids if there is a ``scored`` table.
 
-        A self-pair is dropped. A pair counts once in either order, and so does a record. Rows with a null, or
-        a score that is not finite, are dropped. The scores of the table ``scored`` are kept: of each pair the
-        highest.
+        A self-pair is dropped. A pair counts once in either order, and so does a record. Pairs of two sources
+        have an order, and none is a self-pair. Rows with a null, or a score that is not finite, are dropped.
+        The scores of the table ``scored`` are kept: of each pair the highest.
 
         Raises:
-            DataError: MISSING_COLUMN, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH or RECORD_IN_TWO_CLUSTERS.
+            DataError: MISSING_COLUMN, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH, RECORD_IN_TWO_CLUSTERS or
+                EMPTY_INPUT.
         """
         kinds = {name: table.schema for name, table in tables.items()}
-        check_columns(kinds)
+        check_columns(kinds, sources)
         read = {name: ReadTable.of(name, table, name == scored) for name, table in tables.items()}
         columns = [column for one in read.values() for column in one.records]
         codes, ids = code_together(columns, in_order=scored is not None)
@@ -161,17 +173,26 @@ class CodedRelations(Relations):
             own = [codes.pop(0) for _ in one.records]
             one.records.clear()
             relations[name], counted = (
-                pairs_of(own, one.scores, ids, has_scores=SCORE in kinds[name].names)
+                pairs_of(own, one.scores, ids, sources, has_scores=SCORE in kinds[name].names)
                 if one.labels is None
                 else clusters_of(name, own[0], one.labels, len(ids))
             )
             entries += entries_of(name, tables[name].n_rows, one.n_rows, counted)
-        return cls(relations, kinds, entries, ids)
+        check_used(entries)
+        return cls(relations, kinds, entries, ids, sources)
 
     @property
-    def n_records(self) -> int:
-        """Number of records in all tables."""
-        return len(self.ids)
+    def sizes(self) -> Sequence[int]:
+        """Number of records in all tables, of each source."""
+        if self.sources is Sources.ONE:
+            return [len(self.ids)]
+        is_there = np.zeros((2, len(self.ids)), dtype=np.bool_)
+        for pairs in self.tables.values():
+            assert isinstance(pairs, CodedPairs)
+            for rows in blocks(pairs.n_pairs):
+                is_there[0, pairs.keys[rows] >> CODE_BITS] = True
+                is_there[1, pairs.keys[rows] & LOWER] = True
+        return [int(n) for n in np.count_nonzero(is_there, axis=1)]
 
     def listed(self, pairs: pa.Table) -> CodedPairs:
         """Return the distinct pairs of a small table; pairs of unknown records are left out."""
@@ -180,7 +201,7 @@ class CodedRelations(Relations):
             for name in PAIR
         ]
         is_known = (codes[0] >= 0) & (codes[1] >= 0)
-        return pairs_of([own[is_known] for own in codes], None, self.ids, has_scores=False)[0]
+        return pairs_of([own[is_known] for own in codes], None, self.ids, self.sources, has_scores=False)[0]
 
 
 @dataclass(frozen=True)
@@ -220,7 +241,7 @@ class ReadTable:
 
 
 def pairs_of(
-    own: list[Codes32], scores: Floats | None, ids: pa.Array, *, has_scores: bool
+    own: list[Codes32], scores: Floats | None, ids: pa.Array, sources: Sources, *, has_scores: bool
 ) -> tuple[CodedPairs, Unused]:
     """Return distinct pairs, and the numbers of rows that are not used; ``own`` is emptied."""
     n_rows, n_kept = len(own[0]), 0
@@ -228,9 +249,11 @@ def pairs_of(
     is_pair = np.empty(n_rows, dtype=np.bool_)
     for rows in blocks(n_rows):
         one, other = own[0][rows], own[1][rows]
-        is_pair[rows] = one != other
-        packed = np.minimum(one, other).astype(np.int64) << CODE_BITS
-        packed |= np.maximum(one, other)
+        is_pair[rows] = (one != other) | (sources is Sources.BIPARTITE)
+        if sources is Sources.ONE:
+            one, other = np.minimum(one, other), np.maximum(one, other)
+        packed = one.astype(np.int64) << CODE_BITS
+        packed |= other
         packed = packed[is_pair[rows]]
         keys[n_kept : n_kept + len(packed)] = packed
         n_kept += len(packed)
@@ -252,6 +275,19 @@ def pairs_of(
         (Outcome.DEDUPLICATED, Reason.REPEATED_PAIR): n_kept - len(keys),
     }
     return CodedPairs(keys, best, ids, has_scores=has_scores), counted
+
+
+def with_singletons(clusters: Codes32) -> Codes32:
+    """Return clusters with a cluster of its own for each record without one.
+
+    >>> with_singletons(np.array([0, -1, 1, -1], dtype=np.int32)).tolist()
+    [0, 2, 1, 3]
+    """
+    lacks = clusters < 0
+    filled = clusters.copy()
+    n_clusters = int(clusters.max(initial=-1)) + 1
+    filled[lacks] = np.arange(n_clusters, n_clusters + np.count_nonzero(lacks))
+    return filled
 
 
 def kept_in_place(values: Ints, is_kept: Booleans) -> Ints:

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, Final, NamedTuple, Unpack
+from typing import Any, ClassVar, Final, NamedTuple, Self, Unpack
 
 import pyarrow as pa
 
@@ -14,9 +14,16 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.linkage.clusters import f1, harmonic, share
 from spark_eval.linkage.estimates import cohens_kappa, estimates
 from spark_eval.linkage.given import relations_of_tables, small_table
-from spark_eval.linkage.plan import LinkageOptions, LinkagePlan, make_linkage_plan
+from spark_eval.linkage.plan import LinkageOptions, LinkagePlan, Missing, make_linkage_plan
 from spark_eval.linkage.relations import Clusters, Pairs, Relation, Relations
-from spark_eval.linkage.reviews import CANDIDATES, PREDICTED, check_same_links, reviewed_strata
+from spark_eval.linkage.reviews import (
+    CANDIDATES,
+    PREDICTED,
+    SAMPLE_COLUMNS,
+    check_same_links,
+    reviewed_strata,
+    valid_rows,
+)
 from spark_eval.options import checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
@@ -28,7 +35,7 @@ TRUE: Final = "true"
 
 
 class LinkageRow(NamedTuple):
-    """Row of ``linkage``: a metric, with its standard error if it is estimated.
+    """Row of ``linkage``: a metric, with its standard error and an interval of 95 % if it is estimated.
 
     ``n`` counts what it is a share or a mean of: pairs, records, clusters, or labels.
     """
@@ -36,10 +43,18 @@ class LinkageRow(NamedTuple):
     metric: str
     value: float | None
     std_error: float | None
+    ci_low: float | None
+    ci_high: float | None
     n: int
+
+    @classmethod
+    def counted(cls, metric: str, value: float | None, n: int) -> Self:
+        """Return the row of a metric that is no estimate."""
+        return cls(metric, value, None, None, None, n)
 
 
 LINKAGE_TABLE: Final = ddl_of(LinkageRow)
+SHOWN: Final = LinkageRow._fields
 
 
 @dataclass(frozen=True)
@@ -91,17 +106,40 @@ class Linkage(Exported):
         return values[metric]
 
 
-def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
-    """Return metric, value, standard error and n of each row as text.
+def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return the cells of SHOWN of each row as text.
 
-    >>> shown_lines([{"metric": "pairwise_f1", "value": 0.4, "std_error": None, "n": 10}])
-    [('pairwise_f1', '0.400000', '', '10')]
+    >>> row = LinkageRow("estimated_recall", 0.4, 0.1, 0.25, 0.625, 10)
+    >>> shown_lines([row._asdict()])
+    [('estimated_recall', '0.400000', '0.100000', '0.250000', '0.625000', '10')]
     """
-    lines = []
-    for row in rows:
-        value, error = ("" if row[name] is None else f"{row[name]:.6f}" for name in ("value", "std_error"))
-        lines.append((row["metric"], value, error, f"{row['n']:,}"))
-    return lines
+    return [
+        (
+            row["metric"],
+            *("" if row[name] is None else f"{row[name]:.6f}" for name in SHOWN[1:-1]),
+            f"{row['n']:,}",
+        )
+        for row in rows
+    ]
+
+
+def shown_missing(entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each table with rows of records that the other table lacks.
+
+    >>> shown_missing([Entry(TRUE, None, Outcome.USED, Reason.NOT_IN_BOTH, 3, None)._asdict()])
+    ['true: 3 rows are of records that predicted lacks; each is a cluster of its own there (linkage.missing)']
+    """
+    ends = {
+        Outcome.USED: "each is a cluster of its own there (linkage.missing)",
+        Outcome.DROPPED: "they are left out (linkage.missing)",
+    }
+    other = {PREDICTED: TRUE, TRUE: PREDICTED}
+    return [
+        f"{row['source']}: {row['rows']:,} rows are of records that {other[row['source']]} lacks; "
+        f"{ends[row['outcome']]}"
+        for row in entries
+        if row["reason"] == Reason.NOT_IN_BOTH
+    ]
 
 
 @events.timed_call("evaluate_linkage")
@@ -157,7 +195,8 @@ def evaluate_linkage(
     labelled = {"sample": sample, "reviews": reviews}
     reviewed = {name: small_table(name, one) for name, one in labelled.items() if one is not None}
     with ExitStack() as resources:
-        return measure_linkage(partial(relations_of_tables, given, engine, resources), given, reviewed, plan)
+        make = partial(relations_of_tables, given, engine, resources, plan.sources)
+        return measure_linkage(make, given, reviewed, plan)
 
 
 def measure_linkage(
@@ -174,70 +213,82 @@ def measure_linkage(
     if TRUE in names:
         predicted, true = relations.tables[PREDICTED], relations.tables[TRUE]
         if isinstance(predicted, Clusters) and isinstance(true, Clusters):
-            numbers, entries = of_clusters(predicted, true, entries)
+            numbers, entries = of_clusters(predicted, true, entries, plan)
         else:
-            numbers, entries = of_pairs(predicted, true, entries)
+            numbers, entries = of_pairs(predicted, true, entries, plan)
         rows += numbers
     if CANDIDATES in names:
         candidates = relations.tables[CANDIDATES]
         if not isinstance(candidates, Pairs):
             raise DataError("MISSING_COLUMN", "candidates: blocking is measured on pairs; give a and b")
-        rows += of_blocking(candidates, relations.tables.get(TRUE), sizes(plan, relations.n_records))
+        rows += of_blocking(candidates, relations.tables.get(TRUE), sizes(plan, relations))
     if reviewed:
-        check_same_links(relations, reviewed["sample"])
-        strata, labels, more = reviewed_strata(reviewed["sample"], reviewed["reviews"])
+        sample = valid_rows("sample", reviewed["sample"], SAMPLE_COLUMNS)
+        strata, labels, more = reviewed_strata(sample, reviewed["reviews"], plan.sources)
+        check_same_links(relations, sample, plan.sources)
         entries += more
         n = sum(one.n_reviewed for one in strata)
         rows += [LinkageRow(f"estimated_{name}", *one, n) for name, one in estimates(strata).items()]
         kappa, n_common = cohens_kappa(labels)
-        rows.append(LinkageRow("reviewer_kappa", kappa, None, n_common))
+        rows.append(LinkageRow.counted("reviewer_kappa", kappa, n_common))
     check_closed(entries)
     return Linkage(rows, entries)
 
 
 def of_pairs(
-    predicted: Relation, true: Relation, entries: Sequence[Entry]
+    predicted: Relation, true: Relation, entries: Sequence[Entry], plan: LinkagePlan
 ) -> tuple[list[LinkageRow], list[Entry]]:
-    """Return precision, recall and F1 of the pairs whose records are in both tables."""
+    """Return precision, recall and F1 of pairs; of listed ones, a record may have no cluster."""
     n_pairs = {PREDICTED: predicted.n_pairs, TRUE: true.n_pairs}
     name, listed, other = (PREDICTED, predicted, true)
     if not isinstance(listed, Pairs):
         name, listed, other = (TRUE, true, predicted)
     assert isinstance(listed, Pairs)
     n_known, n_common = listed.agreement(other)
-    n_unknown, n_pairs[name] = n_pairs[name] - n_known, n_known
-    return pairwise(n_common, n_pairs[PREDICTED], n_pairs[TRUE]), leave_out(entries, name, n_unknown)
+    n_unknown = n_pairs[name] - n_known
+    if plan.missing is Missing.LEAVE_OUT:
+        n_pairs[name] = n_known
+    moved = set_apart(entries, name, n_unknown, plan.missing)
+    return pairwise(n_common, n_pairs[PREDICTED], n_pairs[TRUE], plan.conventions.of_no_pair), moved
 
 
-def pairwise(n_common: int, n_predicted: int, n_true: int) -> list[LinkageRow]:
-    """Return precision, recall and F1 of pairs."""
+def pairwise(n_common: int, n_predicted: int, n_true: int, of_none: float | None) -> list[LinkageRow]:
+    """Return precision, recall and F1 of pairs; ``of_none`` where there is no pair."""
+    values = {
+        "precision": (share(n_common, n_predicted), n_predicted),
+        "recall": (share(n_common, n_true), n_true),
+        "f1": (f1(n_common, n_predicted, n_true), n_predicted + n_true),
+    }
     return [
-        LinkageRow("pairwise_precision", share(n_common, n_predicted), None, n_predicted),
-        LinkageRow("pairwise_recall", share(n_common, n_true), None, n_true),
-        LinkageRow("pairwise_f1", f1(n_common, n_predicted, n_true), None, n_predicted + n_true),
+        LinkageRow.counted(f"pairwise_{name}", of_none if value is None else value, n)
+        for name, (value, n) in values.items()
     ]
 
 
 def of_clusters(
-    predicted: Clusters, true: Clusters, entries: Sequence[Entry]
+    predicted: Clusters, true: Clusters, entries: Sequence[Entry], plan: LinkagePlan
 ) -> tuple[list[LinkageRow], list[Entry]]:
-    """Return all metrics of clusters, over the records in both."""
-    contingency = predicted.contingency(true)
+    """Return all metrics of clusters, over the records in either table, or in both."""
+    contingency = predicted.contingency(true, plan.missing)
+    n_both = contingency.n_records
+    if plan.missing is Missing.SINGLETON:
+        n_both = predicted.n_records + true.n_records - contingency.n_records
     moved = list(entries)
     for name, clusters in ((PREDICTED, predicted), (TRUE, true)):
-        moved = leave_out(moved, name, clusters.n_records - contingency.n_records)
-    rows = pairwise(contingency.n_common, contingency.n_predicted_pairs, contingency.n_true_pairs)
+        moved = set_apart(moved, name, clusters.n_records - n_both, plan.missing)
+    n_pairs = (contingency.n_common, contingency.n_predicted_pairs, contingency.n_true_pairs)
+    rows = pairwise(*n_pairs, plan.conventions.of_no_pair)
     n_clusters = [best.n_clusters for best in (contingency.best_predicted, contingency.best_true)]
     for by_cluster, end, n in ((False, "", contingency.n_records), (True, "_by_cluster", n_clusters[1])):
         precision, recall = contingency.b_cubed(by_cluster=by_cluster)
         values = (precision, recall, harmonic(precision, recall))
         rows += [
-            LinkageRow(f"bcubed_{name}{end}", value, None, n)
+            LinkageRow.counted(f"bcubed_{name}{end}", value, n)
             for name, value in zip(("precision", "recall", "f1"), values, strict=True)
         ]
     for name, ends in (("exact", contingency.exact()), ("closest", contingency.closest())):
         kinds = zip(("precision", "recall"), ends, n_clusters, strict=True)
-        rows += [LinkageRow(f"cluster_{name}_{kind}", value, None, n) for kind, value, n in kinds]
+        rows += [LinkageRow.counted(f"cluster_{name}_{kind}", value, n) for kind, value, n in kinds]
     return rows, moved
 
 
@@ -249,32 +300,39 @@ def of_blocking(candidates: Pairs, true: Relation | None, n_records: Sequence[in
     n, rows = candidates.n_pairs, list[LinkageRow]()
     if true is not None:
         n_found = candidates.agreement(true).n_held
-        rows.append(LinkageRow("pair_completeness", share(n_found, true.n_pairs), None, true.n_pairs))
-        rows.append(LinkageRow("pair_quality", share(n_found, n), None, n))
+        completeness = share(n_found, true.n_pairs)
+        rows.append(LinkageRow.counted("pair_completeness", completeness, true.n_pairs))
+        rows.append(LinkageRow.counted("pair_quality", share(n_found, n), n))
     total = n_records[0] * n_records[1] if len(n_records) == 2 else n_records[0] * (n_records[0] - 1) // 2
     reduction = float(1 - Fraction(n, total)) if total else None
-    rows.append(LinkageRow("reduction_ratio", reduction, None, total))
-    rows.append(LinkageRow("candidates_per_record", share(2 * n, sum(n_records)), None, sum(n_records)))
+    rows.append(LinkageRow.counted("reduction_ratio", reduction, total))
+    rows.append(LinkageRow.counted("candidates_per_record", share(2 * n, sum(n_records)), sum(n_records)))
     return rows
 
 
-def sizes(plan: LinkagePlan, n_seen: int) -> Sequence[int]:
+def sizes(plan: LinkagePlan, relations: Relations) -> Sequence[int]:
     """Return the numbers of records; raise ConfigError OUT_OF_RANGE for fewer than the tables have."""
-    if plan.n_records is None:
-        return [n_seen]
-    if sum(plan.n_records) < n_seen:
-        message = f"linkage.n_records is {list(plan.n_records)}, and the tables have {n_seen} records"
+    seen, given = relations.sizes, plan.n_records
+    if given is None:
+        return seen
+    where = f"linkage.n_records is {list(given)}"
+    if len(given) < len(seen):
+        raise ConfigError("OUT_OF_RANGE", f"{where}; with sources: bipartite give two numbers")
+    few = [sum(given)] if len(seen) == 1 else given
+    if any(n < n_seen for n, n_seen in zip(few, seen, strict=True)):
+        message = f"{where}, and the tables have {' and '.join(map(str, seen))} records"
         raise ConfigError("OUT_OF_RANGE", message)
-    return plan.n_records
+    return given
 
 
-def leave_out(entries: Sequence[Entry], name: str, n: int) -> list[Entry]:
-    """Move rows of a table from those used to those whose records the other table lacks."""
+def set_apart(entries: Sequence[Entry], name: str, n: int, missing: Missing) -> list[Entry]:
+    """Count rows of a table apart whose records the other table lacks: used, or left out."""
     if not n:
         return list(entries)
+    outcome = Outcome.USED if missing is Missing.SINGLETON else Outcome.DROPPED
     key = (name, Outcome.USED)
     moved = [
         entry._replace(rows=entry.rows - n) if (entry.source, entry.outcome) == key else entry
         for entry in entries
     ]
-    return [*moved, Entry(name, None, Outcome.DROPPED, Reason.NOT_IN_BOTH, n, None)]
+    return [*moved, Entry(name, None, outcome, Reason.NOT_IN_BOTH, n, None)]

@@ -1,10 +1,10 @@
 """Relations on Spark: the same numbers by joins and group-bys; what is collected are counts by size."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from operator import and_
+from operator import and_, or_
 from typing import Final
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from spark_eval.accounting import Entry
 from spark_eval.arrow.codes import to_numpy
 from spark_eval.linkage.clusters import Best, Contingency
-from spark_eval.linkage.plan import SamplePlan
+from spark_eval.linkage.plan import Missing, SamplePlan, Sources
 from spark_eval.linkage.relations import (
     Agreement,
     Clusters,
@@ -27,6 +27,7 @@ from spark_eval.linkage.relations import (
     Unused,
     check_columns,
     check_each_once,
+    check_used,
     entries_of,
     form_of,
     is_form_of_pairs,
@@ -127,19 +128,32 @@ class FrameClusters(Clusters):
         own = self.records.where(F.col(self.name).isNotNull())
         return own.select(F.col(RECORD).alias(record), F.col(self.name).alias(cluster))
 
-    def contingency(self, true: "FrameClusters") -> Contingency:
-        """Return the cells of these clusters and true ones, of the records in both."""
+    def contingency(self, true: "FrameClusters", missing: Missing) -> Contingency:
+        """Return the cells of these clusters and true ones; see ``Clusters``.
+
+        A cell with a null has N records without a cluster on that side: as many cells of one record.
+        """
         names = (self.name, true.name)
-        both = self.cells.select(*names, N).dropna()
-        for name, size in zip(names, ("a", "b"), strict=True):
-            both = both.withColumn(size, F.sum(N).over(Window.partitionBy(name)))
-        jaccard = (F.col(N) / (F.col("a") + F.col("b") - F.col(N))).alias("jaccard")
-        both = persist_frame(both.select("*", jaccard), self.resources)
-        sizes = both.groupBy(N, "a", "b").agg(F.count("*").alias("times")).toArrow()
+        how = "any" if missing is Missing.LEAVE_OUT else "all"
+        cells = self.cells.select(*names, N).dropna(how=how, subset=list(names))
+        for name, other, size in zip(names, names[::-1], ("a", "b"), strict=True):
+            in_cluster = F.sum(N).over(Window.partitionBy(*cluster_key(name, other)))
+            cells = cells.withColumn(size, F.when(F.col(name).isNull(), 1).otherwise(in_cluster))
+        is_single = reduce(or_, (F.col(name).isNull() for name in names))
+        count = F.when(is_single, 1).otherwise(F.col(N))
+        jaccard = (count / (F.col("a") + F.col("b") - count)).alias("jaccard")
+        n_cells = F.when(is_single, F.col(N)).otherwise(1).alias("times")
+        cells = persist_frame(
+            cells.select(*names, count.alias(N), "a", "b", n_cells, jaccard), self.resources
+        )
+        sizes = cells.groupBy(N, "a", "b").agg(F.sum("times").alias("times")).toArrow()
         best = list[Best]()
-        for name in names:
-            of_each = both.groupBy(name).agg(F.max("jaccard").alias("jaccard"))
-            of_index = of_each.groupBy("jaccard").agg(F.count("*").alias("times")).toArrow()
+        for name, other in (names, names[::-1]):
+            n_clusters = F.when(F.col(name).isNull(), F.max("times")).otherwise(1).alias("times")
+            of_each = cells.groupBy(*cluster_key(name, other)).agg(
+                F.max("jaccard").alias("jaccard"), n_clusters
+            )
+            of_index = of_each.groupBy("jaccard").agg(F.sum("times").alias("times")).toArrow()
             best.append(Best(to_numpy(of_index["jaccard"]), to_numpy(of_index["times"])))
         counts, predicted, expected, times = (to_numpy(sizes[name]) for name in (N, "a", "b", "times"))
         return Contingency(counts, predicted, expected, times, *best)
@@ -147,41 +161,59 @@ class FrameClusters(Clusters):
 
 @dataclass(frozen=True)
 class FrameRelations(Relations):
-    """Relations of conformed Spark frames; ``records`` are those of each table, with some repetitions."""
+    """Relations of conformed Spark frames.
 
-    records: list[DataFrame]
+    ``records`` are those of each table, by source, with some repetitions.
+    """
+
+    records: Sequence[Sequence[DataFrame]]
     resources: ExitStack
+    sources: Sources
 
     @classmethod
-    def of(cls, frames: Mapping[str, DataFrame], resources: ExitStack) -> "FrameRelations":
+    def of(
+        cls, frames: Mapping[str, DataFrame], resources: ExitStack, sources: Sources = Sources.ONE
+    ) -> "FrameRelations":
         """Check and count the rows of all tables, each read once; what is used again is persisted.
 
-        Raises DataError ID_TYPE_MISMATCH or RECORD_IN_TWO_CLUSTERS.
+        Raises DataError ID_TYPE_MISMATCH, RECORD_IN_TWO_CLUSTERS or EMPTY_INPUT.
         """
         kinds = {name: to_arrow_schema(frame.schema) for name, frame in frames.items()}
-        check_columns(kinds)
+        check_columns(kinds, sources)
         valid = {name: blank_if_invalid(name, frame) for name, frame in frames.items()}
         listed = [name for name, frame in frames.items() if is_form_of_pairs(name, frame.columns)]
         clusters = clusters_of({name: valid[name] for name in frames if name not in listed}, resources)
-        records = [one.records.select(RECORD) for one, _ in clusters.values()][:1]  # those of all of them
+        sides: tuple[list[DataFrame], list[DataFrame]] = ([], [])
+        sides[0].extend([one.records.select(RECORD) for one, _ in clusters.values()][:1])  # of all of them
         counted: dict[str, tuple[Relation, list[Entry]]] = {**clusters}
         for name in listed:
-            grouped = pairs_by_key(valid[name], resources)
-            counted[name] = pairs_of(name, grouped, resources)
-            records += [grouped.select(F.col(key).alias(RECORD)) for key in KEY]
+            grouped = pairs_by_key(valid[name], resources, sources)
+            counted[name] = pairs_of(name, grouped, resources, sources)
+            for side, key in zip(sides, KEY, strict=True):
+                side.append(grouped.select(F.col(key).alias(RECORD)))
         relations = {name: counted[name][0] for name in frames}
         entries = [entry for name in frames for entry in counted[name][1]]
-        return cls(relations, kinds, entries, records, resources)
+        check_used(entries)
+        records = [[*sides[0], *sides[1]]] if sources is Sources.ONE else sides
+        return cls(relations, kinds, entries, records, resources, sources)
 
     @cached_property
-    def n_records(self) -> int:
-        """Number of records in all tables."""
-        return reduce(DataFrame.unionAll, self.records).dropna().distinct().count()
+    def sizes(self) -> Sequence[int]:
+        """Number of records in all tables, of each source."""
+        return [reduce(DataFrame.unionAll, side).dropna().distinct().count() for side in self.records]
 
     def listed(self, pairs: pa.Table) -> FramePairs:
         """Return the distinct pairs of a small table."""
-        frame = arrow_to_spark(self.records[0].sparkSession, "sample", pairs)
-        return FramePairs(frame.select(*ordered()).distinct(), False, self.resources)
+        frame = arrow_to_spark(self.records[0][0].sparkSession, "sample", pairs)
+        return FramePairs(frame.select(*keys_of(self.sources)).distinct(), False, self.resources)
+
+
+def cluster_key(name: str, other: str) -> list[Column]:
+    """Return the columns that tell clusters of a side apart, singletons by their cluster of the other side.
+
+    Singletons are not one group of nulls, which would come to one task.
+    """
+    return [F.col(name), F.when(F.col(name).isNull(), F.col(other)).alias("single")]
 
 
 def blank_if_invalid(name: str, frame: DataFrame) -> DataFrame:
@@ -201,29 +233,33 @@ def blank_if_invalid(name: str, frame: DataFrame) -> DataFrame:
     return frame.select(*(F.when(is_valid, value).alias(column) for column, value in values.items()))
 
 
-def ordered() -> list[Column]:
-    """Return the columns least and greatest of pairs of a and b."""
+def keys_of(sources: Sources) -> list[Column]:
+    """Return the columns least and greatest of pairs of a and b; of two sources these are a and b."""
+    if sources is Sources.BIPARTITE:
+        return [F.col(A).alias(LEAST), F.col(B).alias(GREATEST)]
     return [F.least(A, B).alias(LEAST), F.greatest(A, B).alias(GREATEST)]
 
 
-def pairs_by_key(valid: DataFrame, resources: ExitStack) -> DataFrame:
+def pairs_by_key(valid: DataFrame, resources: ExitStack, sources: Sources) -> DataFrame:
     """Return distinct pairs, also those of one record, with their numbers of rows; invalid rows are one null.
 
     Most pairs are there once. So rows are sent by pair before they are counted, not counted by sender first.
     """
     more = [SCORE] if SCORE in valid.columns else []
-    rows = valid.select(*ordered(), *more).repartition(*KEY)
+    rows = valid.select(*keys_of(sources), *more).repartition(*KEY)
     best = [F.max(column).alias(column) for column in more]
     return persist_frame(rows.groupBy(*KEY).agg(F.count("*").alias(N), *best), resources)
 
 
-def pairs_of(name: str, grouped: DataFrame, resources: ExitStack) -> tuple[FramePairs, list[Entry]]:
+def pairs_of(
+    name: str, grouped: DataFrame, resources: ExitStack, sources: Sources
+) -> tuple[FramePairs, list[Entry]]:
     """Return the distinct pairs of a table, and its accounting."""
-    is_two = F.col(LEAST) != F.col(GREATEST)
+    is_valid = F.col(LEAST).isNotNull()
+    is_two = is_valid if sources is Sources.BIPARTITE else F.col(LEAST) != F.col(GREATEST)
     of_two = grouped.where(is_two)
     columns = [column for column in grouped.columns if column != N]
     pairs = FramePairs(of_two.select(*columns), SCORE in columns, resources)
-    is_valid = F.col(LEAST).isNotNull()
     n_in, n_valid, n_kept, n_pairs = totals(
         grouped, F.col(N), F.when(is_valid, F.col(N)), F.when(is_two, F.col(N)), F.when(is_two, 1)
     )

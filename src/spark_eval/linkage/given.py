@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spark_eval.errors import collect_errors
 from spark_eval.linkage.coded import CodedRelations
+from spark_eval.linkage.plan import Sources
 from spark_eval.linkage.relations import Relations
 from spark_eval.linkage.wanted import table_here
 from spark_eval.results.driver_tables import is_of_spark
@@ -19,7 +20,11 @@ from spark_eval.tables.arrow_frames import read_arrow
 
 
 def relations_of_tables(
-    given: Mapping[str, Any], engine: str | None, resources: ExitStack, scored: str | None = None
+    given: Mapping[str, Any],
+    engine: str | None,
+    resources: ExitStack,
+    sources: Sources,
+    scored: str | None = None,
 ) -> Relations:
     """Return the relations of frames and paths; on Spark for its frames, and for paths of other machines.
 
@@ -35,7 +40,7 @@ def relations_of_tables(
     if reason is None:
         tables = collect_errors({name: partial(table_here, name, one) for name, one in given.items()})
         say_local(sum(table.n_rows for table in tables.values()))
-        return CodedRelations.of(tables, scored)
+        return CodedRelations.of(tables, scored, sources)
     say_spark(reason)
     from spark_eval.linkage.conform import conform_links
     from spark_eval.linkage.frames import FrameRelations
@@ -43,7 +48,7 @@ def relations_of_tables(
 
     frames = to_spark_frames(given)
     conformed = {name: partial(conform_links, frame, name, {}) for name, frame in frames.items()}
-    return FrameRelations.of(collect_errors(conformed), resources)
+    return FrameRelations.of(collect_errors(conformed), resources, sources)
 
 
 def small_table(name: str, given: Any) -> pa.Table:

@@ -1,5 +1,6 @@
 """Tables of pairs and of clusters as relations between records, whichever engine holds them; accounting."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +11,16 @@ import pyarrow as pa
 from spark_eval.accounting import Entry
 from spark_eval.errors import DataError
 from spark_eval.linkage.clusters import Contingency
-from spark_eval.linkage.plan import SamplePlan
+from spark_eval.linkage.plan import Missing, SamplePlan, Sources
 from spark_eval.names import summarize_names
 from spark_eval.runners.local_tables import is_id, is_number
+from spark_eval.runtime import events
 from spark_eval.schema import CLUSTER, RECORD, SCORE, A, B, Outcome, Reason
 from spark_eval.statistics.exact import Ints
 
+# A table with this share of self-pairs looks like one of two sources that number their records alike.
+MANY_SELF_PAIRS: Final = 0.1
+TWO_SOURCES: Final = "if a and b are ids of two sources, set sources: bipartite in linkage and sample"
 # Numbers of rows that are not used, by outcome and reason.
 Unused = dict[tuple[Outcome, Reason | None], int]
 PAIR: Final = (A, B)
@@ -76,8 +81,11 @@ class Clusters(Relation):
         """Number of records."""
 
     @abstractmethod
-    def contingency(self, true: Any) -> Contingency:
-        """Return the cells of these clusters and true ones, of the records in both."""
+    def contingency(self, true: Any, missing: Missing) -> Contingency:
+        """Return the cells of these clusters and true ones.
+
+        They are of the records in both; or of those in either, if a missing record is a singleton.
+        """
 
 
 @dataclass(frozen=True)
@@ -90,8 +98,8 @@ class Relations(ABC):
 
     @property
     @abstractmethod
-    def n_records(self) -> int:
-        """Number of records in all tables."""
+    def sizes(self) -> Sequence[int]:
+        """Number of records in all tables, of each source."""
 
     @abstractmethod
     def listed(self, pairs: pa.Table) -> Pairs:
@@ -112,12 +120,17 @@ def is_form_of_pairs(name: str, columns: Sequence[str]) -> bool:
     return form_of(name, columns) == PAIR
 
 
-def check_columns(schemas: Mapping[str, pa.Schema]) -> None:
+def check_columns(schemas: Mapping[str, pa.Schema], sources: Sources) -> None:
     """Raise one DataError for missing columns and wrong types of tables."""
     kinds: dict[str, str] = {}
     faults = []
     for name, schema in schemas.items():
-        for column in form_of(name, schema.names):
+        form = form_of(name, schema.names)
+        if form == GROUPED and sources is Sources.BIPARTITE:
+            message = f"{name}: clusters do not say which source a record is of; give pairs, a and b, or"
+            message += " sources: one with ids that have a prefix of their source"
+            faults.append(DataError("MISSING_COLUMN", message))
+        for column in form:
             kind = schema.field(column).type
             if not is_id(kind):
                 is_fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -139,6 +152,36 @@ def check_each_once(name: str, n_repeated: int) -> None:
     if n_repeated:
         message = f"{name}: {n_repeated} records are in several clusters"
         raise DataError("RECORD_IN_TWO_CLUSTERS", f"{message}; a clustering has each record once")
+
+
+def empty_input(name: str, n_rows: int, why: str = "") -> DataError:
+    """Return the error for a table without a row that counts."""
+    return DataError("EMPTY_INPUT", f"{name}: none of {n_rows} rows is used{why}; run what writes it")
+
+
+def check_used(entries: Sequence[Entry]) -> None:
+    """Raise one DataError EMPTY_INPUT for all tables without a row that is used; warn of many self-pairs."""
+    by_source: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_source.setdefault(entry.source, []).append(entry)
+    faults, many = list[DataError](), list[str]()
+    for name, lines in by_source.items():
+        n_self = sum(one.rows for one in lines if one.reason == Reason.SELF_PAIR)
+        n_in, n_used = (
+            sum(one.rows for one in lines if one.outcome == end) for end in (Outcome.IN, Outcome.USED)
+        )
+        if n_self >= MANY_SELF_PAIRS * n_in > 0:
+            many.append(f"{name}: {n_self:,} of {n_in:,}")
+        if not n_used:
+            left = ", ".join(f"{one.rows} {one.reason}" for one in lines if one.reason is not None)
+            why = f" ({left}{'; ' + TWO_SOURCES if n_self else ''})" if left else ""
+            faults.append(empty_input(name, n_in, why))
+    DataError.raise_all(faults)
+    if many:
+        message = (
+            f"SELF_PAIRS: many rows are pairs of a record with itself, which are dropped ({'; '.join(many)})"
+        )
+        events.say("self_pairs", f"{message}; {TWO_SOURCES}", logging.WARNING)
 
 
 def entries_of(name: str, n_in: int, n_valid: int, counted: Unused) -> list[Entry]:

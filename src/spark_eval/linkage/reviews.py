@@ -13,8 +13,8 @@ from spark_eval.accounting import Entry, check_closed
 from spark_eval.errors import DataError
 from spark_eval.linkage.estimates import Stratum
 from spark_eval.linkage.given import relations_of_tables
-from spark_eval.linkage.plan import SampleOptions, SamplePlan, make_sample_plan
-from spark_eval.linkage.relations import Pairs, Relations, check_columns
+from spark_eval.linkage.plan import SampleOptions, SamplePlan, Sources, make_sample_plan
+from spark_eval.linkage.relations import Pairs, Relations, check_columns, empty_input
 from spark_eval.linkage.wanted import REVIEW_COLUMNS
 from spark_eval.options import checked_call, documented
 from spark_eval.runners.local_rows import LocalTable
@@ -71,7 +71,7 @@ def sample_pairs(
     given = {CANDIDATES: candidates, PREDICTED: predicted}
     plan = make_sample_plan(**options)
     with ExitStack() as resources:
-        return draw_sample(relations_of_tables(given, engine, resources, scored=CANDIDATES), plan)[0]
+        return draw_sample(relations_of_tables(given, engine, resources, plan.sources, CANDIDATES), plan)[0]
 
 
 def draw_sample(relations: Relations, plan: SamplePlan) -> tuple[pa.Table, list[Entry]]:
@@ -110,6 +110,8 @@ def shown_strata(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str,
 def stratum_name(number: int, edges: Sequence[float]) -> str:
     """Return the name of a stratum: ``predicted, score from 0.5 to 0.9``.
 
+    Edges have all their digits, so that different strata have different names.
+
     >>> [stratum_name(number, (0.5, 0.9)) for number in (0, 3, 5)]
     ['not predicted, score below 0.5', 'predicted, score from 0.5 to 0.9', 'predicted, score from 0.9']
     """
@@ -117,23 +119,31 @@ def stratum_name(number: int, edges: Sequence[float]) -> str:
     if not edges:
         return kind
     if band == 0:
-        return f"{kind}, score below {edges[0]:g}"
-    end = f" to {edges[band]:g}" if band < len(edges) else ""
-    return f"{kind}, score from {edges[band - 1]:g}{end}"
+        return f"{kind}, score below {shortest(edges[0])}"
+    end = f" to {shortest(edges[band])}" if band < len(edges) else ""
+    return f"{kind}, score from {shortest(edges[band - 1])}{end}"
 
 
-def check_same_links(relations: Relations, sample: pa.Table) -> None:
+def shortest(number: float) -> str:
+    """Return the shortest text that only this double has.
+
+    >>> [shortest(number) for number in (0.5, 1000001.0)]
+    ['0.5', '1000001']
+    """
+    return repr(number).removesuffix(".0")
+
+
+def check_same_links(relations: Relations, sample: pa.Table, sources: Sources) -> None:
     """Raise DataError LINKS_DIFFER unless the links hold just the sampled pairs of predicted strata.
 
     Estimates take their strata from the sample, so after a change of the links they would be of the old ones.
     """
-    check_columns_of("sample", sample, SAMPLE_COLUMNS)
     drawn = LocalTable.of(sample.select([A, B])).table()
-    check_columns({PREDICTED: relations.kinds[PREDICTED], "sample": drawn.schema})
+    check_columns({PREDICTED: relations.kinds[PREDICTED], "sample": drawn.schema}, sources)
     is_predicted = pc.starts_with(sample["stratum"], PREDICTED_PAIRS)
     predicted, other = drawn.filter(is_predicted), drawn.filter(pc.invert(is_predicted))
     links = relations.tables[PREDICTED]
-    n_distinct = len({pair_of(row) for row in predicted.to_pylist()})
+    n_distinct = len({pair_of(row, sources) for row in predicted.to_pylist()})
     n_lost, n_new = (
         n_distinct - relations.listed(predicted).agreement(links).n_held,
         relations.listed(other).agreement(links).n_held,
@@ -143,28 +153,48 @@ def check_same_links(relations: Relations, sample: pa.Table) -> None:
         raise DataError("LINKS_DIFFER", f"{message}; give those links, or draw and review a new sample")
 
 
-def check_columns_of(name: str, table: pa.Table, columns: Sequence[str]) -> None:
-    """Raise DataError MISSING_COLUMN for a table without some columns."""
+def valid_rows(name: str, table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return the rows without a null, of these columns; raise DataError MISSING_COLUMN or EMPTY_INPUT."""
     lacking = [column for column in columns if column not in table.column_names]
     if lacking:
         raise DataError("MISSING_COLUMN", f"{name} has no column {', '.join(lacking)}")
+    valid = table.select(columns).drop_null()
+    if not len(valid):
+        raise empty_input(name, len(table))
+    return valid
+
+
+def check_strata(sample: pa.Table) -> None:
+    """Raise DataError STRATA_ALIKE for several strata of one name, whose pairs cannot be told apart."""
+    by_name = sample.group_by("stratum", use_threads=False)
+    counted = by_name.aggregate([("stratum_size", "distinct"), ("sampled", "max"), (A, "count")])
+    for row in counted.sort_by("stratum").to_pylist():
+        sizes = sorted(row["stratum_size_distinct"])
+        if len(sizes) > 1:
+            found = f"has several sizes: {', '.join(map(str, sizes))}"
+        elif row[f"{A}_count"] > row["sampled_max"]:
+            found = f"has {row[f'{A}_count']} pairs, of {row['sampled_max']} sampled"
+        else:
+            continue
+        message = f"sample: stratum {row['stratum']!r} {found}; it is several strata"
+        raise DataError("STRATA_ALIKE", f"{message}: draw the sample again")
 
 
 def reviewed_strata(
-    sample: pa.Table, reviews: pa.Table
+    sample: pa.Table, reviews: pa.Table, sources: Sources
 ) -> tuple[list[Stratum], dict[str, dict[tuple[str, str], str]], list[Entry]]:
     """Return the strata with their decided pairs, the labels of each reviewer, and the accounting of reviews.
 
-    A pair is decided by the majority of match and non_match; ties are undecided. Labels of pairs that are not
-    in the sample are left out.
+    ``sample`` has valid rows only. A pair is decided by the majority of match and non_match; ties are
+    undecided. Labels of pairs that are not in the sample are left out.
 
-    Raises DataError MISSING_COLUMN, UNKNOWN_LABEL, or DUPLICATE_REVIEW for two labels of a reviewer and pair.
+    Raises DataError MISSING_COLUMN, EMPTY_INPUT, STRATA_ALIKE, UNKNOWN_LABEL, or DUPLICATE_REVIEW for two
+    labels of a reviewer and pair.
     """
-    check_columns_of("sample", sample, SAMPLE_COLUMNS)
-    check_columns_of("reviews", reviews, REVIEW_COLUMNS)
-    strata = {pair_of(row): row["stratum"] for row in sample.to_pylist()}
+    check_strata(sample)
+    valid = valid_rows("reviews", reviews, REVIEW_COLUMNS)
+    strata = {pair_of(row, sources): row["stratum"] for row in sample.to_pylist()}
     sizes = dict(zip(sample["stratum"].to_pylist(), sample["stratum_size"].to_pylist(), strict=True))
-    valid = reviews.select(REVIEW_COLUMNS).drop_null()
     unknown = sorted(set(map(str, pc.unique(valid[LABEL]).to_pylist())) - set(LABELS))
     if unknown:
         message = f"reviews have labels {', '.join(unknown)}; labels are {', '.join(LABELS)}"
@@ -172,7 +202,7 @@ def reviewed_strata(
     labels: dict[str, dict[tuple[str, str], str]] = {}
     n_used = 0
     for row in valid.to_pylist():
-        pair, of_one = pair_of(row), labels.setdefault(str(row[REVIEWER]), {})
+        pair, of_one = pair_of(row, sources), labels.setdefault(str(row[REVIEWER]), {})
         if pair not in strata:
             continue
         if pair in of_one:
@@ -212,7 +242,7 @@ def review_entries(n_in: int, n_valid: int, n_used: int, n_pairs: int, n_decided
     ]
 
 
-def pair_of(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the records of a pair as text, in either order the same."""
-    one, other = sorted((str(row[A]), str(row[B])))
-    return one, other
+def pair_of(row: Mapping[str, Any], sources: Sources) -> tuple[str, str]:
+    """Return the records of a pair as text; of one source, in either order the same."""
+    one, other = str(row[A]), str(row[B])
+    return (other, one) if sources is Sources.ONE and other < one else (one, other)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Final
 
 from spark_eval.predictions.registry import Sums, Value, loss, prediction_metric, ratio, total
-from spark_eval.predictions.task import Task
+from spark_eval.predictions.task import REPLICATES, Task
 from spark_eval.statistics.slopes import root_slopes
 
 REGRESSION: Final = (Task.REGRESSION,)
@@ -40,6 +40,29 @@ def ece(sums: Sums) -> Iterator[Value]:
         )
         error = ratio(total(gaps), sums.weight)
         yield Value(None if error is None else float(error), options)
+
+
+@prediction_metric(
+    formula="the calibration error whose ece has the observed value as its median",
+    tasks=(Task.BINARY,),
+    needs=["bins", REPLICATES],
+    best=0.0,
+    is_of_users=False,
+)
+def ece_debiased(sums: Sums) -> Iterator[Value]:
+    """Expected calibration error without the part that chance adds to ``ece``; needs ``intervals``.
+
+    Its value and its interval follow from the bootstrap replicates, see ``worker.calibration``. Sums alone
+    have none:
+
+    >>> Sums.of_rows([1, 0, 0], [0.75, 0.75, 0.05]).measure(ece_debiased)
+    {'ece_debiased': None}
+
+    Source: Kumar, Liang, Ma, Verified uncertainty calibration, NeurIPS 2019 (the bias); Carpenter, Test
+    inversion bootstrap confidence intervals, JRSS B 1999.
+    """
+    for _, options in sums.variants():
+        yield Value(None, options)
 
 
 @loss(formula="mean of |y - p|", tasks=NUMBERS, needs=["errors"])

@@ -1,5 +1,6 @@
 """Metrics of predictions: from rows of label and score to metrics, curves, thresholds and accounting."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.names import model_faults, models_shown
+from spark_eval.names import model_faults, models_shown, summarize_names
 from spark_eval.options import checked_call, documented
 from spark_eval.per_user.cells import SegmentValue
 from spark_eval.predictions import PREDICTION_METRICS
@@ -40,7 +41,7 @@ from spark_eval.predictions.tables import (
     MeasuredPredictions,
     metrics_by_model,
 )
-from spark_eval.predictions.task import Clusters, PredictionPlan
+from spark_eval.predictions.task import ECE, Clusters, PredictionPlan
 from spark_eval.predictions.values import CellValues, ModelValues, SlopedValue
 from spark_eval.predictions.wanted import local_predictions
 from spark_eval.predictions.worker.batches import TaskCounts
@@ -66,12 +67,14 @@ from spark_eval.runners.spread import collect_objects
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import release_with
-from spark_eval.schema import Outcome, Table
+from spark_eval.schema import ALL, Outcome, Table
 from spark_eval.tables.arrow_frames import Frame, like_given
 
 # Approximate number of rows that a task sorts: distinct scores per label, and rows for metrics per user.
 SCORES_PER_RANGE: Final = 1_000_000
 USER_ROWS_PER_BUCKET: Final = 1_000_000
+# With fewer rows a bin, chance alone adds .01 or more to the calibration error.
+FEW_ROWS_PER_BIN: Final = 500
 
 
 @events.timed_call("evaluate_predictions")
@@ -186,7 +189,23 @@ def measure_predictions(
             n_buckets = 1 + counts.n_cell_rows // USER_ROWS_PER_BUCKET
             result = with_errors(result, sums_per_user(rows, n_buckets, plan))
             release_with(result, result.resources)
+    warn_of_few_rows(result)
     return result
+
+
+def warn_of_few_rows(result: "Predictions") -> None:
+    """Warn FEW_ROWS_PER_BIN of models with few rows in a bin of their calibration: chance adds to ``ece``."""
+    few, n_bins = [], result.plan.bins
+    for (model, segment, _), sums in result.sums_by_cell() if ECE in result.plan.metrics else ():
+        if segment == ALL:
+            weights = sums.sums["bins"]
+            n_filled = sum(bool(weights[at] + weights[n_bins + at]) for at in range(n_bins))
+            if sums.n_rows < FEW_ROWS_PER_BIN * n_filled:
+                few.append(str(model))
+    if few:
+        message = f"FEW_ROWS_PER_BIN: ece of {summarize_names(few)} is over fewer than {FEW_ROWS_PER_BIN}"
+        message += " rows for each bin with any, and too large by chance; take ece_debiased, or fewer bins"
+        events.say("few_rows_per_bin", message, logging.WARNING, models=few)
 
 
 def with_errors(result: "Predictions", sums: Rows) -> "Predictions":

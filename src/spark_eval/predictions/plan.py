@@ -13,7 +13,10 @@ from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.task import (
     DEFAULT_BINS,
     DEFAULT_CURVE_POINTS,
+    ECE_DEBIASED,
+    MOST_SUMS_OF_USERS,
     PREDICTION_PRESETS,
+    REPLICATES,
     AucInterval,
     Class,
     Clusters,
@@ -104,7 +107,10 @@ class PredictionOptions(TypedDict, total=False):
         str, "scale of the interval of auc: normal, or logit for one within (0, 1).", "normal", AucInterval
     ]
     resamples: Annotated[
-        int, "number of bootstrap replicates, for intervals of auprc and ece.", DEFAULT_RESAMPLES, RESAMPLES
+        int,
+        "number of bootstrap replicates, for intervals of auprc, ece and ece_debiased.",
+        DEFAULT_RESAMPLES,
+        RESAMPLES,
     ]
     seed: Seed
 
@@ -148,6 +154,12 @@ def check_together(plan: PredictionPlan) -> None:
         f"curve_points: {plan.curve_points}; at least {LEAST_CURVE_POINTS}": (
             plan.curve_points < LEAST_CURVE_POINTS
         ),
+        f"{ECE_DEBIASED} needs intervals: user, or row where each row is of its own user": (
+            REPLICATES in plan.needs and not plan.has_errors
+        ),
+        f"{ECE_DEBIASED} has at most {MOST_SUMS_OF_USERS} bins, and bins is {plan.bins}": (
+            REPLICATES in plan.needs and plan.bins > MOST_SUMS_OF_USERS
+        ),
         "metrics at thresholds need thresholds, e.g. [0.5]": (
             "flags" in plan.needs and is_binary and not plan.thresholds
         ),
@@ -169,7 +181,7 @@ def metrics_of(
     """Return the requested metrics; by default all that fit, except those per user."""
     fitting = [name for name, metric in PREDICTION_METRICS.items() if metric.fits(task, scores)]
     if names is None:
-        unwanted = {"users"} if has_thresholds or task is not Task.BINARY else {"users", "flags"}
+        unwanted = {"users", REPLICATES} | (set() if has_thresholds or task is not Task.BINARY else {"flags"})
         return tuple(name for name in fitting if not unwanted & set(PREDICTION_METRICS[name].needs))
     requested = dict.fromkeys(map(canonical_name, names))
     for name in requested:

@@ -1,7 +1,8 @@
 """Build the rows of the published predictions tables from exact sums."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -10,7 +11,15 @@ import numpy as np
 
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.registry import Sums, Value
-from spark_eval.predictions.task import AUC, AucInterval, Clusters, PredictionPlan, ThresholdRule
+from spark_eval.predictions.task import (
+    AUC,
+    ECE_DEBIASED,
+    REPLICATES,
+    AucInterval,
+    Clusters,
+    PredictionPlan,
+    ThresholdRule,
+)
 from spark_eval.predictions.worker.clusters import (
     N_OF_LABEL,
     N_USERS,
@@ -139,8 +148,8 @@ THRESHOLDS: Final = ddl_of(ThresholdRow)
 CURVES: Final = ddl_of(CurveRow)
 SUMS: Final = ddl_of(PredictionSumRow)
 # Needs of metrics whose sums of days do not add up to those of all rows: the order of all scores, or of the
-# scores of each user. And the names of these sums; those over users begin with ``users``.
-NOT_ADDITIVE: Final = frozenset({"order", "users"})
+# scores of each user, and replicates. And the names of these sums; those over users begin with ``users``.
+NOT_ADDITIVE: Final = frozenset({"order", "users", REPLICATES})
 SUMS_OF_ORDER: Final = ("pairs", "steps", "trapezoids", "users")
 
 
@@ -173,10 +182,22 @@ class MeasuredPredictions:
         """Values of each cell, with the names of their metrics, in the order of the rows of ``metrics``."""
         return {
             cell: [
-                (name, value) for name in self.plan.metrics for value in PREDICTION_METRICS[name].kernel(sums)
+                (name, value if name != ECE_DEBIASED else self.debiased(cell, value))
+                for name in self.plan.metrics
+                for value in PREDICTION_METRICS[name].kernel(sums)
             ]
             for cell, sums in self.sums_by_cell()
         }
+
+    def debiased(self, cell: Cell, value: Value) -> Value:
+        """Return the value that follows from the replicates of a cell, with its interval."""
+        drawn = self.replicates.get(cell, {}).get(ECE_DEBIASED + value.mark)
+        if drawn is None:
+            return value
+        n_units, error, std_error, low, high = drawn.tolist()
+        if not math.isfinite(error):
+            return replace(value, summary=Summary(n=int(n_units)))
+        return replace(value, value=error, summary=Summary(error, std_error, low, high, int(n_units)))
 
     @property
     def slopes(self) -> CellSlopes:
@@ -193,6 +214,7 @@ class MeasuredPredictions:
             for index, (name, value) in enumerate(values):
                 drawn = self.replicates.get(cell, {}).get(name + value.mark)
                 mean = value.summary or summary_of(value, index, influences, drawn, self.interval_of(name))
+                is_of_rows = self.plan.intervals is Clusters.ROW and name == ECE_DEBIASED
                 has_users = value.summary is not None or (influences and self.plan.intervals is Clusters.USER)
                 rows.append(
                     PredictionRow(
@@ -201,7 +223,7 @@ class MeasuredPredictions:
                         std_error=mean.std_error,
                         ci_low=mean.ci_low,
                         ci_high=mean.ci_high,
-                        n_users=mean.n if has_users else None,
+                        n_users=mean.n if has_users and not is_of_rows else None,
                         n_undefined=value.n_undefined,
                         conventions=self.plan.stamp,
                         n_rows=n_rows,

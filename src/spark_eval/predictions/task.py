@@ -21,9 +21,12 @@ PLACED: Final = "placed"
 # Block of a row on the P-R curve, and the hash that a row's draws follow from if rows have no users.
 BLOCK: Final = "block"
 DRAW: Final = "draw"
-# Metrics with intervals by bootstrap: the area under the P-R curve, and the calibration error.
+# Metrics with intervals by bootstrap: the area under the P-R curve, and the calibration error, as it is and
+# without its bias, which follows from the replicates.
 AUPRC: Final = "auprc"
 ECE: Final = "ece"
+ECE_DEBIASED: Final = "ece_debiased"
+REPLICATES: Final = "replicates"
 # Maximum number of sums of one name that are kept for each user; metrics of more have no standard error.
 MOST_SUMS_OF_USERS: Final = 64
 # Maximum number of values of one segment; a column with more has ids or measurements.
@@ -178,7 +181,7 @@ class PredictionPlan:
     @property
     def bootstrapped(self) -> frozenset[str]:
         """Metrics with intervals by bootstrap; calibration errors of too many bins have none."""
-        few_bins = {ECE} if self.bins <= MOST_SUMS_OF_USERS else set()
+        few_bins = {ECE, ECE_DEBIASED} if self.bins <= MOST_SUMS_OF_USERS else set()
         return frozenset({AUPRC, *few_bins} & set(self.metrics) if self.has_errors else ())
 
     @property

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from spark_eval.linkage.coded import CodedRelations
-from spark_eval.linkage.evaluate import measure_linkage, shown_lines
-from spark_eval.linkage.plan import LinkageOptions
+from spark_eval.linkage.evaluate import SHOWN, measure_linkage, shown_lines, shown_missing
+from spark_eval.linkage.plan import LinkageOptions, Sources
 from spark_eval.linkage.relations import Relations
 from spark_eval.linkage.wanted import REVIEWS, local_tables
 from spark_eval.options import meanings
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
 def compute(work: Work) -> Computed:
     """Compare the links with the truth, with the candidates and with reviews, if they are given."""
-    make, names, reviews = relations_of(work)
+    plan = work.config.linkage.checked()
+    make, names, reviews = relations_of(work, plan.sources)
     reviewed = {} if reviews is None else {REVIEWS: reviews, "sample": sampled(work.job)}
-    found = measure_linkage(make, names, reviewed, work.config.linkage.checked())
+    found = measure_linkage(make, names, reviewed, plan)
     return Computed(
         rows=found.small_tables,
         entries=found.entries,
@@ -43,11 +44,11 @@ def compute(work: Work) -> Computed:
 
 
 def show(run: Run, screen: Screen) -> None:
-    """Print a line per metric."""
-    header = ("metric", "value", "std_error", "n")
-    screen.grid(
-        header, shown_lines(run.rows(Table.LINKAGE)), f"linkage of run {run.run_id}", of=Table.LINKAGE
-    )
+    """Print a line per metric, and how many records one table lacks."""
+    lines = shown_lines(run.rows(Table.LINKAGE))
+    screen.grid(SHOWN, lines, f"linkage of run {run.run_id}", of=Table.LINKAGE)
+    for text in shown_missing(run.rows(Table.ACCOUNTING)):
+        screen.say(text)
 
 
 def options() -> list[tuple[str, str]]:
@@ -102,19 +103,19 @@ def links_on_spark(job: Job, session: OpenSession) -> dict[str, "DataFrame"]:
 
 
 def relations_of(
-    work: Work, scored: str | None = None
+    work: Work, sources: Sources, scored: str | None = None
 ) -> tuple[Callable[[], Relations], set[str], pa.Table | None]:
     """Return a maker of the relations of the sources, their names, and the reviews, of either engine."""
     if work.local is not None:
         tables: dict[str, LocalTable] = dict(work.local)
         reviews = tables.pop(REVIEWS, None)
-        here = partial(CodedRelations.of, tables, scored)
+        here = partial(CodedRelations.of, tables, scored, sources)
         return here, set(tables), None if reviews is None else reviews.table()
     from spark_eval.linkage.frames import FrameRelations
 
     frames: dict[str, Any] = links_on_spark(work.job, work.session)
     labels = frames.pop(REVIEWS, None)
-    make = partial(FrameRelations.of, frames, work.resources)
+    make = partial(FrameRelations.of, frames, work.resources, sources)
     return make, set(frames), None if labels is None else labels.toArrow()
 
 

@@ -26,8 +26,9 @@ def job(verb: JobKind, config: Config, run_id: str | None, session: OpenSession)
 
 def compute(work: Work) -> Computed:
     """Draw pairs of each stratum."""
-    make, _, _ = relations_of(work, scored=CANDIDATES)
-    drawn, entries = draw_sample(make(), work.config.sample.checked())
+    plan = work.config.sample.checked()
+    make, _, _ = relations_of(work, plan.sources, CANDIDATES)
+    drawn, entries = draw_sample(make(), plan)
     is_local = work.attempt.store.is_local
     rows: Rows = LocalTable.of(drawn) if is_local else SparkRows(work.spark.createDataFrame(drawn))
     stage_frame(rows, work.attempt, Table.SAMPLE)

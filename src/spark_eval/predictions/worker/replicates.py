@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import Hashes, decode_ids, run_starts, to_numpy
 from spark_eval.arrow.xxhash64 import id_hashes, word_hashes
-from spark_eval.predictions.task import AUPRC, BLOCK, CORRECTED, DRAW, ECE, PredictionPlan
+from spark_eval.predictions.task import AUPRC, BLOCK, CORRECTED, DRAW, ECE, ECE_DEBIASED, PredictionPlan
+from spark_eval.predictions.worker.calibration import debiased_error
 from spark_eval.predictions.worker.clusters import CellRows, concat_rows
 from spark_eval.predictions.worker.rows import bins_of, correct_for_sampling
 from spark_eval.predictions.worker.totals import AMOUNT_BITS, Cell
@@ -39,6 +40,7 @@ ROWS_ADDED: Final = 1 << 19
 class ReplicateSums:
     """Sums of one cell; index 0 of the second axis is the sample itself, the others are its replicates.
 
+    ``n_units`` are the users, or rows, that are drawn.
     ``blocks`` (2 * N_BLOCKS, 1 + n, limbs) are amounts of labels in the blocks of the P-R curve. ``gaps`` has
     for each variant of the scores the sums (bins + 1, 1 + n, limbs) of score less label, and of weights.
     """
@@ -46,19 +48,25 @@ class ReplicateSums:
     cell: Cell
     blocks: Ints | None
     gaps: Mapping[str, Ints]
+    n_units: int
 
     def plus(self, other: "ReplicateSums") -> "ReplicateSums":
         """Add the sums of other users."""
         blocks = None if self.blocks is None or other.blocks is None else self.blocks + other.blocks
         gaps = {mark: one + other.gaps[mark] for mark, one in self.gaps.items()}
-        return ReplicateSums(self.cell, blocks, gaps)
+        return ReplicateSums(self.cell, blocks, gaps, self.n_units + other.n_units)
 
     def values(self) -> dict[str, Floats]:
-        """Return the values (1 + n,) of each metric by its name and variant; NaN where undefined."""
+        """Return the values (1 + n,) of each metric by its name and variant; NaN where undefined.
+
+        Of ``ece_debiased`` these are the number of units, the value, its standard error and its limits.
+        """
         found = {} if self.blocks is None else {AUPRC: average_precision(doubles_of(self.blocks))}
         for mark, gaps in self.gaps.items():
             *of_bins, weight = doubles_of(gaps)
             found[ECE + mark] = quotient(np.abs(of_bins).sum(axis=0), weight)
+            own = quotient(np.array(of_bins), np.broadcast_to(weight, (len(of_bins), len(weight))))
+            found[ECE_DEBIASED + mark] = np.array([self.n_units, *debiased_error(own, self.n_units)])
         return found
 
 
@@ -158,14 +166,14 @@ def sums_of_cell(cell: Cell, rows: CellRows, plan: PredictionPlan) -> ReplicateS
         blocks = resampled_groups(hashes, user, group, amounts, 2 * N_BLOCKS, plan.resamples)
         if rows.weight is None:
             blocks = np.concatenate([blocks, np.zeros_like(blocks)], axis=-1)
-    return ReplicateSums(cell, blocks, dict(gap_sums(rows, hashes, user, plan)))
+    return ReplicateSums(cell, blocks, dict(gap_sums(rows, hashes, user, plan)), len(hashes))
 
 
 def gap_sums(rows: CellRows, hashes: Hashes, user: Ints, plan: PredictionPlan) -> Iterator[tuple[str, Ints]]:
     """Yield for each variant of the scores the resampled sums of score less label by bin, and of weights."""
     weight = np.ones(len(user)) if rows.weight is None else rows.weight
     n_limbs = 2 if rows.weight is None else 3
-    for rate in plan.variants if ECE in plan.bootstrapped else ():
+    for rate in plan.variants if {ECE, ECE_DEBIASED} & plan.bootstrapped else ():
         score = rows.score if rate is None else correct_for_sampling(rows.score, rate)
         group, n_groups = user * plan.bins + bins_of(score, plan.bins), len(hashes) * plan.bins
         gaps = sums_by_group((score - rows.label) * weight, group, n_groups).reshape(len(hashes), -1)

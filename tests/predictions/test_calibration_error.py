@@ -1,0 +1,165 @@
+"""The debiased calibration error: a slow second computation, coverage, engines, needs and warnings."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from spark_eval import evaluate_predictions
+from spark_eval.errors import ConfigError
+from spark_eval.predictions.worker.calibration import debiased_error, few_units
+
+pytestmark = pytest.mark.usefixtures("engine_of_users")
+BINS = 10
+Array = Any
+
+
+def drawn(n_users: int, shift: float, seed: int, slope: float = 1.0, per_user: int = 10) -> pd.DataFrame:
+    """Rows of users, whose log odds are ``slope`` times those of their scores, and ``shift`` more."""
+    random = np.random.default_rng(seed)
+    score = np.clip(random.beta(1, 3, n_users * per_user), 1e-4, 1 - 1e-4)
+    odds = slope * np.log(score / (1 - score)) + shift
+    label = (random.random(len(score)) < 1 / (1 + np.exp(-odds))).astype(int)
+    return pd.DataFrame({"user": np.repeat(np.arange(n_users), per_user), "label": label, "score": score})
+
+
+def gaps_of_users(rows: pd.DataFrame) -> Array:
+    """Score less label of each user (users, bins), over the number of all rows."""
+    gaps = np.zeros((rows.user.nunique(), BINS))
+    bins = np.minimum((rows.score * BINS).astype(int), BINS - 1)
+    np.add.at(gaps, (rows.user, bins), rows.score - rows.label)
+    return gaps / len(rows)
+
+
+def true_error(shift: float, slope: float = 1.0) -> float:
+    """The calibration error of all possible rows, by integration over the scores."""
+    score = (np.arange(2_000_000) + 0.5) / 2_000_000
+    density = 3 * (1 - score) ** 2 / len(score)  # Beta(1, 3)
+    expected = 1 / (1 + np.exp(-(slope * np.log(score / (1 - score)) + shift)))
+    by_bin = (density * (score - expected)).reshape(BINS, -1).sum(axis=1)
+    return float(np.abs(by_bin).sum())
+
+
+def replicates(rows: pd.DataFrame, seed: int, n: int) -> Array:
+    """The gaps of the sample and of its replicates (bins, 1 + n); users have Poisson weights."""
+    gaps = gaps_of_users(rows)
+    weights = np.random.default_rng(seed).poisson(1, (n, len(gaps)))
+    sizes = weights.mean(axis=1)  # all users have as many rows
+    return np.hstack([gaps.sum(axis=0)[:, np.newaxis], (weights @ gaps / sizes[:, np.newaxis]).T])
+
+
+@pytest.mark.parametrize(("n_users", "shift"), [(20, 0.0), (60, 0.3), (200, 1.0)])
+def test_value_and_limits_are_those_of_a_search_by_hand(n_users: int, shift: float) -> None:
+    """Totals of a grid: with the value half of the sums are below the observed one; at the limits 2.5 %."""
+    gaps = replicates(drawn(n_users, shift, seed=1), seed=2, n=400)
+    found = debiased_error(gaps, n_users)
+    own, noise = gaps[:, 0].tolist(), ((gaps[:, 1:].T - gaps[:, 0]) * few_units(n_users)).tolist()
+    spread = [float(np.std([one[at] for one in noise])) for at in range(BINS)]
+    observed = sum(map(abs, own))
+    clear = [gap if abs(gap) >= 1.5 * error else 0.0 for gap, error in zip(own, spread, strict=True)]
+    equally = [error if gap > 0 else -error for gap, error in zip(own, spread, strict=True)]
+
+    def share_below(total: float, direction: list[float]) -> float:
+        size = sum(map(abs, direction))
+        moved = [total * gap / size if size else 0.0 for gap in direction]
+        sums = [sum(abs(gap + one) for gap, one in zip(moved, chance, strict=True)) for chance in noise]
+        return float(np.mean([one < observed for one in sums]))
+
+    step = 0.002
+    grid = np.arange(0, 0.5, step).tolist()
+
+    def last_above(share: float, direction: list[float]) -> float:
+        """The largest total with which more than this share of the sums is below the observed one."""
+        return max((total for total in grid if share_below(total, direction) > share), default=0.0)
+
+    directions = [one for one in (own, clear) if any(one)]
+    assert found.value == pytest.approx(last_above(0.5, own), abs=2 * step)
+    assert found.ci_low == pytest.approx(min(last_above(0.975, one) for one in directions), abs=2 * step)
+    assert found.ci_high == pytest.approx(max(last_above(0.025, one) for one in (own, equally)), abs=2 * step)
+    sums = [sum(abs(gap) for gap in gaps[:, at]) for at in range(1, gaps.shape[1])]
+    assert found.std_error == pytest.approx(np.std(sums, ddof=1), rel=1e-9)
+
+
+MANY_SAMPLES = pytest.param(1000, marks=[pytest.mark.exhaustive, pytest.mark.slow])
+
+
+@pytest.mark.parametrize("n_samples", [40, MANY_SAMPLES])
+@pytest.mark.parametrize(
+    ("n_users", "shift", "slope"), [(20, 0.0, 1.0), (100, 0.0, 1.0), (100, 0.3, 1.0), (100, 0.0, 0.6)]
+)
+def test_the_interval_covers(n_users: int, shift: float, slope: float, n_samples: int) -> None:
+    """It covers a calibrated model, too, of which percentiles of ``ece`` cover nothing."""
+    truth = true_error(shift, slope)
+    inside, values, plain, percentiles = [], [], [], []
+    for seed in range(n_samples):
+        gaps = replicates(drawn(n_users, shift, seed, slope), seed=10_000 + seed, n=100)
+        found = debiased_error(gaps, n_users)
+        inside.append(found.ci_low <= truth + 1e-6 and truth - 1e-6 <= found.ci_high)
+        values.append(found.value)
+        plain.append(float(np.abs(gaps[:, 0]).sum()))
+        percentiles.append(np.quantile(np.abs(gaps[:, 1:]).sum(axis=0), 0.025) <= truth)
+    margin = 3 * (0.93 * 0.07 / n_samples) ** 0.5 if n_samples < 500 else 0.01
+    assert np.mean(inside) >= 0.93 - margin
+    bias, plain_bias = (abs(float(np.mean(one)) - truth) for one in (values, plain))
+    assert bias < max(0.01, plain_bias / 2)
+    if (shift, slope) == (0.0, 1.0):
+        assert not any(percentiles)
+
+
+@pytest.mark.parametrize("options", [{}, {"intervals": "row"}, {"sampling_rate": 0.5}, {"bins": 4}])
+def test_rows_have_the_debiased_error_and_its_interval(options: dict[str, Any]) -> None:
+    rows = drawn(80, 0.5, seed=3)
+    settings: dict[str, Any] = {"model": "m", "metrics": ["ece", "ece_debiased"], "resamples": 100}
+    found = evaluate_predictions(rows, "binary", **{**settings, "intervals": "user", **options}).metrics
+    for name in ("ece", "ece(sampling_rate=0.5)")[: 2 if "sampling_rate" in options else 1]:
+        plain, better = (
+            found[found.metric == one].iloc[0] for one in (name, name.replace("ece", "ece_debiased"))
+        )
+        assert 0 <= better.ci_low <= better.value <= better.ci_high <= 1
+        assert better.value <= plain.value * 1.05
+        assert better.std_error == pytest.approx(plain.std_error, rel=1e-9)
+        assert (better.n_users == 80) if "intervals" not in options else pd.isna(better.n_users)
+
+
+def test_a_single_user_has_no_debiased_error() -> None:
+    rows = drawn(1, 0.5, seed=3)
+    found = evaluate_predictions(
+        rows, "binary", model="m", metrics=["ece_debiased"], intervals="user"
+    ).metrics
+    assert found[["value", "std_error", "ci_low", "ci_high"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({}, "needs intervals"), ({"intervals": "user", "bins": 65}, "at most 64 bins")],
+)
+def test_what_the_debiased_error_needs(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        evaluate_predictions(drawn(9, 0.0, 1), "binary", model="m", metrics=["ece_debiased"], **options)
+    every = evaluate_predictions(drawn(9, 0.0, 1), "binary", model="m").metrics
+    assert "ece_debiased" not in set(every.metric)
+
+
+def test_few_rows_in_a_bin_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    def warnings(n_users: int, **options: Any) -> list[str]:
+        caplog.clear()
+        rows = drawn(n_users, 0.0, seed=1)
+        evaluate_predictions(rows, "binary", **{"model": "ctr", "metrics": ["ece"], **options})
+        texts = [one.getMessage() for one in caplog.records]
+        return [text for text in texts if "FEW_ROWS_PER_BIN" in text]
+
+    [text] = warnings(300)
+    assert "ctr" in text
+    assert "ece_debiased" in text
+    assert not warnings(600, bins=10)
+    assert not warnings(300, bins=5)
+    assert not warnings(300, metrics=["log_loss"])
+
+
+def test_both_engines_have_the_same_bits(spark: Any) -> None:
+    rows = drawn(60, 0.3, seed=4)
+    options: Any = {"model": "m", "metrics": ["ece", "ece_debiased"], "intervals": "user", "resamples": 64}
+    here = evaluate_predictions(rows, "binary", engine="local", **options).metrics
+    there = evaluate_predictions(spark.createDataFrame(rows), "binary", engine="spark", **options).metrics
+    pd.testing.assert_frame_equal(here, there, check_exact=True)
