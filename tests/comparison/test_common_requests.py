@@ -21,7 +21,7 @@ REQUEST: Final = st.tuples(st.sampled_from(["x", "y"]), *[st.one_of(st.just("no 
 # Requests by user.
 USERS: Final = st.lists(st.lists(REQUEST, min_size=1, max_size=4), min_size=2, max_size=6)
 # Of three common requests the second model wins all, by .1, .1 and .2.
-UNLIKE: Final = [
+UNLIKE: Final[list[list[tuple[Any, ...]]]] = [
     [("x", 0.9, None, "no row"), ("x", 0.1, 0.2, "no row")],
     [("x", 0.5, None, "no row"), ("x", None, 0.9, "no row")],
     [("x", 0.4, 0.5, "no row")],
@@ -115,7 +115,7 @@ def test_truth_of_other_requests_is_not_that_of_common_ones() -> None:
     assert (row.difference, row.n_users, row.n_requests) == (0.25, 1, 1)
 
 
-FEW: Final = [
+FEW: Final[list[list[tuple[Any, ...]]]] = [
     [("x", 0.25, 0.5, 0.1), ("y", 0.125, 0.125, 0.1)],
     [("x", 0.0, 0.75, 0.2), ("y", 0.5, 0.5, 0.3), ("x", 0.625, 0.25, 0.3)],
     [("x", 1.0, 1.0, 0.5)],
@@ -178,7 +178,7 @@ def test_signs_of_many_users_are_drawn() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["request", "fold"])
 def test_spark_gives_the_same_rows(key: str) -> None:
-    table = table_of(UNLIKE + FEW, key)
+    table = table_of([*UNLIKE, *FEW], key)
     options: dict[str, Any] = {"tests": ["t", "randomization", "bootstrap"], "segments": ["device"]}
     options |= {"weight": "users"} if key == "request" else {"test_train_ratio": 0.5}
     local, spark = (compare(table, engine=engine, **options).rows for engine in ("local", "spark"))
