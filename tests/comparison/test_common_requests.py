@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_eval import compare
-from spark_eval.comparison.results import ComparisonRow
+from spark_eval.comparison.rows import ComparisonRow
 from spark_eval.statistics.differences import PairSums
 from spark_eval.statistics.significance import sign_test, t_test
 
@@ -21,7 +21,7 @@ REQUEST: Final = st.tuples(st.sampled_from(["x", "y"]), *[st.one_of(st.just("no 
 # Requests by user.
 USERS: Final = st.lists(st.lists(REQUEST, min_size=1, max_size=4), min_size=2, max_size=6)
 # Of three common requests the second model wins all, by .1, .1 and .2.
-UNLIKE: Final = [
+UNLIKE: Final[list[list[tuple[Any, ...]]]] = [
     [("x", 0.9, None, "no row"), ("x", 0.1, 0.2, "no row")],
     [("x", 0.5, None, "no row"), ("x", None, 0.9, "no row")],
     [("x", 0.4, 0.5, "no row")],
@@ -115,7 +115,7 @@ def test_truth_of_other_requests_is_not_that_of_common_ones() -> None:
     assert (row.difference, row.n_users, row.n_requests) == (0.25, 1, 1)
 
 
-FEW: Final = [
+FEW: Final[list[list[tuple[Any, ...]]]] = [
     [("x", 0.25, 0.5, 0.1), ("y", 0.125, 0.125, 0.1)],
     [("x", 0.0, 0.75, 0.2), ("y", 0.5, 0.5, 0.3), ("x", 0.625, 0.25, 0.3)],
     [("x", 1.0, 1.0, 0.5)],
@@ -168,7 +168,9 @@ def test_the_worked_signs_of_five_users() -> None:
 
 
 def test_signs_of_many_users_are_drawn() -> None:
-    users = [[("x", 0.0, 0.25 if user % 2 else 0.5, 0.0)] * 2 for user in range(21)]
+    users: list[list[tuple[Any, ...]]] = [
+        [("x", 0.0, 0.25 if user % 2 else 0.5, 0.0)] * 2 for user in range(21)
+    ]
     rows = compared(table_of(users), tests=["randomization"], weight="requests", resamples=99)
     assert {row.p_value for row in rows if {row.baseline, row.candidate} == {"a", "b"}} == {0.01}
 

@@ -236,7 +236,8 @@ def plain_difference(
         for user, (x, w) in amounts.items():
             influences[user] += sign * (x - means[-1] * w) / n
     n_users = len(influences)
-    variance = sum(one**2 for one in influences.values()) * n_users / (n_users - 1) if n_users > 1 else None
+    squares = sum((one**2 for one in influences.values()), Fraction())
+    variance = squares * n_users / (n_users - 1) if n_users > 1 else None
     return means[1] - means[0], variance
 
 
@@ -273,9 +274,17 @@ def test_days_of_predictions_keep_the_independent_error(tmp_path: Path) -> None:
             "user": random.integers(0, 9, 90),
         }
         pq.write_table(pa.table(columns), tmp_path / "scored.parquet")
-        predictions = {"path": str(tmp_path / "scored.parquet"), "model": "m", "task": "binary"}
+        predictions: dict[str, Any] = {
+            "path": str(tmp_path / "scored.parquet"),
+            "model": "m",
+            "task": "binary",
+        }
         predictions |= {"metrics": ["accuracy", "log_loss"], "intervals": "user"}
-        sections = {"engine": "local", "output": {"path": str(tmp_path / "out")}, "predictions": predictions}
+        sections: dict[str, Any] = {
+            "engine": "local",
+            "output": {"path": str(tmp_path / "out")},
+            "predictions": predictions,
+        }
         run_verb(VERBS["predictions"], no_spark, parse_config(sections), day, False)
     alone, paired = (history(str(tmp_path / "out"), paired=is_paired).rows for is_paired in (False, True))
     assert len(alone) == 4
