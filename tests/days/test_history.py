@@ -280,7 +280,11 @@ def test_days_of_predictions_keep_the_independent_error(tmp_path: Path) -> None:
             "task": "binary",
         }
         predictions |= {"metrics": ["accuracy", "log_loss"], "intervals": "user"}
-        sections = {"engine": "local", "output": {"path": str(tmp_path / "out")}, "predictions": predictions}
+        sections: dict[str, Any] = {
+            "engine": "local",
+            "output": {"path": str(tmp_path / "out")},
+            "predictions": predictions,
+        }
         run_verb(VERBS["predictions"], no_spark, parse_config(sections), day, False)
     alone, paired = (history(str(tmp_path / "out"), paired=is_paired).rows for is_paired in (False, True))
     assert len(alone) == 4

@@ -166,8 +166,12 @@ def value_of(text: str, k: int | str | None, key: str) -> ComparedValue:
     of_predictions = PredictionValue.of(text) if k is None and is_of_predictions(text) else None
     if of_predictions is not None:
         return of_predictions
-    if has_cutoff(split_metric_text(text, key)) == (k is not None):
-        raise ConfigError("INVALID_GATE", f"{key}: {text!r} needs one k: k: 10 beside it, or {text}@10")
+    has_own = has_cutoff(split_metric_text(text, key))
+    if has_own and k is not None:
+        raise ConfigError("INVALID_GATE", f"{key}: {text!r} has a k, and so has the gate; leave out k: {k}")
+    if not has_own and k is None:
+        name = text.partition("@")[0]
+        raise ConfigError("INVALID_GATE", f"{key}: {text!r} needs one k: k: 10 beside it, or {name}@10")
     [value] = parse_metric(text, [] if k is None else [parse_k(k)], key)
     name = published_name(text, key)
     return next((mean for mean in weighted_means([value]) if mean.name == name), value)

@@ -76,7 +76,8 @@ PRESETS: Final[dict[str, Preset]] = {
         "recommendations are left out; relevance below 1 is not relevant.",
         "Scores are 32-bit floats in trec_eval: doubles that differ by less tie there. A user whose "
         "judgements are all below 1 counts with 0 there and has no truth here. Its map, recip_rank and "
-        "set_ measures are uncut: use k: all.",
+        "set_ measures are uncut: use k: all. Its -l cuts no relevances: nDCG keeps the gains of those "
+        "below, which a threshold here leaves out.",
         ap_denominator="relevant",
         negative_relevance="irrelevant",
         no_recommendations="drop",

@@ -129,8 +129,8 @@ def quantiles_of(replicates: Replicates | None, low: float, high: float) -> LowH
 def enumerated_flip_p(quanta: Sequence[int], n_differing: int, alternative: str = "two_sided") -> float:
     """Return the share of all signs of up to MOST_ENUMERATED differences with a sum as extreme as observed.
 
-    ``quanta`` are the differences other than 0: of users, each the sum of rows, of which ``n_differing`` are
-    not 0. Sums are equal if they differ by at most one quantum per row.
+    ``quanta`` are the differences of users other than 0; each may be the sum of several rows. ``n_differing``
+    is the number of rows that differ. Sums are equal if they differ by at most one quantum per row.
 
     >>> enumerated_flip_p([300, 200, -100], n_differing=3)
     0.5
