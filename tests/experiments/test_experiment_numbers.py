@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
+from spark_eval.experiments.cells import Compared
 from spark_eval.experiments.inference import Contrast, lift_interval, sample_ratio
 from spark_eval.experiments.moments import (
     ArmEstimate,
@@ -292,7 +293,8 @@ def test_without_units_or_spread_there_is_a_reason_and_no_p_value() -> None:
     )
     for one, other, reason in cases:
         contrast = Contrast.of(one.estimate(), other.estimate())
-        assert contrast.reason == reason
+        strata = [(Fraction(1), one.estimate(), other.estimate())]
+        assert Compared(strata, one, other, contrast).reason == reason
         assert (contrast.test(0.95).p_value is None) == (reason is not None)
     # Fieller's interval is unbounded if the control may be 0.
     wide = Moments.of_means([-1, 2]).estimate()

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
+from typing import Final
 
 from spark_eval.experiments.inference import (
     Contrast,
@@ -22,6 +24,8 @@ from spark_eval.experiments.plan import (
     ExperimentPlan,
     Metric,
     MetricKind,
+    Term,
+    TermValue,
 )
 from spark_eval.experiments.worker.bucket import BucketSums, Cell
 from spark_eval.experiments.worker.units import DAY_SINCE, EXPOSED_ON, NOVELTY
@@ -29,6 +33,8 @@ from spark_eval.schema import ALL
 
 # Estimates of control and treatment from their moments.
 Estimating = Callable[[Moments, Moments], tuple[ArmEstimate, ArmEstimate]]
+# Reason of a difference without a p-value that is known all the same.
+NO_SPREAD: Final = "no spread"
 # Weight of a stratum, and its estimates of control and treatment.
 Stratified = list[tuple[Fraction, ArmEstimate, ArmEstimate]]
 
@@ -46,6 +52,20 @@ class Compared:
     def single(self) -> tuple[ArmEstimate, ArmEstimate] | None:
         """The estimates if weights did not change; pooled ones would be biased otherwise."""
         return self.strata[0][1:] if len(self.strata) == 1 else None
+
+    @property
+    def reason(self) -> str | None:
+        """Reason why there is no p-value; None if there is one."""
+        if self.contrast.difference is None:
+            arms = (self.control, self.treatment)
+            if any(not arm.n + arm.n_undefined for arm in arms):
+                return "an arm without units"
+            if any(not arm.n for arm in arms):
+                return "an arm without a unit whose value is defined"
+            return "the denominator of an arm is 0"
+        if self.contrast.variance is None:
+            return "an arm with a single unit"
+        return None if self.contrast.variance else NO_SPREAD
 
 
 @dataclass(frozen=True)
@@ -81,6 +101,35 @@ class ExperimentCells:
             return sum(exposed, Moments())
         base = cell._replace(by=NOVELTY if cell.by == DAY_SINCE else ALL, value=ALL)
         return self.sums.moments.get(base, Moments())
+
+    def nothing_measured(self, metric: Metric) -> str | None:
+        """Return why every unit has the value 0, or none at all; None if the metric measures something."""
+        for term in metric.terms:
+            if (self.experiment.name, term) not in self.sums.with_events:
+                return f"no event of kind {term.kind!r}{' meets its conditions' if term.where else ''}"
+        total = self.total(metric)
+        if metric.kind is MetricKind.RETENTION:
+            when = f"on day {metric.day} after the exposure"
+            is_empty = total.n and not total.product(X, X)
+            return f"no event of kind {metric.numerator.kind!r} {when}" if is_empty else None
+        if metric.denominator is not None and not total.product(Y, Y):
+            return self.why_zero(metric, metric.denominator)
+        return None if total.product(X, X) else self.why_zero(metric, metric.numerator)
+
+    def why_zero(self, metric: Metric, term: Term) -> str:
+        """Return why the sum of a term that has events is 0 for every unit with a value."""
+        if self.plan.caps.get((self.experiment.name, term, metric.scale(term))) == 0:
+            share = 100 * (1 - (term.winsorise or 0))
+            return f"capped at 0: fewer than {share:g} % of the units have a value"
+        is_partial = metric.kind is MetricKind.MEAN_OF_RATIOS and term is metric.numerator
+        units = "unit whose value is defined" if is_partial else "unit"
+        rounded = f", at decimals: {metric.decimals}" if term.value is TermValue.SUM else ""
+        return f"the sum of kind {term.kind!r} is 0 for every {units}{rounded}"
+
+    def total(self, metric: Metric) -> Moments:
+        """Return the moments of a metric over all arms."""
+        pairs = product(self.experiment.arms, range(len(self.experiment.strata)))
+        return sum((self.moments(metric, *pair) for pair in pairs), Moments())
 
     def values(self, metric: Metric, by: str) -> list[str]:
         """Return the values of a segment or a slice, sorted."""

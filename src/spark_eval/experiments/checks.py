@@ -11,7 +11,6 @@ from spark_eval.experiments.inference import (
     sample_ratio,
     sequential_sample_ratio,
 )
-from spark_eval.experiments.moments import Moments
 from spark_eval.experiments.plan import (
     DAY_SLICE,
     MetricKind,
@@ -87,12 +86,7 @@ class TrustChecks(ExperimentCells):
             halves = self.sums.halves.get((name, metric.name))
             if halves is None:
                 continue
-            arms = [
-                self.moments(metric, arm, stratum)
-                for arm in self.experiment.arms
-                for stratum in range(len(self.experiment.strata))
-            ]
-            total = sum(arms, Moments())
+            total = self.total(metric)
             p_values = []
             for half in halves:
                 one, other = (arm.estimate(metric.scales) for arm in arms_of(half, total))

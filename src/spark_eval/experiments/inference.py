@@ -101,15 +101,6 @@ class Contrast:
         """Standard error of the difference."""
         return None if self.variance is None else square_root(self.variance)
 
-    @property
-    def reason(self) -> str | None:
-        """Reason why there is no p-value; None if there is one."""
-        if self.difference is None:
-            return "an arm without units"
-        if self.variance is None:
-            return "an arm with a single unit"
-        return None if self.variance else "no spread"
-
     def quantile(self, confidence: float) -> float | None:
         """Return the two-sided quantile; None without degrees of freedom."""
         return None if self.freedom is None else t_quantile(self.freedom, (1 + confidence) / 2)

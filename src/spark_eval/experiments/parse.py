@@ -219,12 +219,24 @@ def check_metric(key: str, metric: Metric) -> None:
         raise invalid(key, f"effect: {metric.effect}; it is above 0")
     if not 0 <= metric.decimals <= MOST_DECIMALS:
         raise invalid(key, f"decimals: {metric.decimals}; allowed: 0 to {MOST_DECIMALS}")
+    for term in metric.terms:
+        if term.cap is not None and not round(term.cap * metric.scale(term)):
+            decimals = metric.decimals if term.value is TermValue.SUM else 0
+            message = f"cap: {term.cap} is rounded to 0 at decimals: {decimals}"
+            raise invalid(f"{key}.{term_key(metric, term)}", message)
     if metric.direction is Direction.NONE:
         raise invalid(key, "direction: higher or lower")
     if (metric.role is Role.GUARDRAIL) != (metric.margin is not None):
         raise invalid(key, "a guardrail, and only a guardrail, needs a margin")
     if metric.margin is not None and not 0 <= metric.margin < math.inf:
         raise invalid(key, f"margin: {metric.margin}; it is 0 or more")
+
+
+def term_key(metric: Metric, term: Term) -> str:
+    """Return the key of a term in the config of its metric."""
+    if metric.is_mean:
+        return "of"
+    return "numerator" if term is metric.numerator else "denominator"
 
 
 def term_of(key: str, given: Mapping[str, Any], *, is_retention: bool = False) -> Term:

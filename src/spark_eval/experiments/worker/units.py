@@ -296,6 +296,14 @@ class UnitSums:
         cap = self.plan.caps.get((self.units.experiment.name, term, scale))
         return sums if cap is None else np.minimum(sums, cap)
 
+    def terms_with_events(self) -> Iterator[Term]:
+        """Yield the terms of metrics that a used event belongs to; its value may be 0."""
+        for metric in self.plan.metrics:
+            for term in metric.terms:
+                sums = self.phases.sums(term, metric.scale(term), USED)[self.members]
+                if sums.any() or self.timeline.is_term(term)[self.used[0]].any():
+                    yield term
+
     def between(self, term: Term, scale: int, start: Ints, end: Ints) -> Ints:
         """Return the sums of used events (n,) from ``start`` to ``end``, instants of each member."""
         units = self.units.index[self.members]
