@@ -72,21 +72,21 @@ def check_rows(found: Experiments) -> None:
         if entry.source == "events" and (entry.model or entry.outcome in ("quarantined", "deduplicated"))
     }
     assert counts == {
-        ("in", None): 9,
-        ("used", None): 5,
+        ("in", None): 8,
+        ("used", None): 4,
         ("used", "pre_period"): 1,
         ("dropped", "not_exposed"): 1,
         ("dropped", "outside_period"): 1,
         ("dropped", "before_exposure"): 1,
         ("quarantined", "NULL_ID"): 1,
         ("quarantined", "NEGATIVE_VALUE"): 1,
-        ("quarantined", "VALUE_OUT_OF_RANGE"): 1,
+        ("quarantined", "VALUE_OUT_OF_RANGE"): 2,
         ("deduplicated", None): 1,
     }
     rows = {
         row.treatment: row for row in found.experiment_rows if (row.method, row.segment) == ("raw", "all")
     }
-    assert [rows[arm].treatment_value for arm in ARMS[1:]] == [2.5, 5.0, None]
+    assert [rows[arm].treatment_value for arm in ARMS[1:]] == [2.5, 4.0, None]
     assert [rows[arm].reason for arm in ARMS[1:]] == [
         None,
         "an arm with a single unit",

@@ -93,8 +93,8 @@ def evaluate_experiments(
         exposures: One row per exposure: ``user``, ``timestamp``, ``variant``; ``experiment`` if there are
             several experiments. A Spark, pandas or polars frame, an Arrow table, or the path of Parquet
             files.
-        events: One row per event: ``user``, ``timestamp``, ``kind``, and optionally ``value`` (default 1) and
-            ``id``; a user's events of equal id count once.
+        events: One row per event: ``user``, ``timestamp``, ``kind``, and optionally ``value`` (1 without the
+            column) and ``id``; a user's events of equal id count once.
         metrics: A mapping per metric: ``name``, ``kind`` (``mean``, ``ratio``, ``mean_of_ratios``), its terms
             and its role; see the page on experiments.
         experiments: A mapping per experiment, or one: ``name``, ``control``, ``variants`` with their planned

@@ -386,15 +386,20 @@ class ExperimentPlan:
         return tuple(sorted({term.kind for term in self.terms}))
 
     @property
+    def summed_kinds(self) -> frozenset[str]:
+        """Kinds whose values some metric sums; values of others are not read."""
+        return frozenset(term.kind for term in self.terms if term.value is TermValue.SUM)
+
+    @property
     def signed_kinds(self) -> frozenset[str]:
         """Kinds whose values may be negative: those that only signed metrics sum."""
-        summed = [
-            (term.kind, metric.signed)
+        unsigned = [
+            term.kind
             for metric in self.metrics
             for term in metric.terms
-            if term.value is TermValue.SUM
+            if term.value is TermValue.SUM and not metric.signed
         ]
-        return frozenset(kind for kind, _ in summed) - {kind for kind, signed in summed if not signed}
+        return self.summed_kinds - set(unsigned)
 
     @property
     def largest_value(self) -> float:
