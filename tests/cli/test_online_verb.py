@@ -15,7 +15,12 @@ pytestmark = pytest.mark.usefixtures("each_engine")
 
 NOON: Final = pd.Timestamp("2024-05-03T12:00:00Z")
 METRICS: Final[list[dict[str, Any]]] = [
-    {"name": "ctr", "kind": "ratio", "numerator": {"kind": "click"}, "denominator": {"kind": "view"}},
+    {
+        "name": "ctr",
+        "kind": "ratio",
+        "numerator": {"kind": "click", "value": "count"},
+        "denominator": {"kind": "view", "value": "count"},
+    },
     {
         "name": "watch",
         "kind": "mean",

@@ -1,7 +1,7 @@
 """Cells of an experiment: control and treatment compared over units, a segment or a slice. For the driver."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import Final
@@ -85,10 +85,12 @@ class ExperimentCells:
         """Return the moments of a cell. Cells of slices are completed by the units without events."""
         cell = Cell(self.experiment.name, metric.name, arm, stratum, by, value)
         moments = self.sums.moments.get(cell, Moments())
-        is_sliced = by in self.slices or by == DAY_SINCE
-        if not is_sliced or metric.kind is MetricKind.MEAN_OF_RATIOS:
+        if not (by in self.slices or by == DAY_SINCE):
             return moments
-        return with_others(moments, self.all_units(cell), is_mean=metric.is_mean)
+        units = self.all_units(cell)
+        if metric.kind is MetricKind.MEAN_OF_RATIOS:
+            return replace(moments, n_undefined=units.n + units.n_undefined - moments.n)
+        return with_others(moments, units, is_mean=metric.is_mean)
 
     def all_units(self, cell: Cell) -> Moments:
         """Return the moments of 1 and y over all units that may have events in a cell of a slice."""
@@ -140,19 +142,19 @@ class ExperimentCells:
         self, metric: Metric, treatment: str, estimating: Estimating, by: str = ALL, value: str = ALL
     ) -> Compared:
         """Return control and treatment in a cell; strata count by their units, (n_C + n_T) / N."""
-        arms, strata, pairs = (self.experiment.control, treatment), [], []
-        for stratum in range(len(self.experiment.strata)):
-            control, other = (self.moments(metric, arm, stratum, by, value) for arm in arms)
-            if control.n + other.n or len(self.experiment.strata) == 1:
-                pairs.append((control, other))
-        total = sum(control.n + other.n for control, other in pairs)
-        for control, other in pairs:
-            weight = Fraction(control.n + other.n, total) if total else Fraction(1)
-            strata.append((weight, *estimating(control, other)))
+        n_strata = range(len(self.experiment.strata))
         controls, treatments = (
-            (sum(arm, Moments()) for arm in zip(*pairs, strict=True)) if pairs else (Moments(),) * 2
+            [self.moments(metric, arm, stratum, by, value) for stratum in n_strata]
+            for arm in (self.experiment.control, treatment)
         )
-        return Compared(strata, controls, treatments, Contrast.over_strata(strata))
+        total, strata = sum(arm.n for arm in (*controls, *treatments)), []
+        for control, other in zip(controls, treatments, strict=True):
+            n_units = control.n + other.n
+            if n_units or len(controls) == 1:
+                weight = Fraction(n_units, total) if total else Fraction(1)
+                strata.append((weight, *estimating(control, other)))
+        contrast = Contrast.over_strata(strata)
+        return Compared(strata, sum(controls, Moments()), sum(treatments, Moments()), contrast)
 
     def estimating(self, metric: Metric) -> Estimating:
         """Return the raw estimates of a metric."""

@@ -239,6 +239,8 @@ class Estimates(TrustChecks):
             if key in self.plan.caps:
                 cap = self.plan.caps[key] / metric.scale(term)
                 parts.append(f"{term.kind} winsorise={term.winsorise:g} at {cap:g}")
+        if self.plan.by_unit and metric.is_mean:
+            parts.append("of units" if metric.is_share else "of users")
         if by in self.plan.slices:
             parts.append("descriptive")
         if method is Method.SEQUENTIAL:

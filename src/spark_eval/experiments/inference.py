@@ -296,7 +296,12 @@ def interactions(differences: Sequence[float], std_errors: Sequence[float]) -> I
         for sign in (1, -1)
     )
     m = min(above, below)
-    p_value = math.fsum(math.comb(k - 1, h) * 2.0 ** (1 - k) * float(chdtrc(h, m)) for h in range(1, k))
+    terms, number, of_all = [], 1, 1 << (k - 1)
+    for h in range(1, k):
+        # The binomial coefficient itself is too large for a double if k is above 1,030.
+        number = number * (k - h) // h
+        terms.append(number / of_all * float(chdtrc(h, m)))
+    p_value = math.fsum(terms)
     # Without opposite signs nothing speaks against the null.
     return Interactions(pooled, q, float(chdtrc(k - 1, q)), m, p_value if m else 1.0)
 

@@ -14,6 +14,7 @@ from spark_eval.experiments.plan import (
     DAY,
     MICROSECONDS,
     SECTION,
+    TIMES,
     Assignment,
     Bots,
     Condition,
@@ -32,8 +33,9 @@ from spark_eval.experiments.plan import (
     TermValue,
     Test,
 )
+from spark_eval.experiments.worker.units import DAY_SINCE, EXPOSED_ON, NOVELTY
 from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, check_keys, checked
-from spark_eval.schema import USER, Direction
+from spark_eval.schema import ALL, USER, Direction
 
 MOST_DECIMALS: Final = 6
 MOST_NOVELTY_DAYS: Final = 366
@@ -43,6 +45,8 @@ LEAST_QUANTILE: Final = 0.9
 SUM_TOLERANCE: Final = 0.0015
 WINDOW: Final = re.compile(r"([1-9]\d{0,4})([mhd])")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
+# Values of the column ``segment`` that are not columns of the user.
+OURS: Final = (ALL, EXPOSED_ON, NOVELTY, DAY_SINCE)
 OPERATORS: Final = ("==", "!=", "<", "<=", ">", ">=", "in", "between", "is_null", "is_not_null")
 
 
@@ -64,7 +68,8 @@ def make_experiment_plan(
     chosen = checked(ExperimentOptions, options, SECTION)
     zone = zone_of(chosen["timezone"])
     several = [experiments] if isinstance(experiments, Mapping) else experiments
-    chosen["slices"] = tuple(chosen["slices"])
+    slices = chosen["slices"]
+    chosen["slices"] = tuple(dict.fromkeys([slices] if isinstance(slices, str) else slices))
     # Defaults of metrics and of experiments.
     cuped, of_all = chosen.pop("cuped"), {name: chosen.pop(name) for name in ("by", "sequential")}
     chosen["bots"] = bots_of(chosen["bots"] or {})
@@ -90,6 +95,7 @@ def make_experiment_plan(
             raise invalid(f"{SECTION}.{key}", "needs at least one, with distinct names")
     check_gates(plan)
     check_units(plan)
+    check_names(plan)
     check_preset(plan)
     check_retention(plan)
     return plan
@@ -112,6 +118,17 @@ def check_units(plan: ExperimentPlan) -> None:
     units = sorted({one.unit or USER for one in plan.experiments})
     if len(units) > 1:
         raise invalid(SECTION, f"experiments of one run have one unit; here {' and '.join(units)}")
+
+
+def check_names(plan: ExperimentPlan) -> None:
+    """Raise ConfigError for names of columns that would have two meanings in ``segment``."""
+    for key, names, ours in (("by", plan.segments, OURS), ("slices", plan.slices, (*OURS, *TIMES))):
+        for name in names:
+            if name in ours:
+                message = f"{name} is a name of ours in segment; give the column another one"
+                raise invalid(f"{SECTION}.{key}", message)
+    if twice := [name for name in plan.slices if name in plan.segments]:
+        raise invalid(SECTION, f"{twice[0]} is in by and in slices; give one of the columns another name")
 
 
 def check_preset(plan: ExperimentPlan) -> None:
@@ -212,8 +229,7 @@ def check_metric(key: str, metric: Metric) -> None:
     is_retention = metric.kind is MetricKind.RETENTION
     if (metric.day is not None and metric.day >= 0) != is_retention:
         raise invalid(key, "a retention, and only a retention, needs a day, 0 or more")
-    is_share = metric.kind is MetricKind.MEAN and metric.numerator.value is TermValue.ANY
-    if metric.test is Test.Z_POOLED and not (is_share or is_retention):
+    if metric.test is Test.Z_POOLED and not metric.is_share:
         raise invalid(key, "test: z_pooled is for shares of users: a mean of any, or a retention")
     if metric.effect is not None and not 0 < metric.effect < math.inf:
         raise invalid(key, f"effect: {metric.effect}; it is above 0")

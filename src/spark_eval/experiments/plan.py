@@ -209,8 +209,14 @@ class Metric:
 
     @property
     def is_mean(self) -> bool:
-        """True for sums over units divided by the number of users."""
+        """True for sums over units divided by the number of users, or of units if they are 0 or 1."""
         return self.kind in (MetricKind.MEAN, MetricKind.RETENTION)
+
+    @property
+    def is_share(self) -> bool:
+        """True for the share of units that have an event."""
+        is_any = self.kind is MetricKind.MEAN and self.numerator.value is TermValue.ANY
+        return is_any or self.kind is MetricKind.RETENTION
 
     @property
     def terms(self) -> tuple[Term, ...]:

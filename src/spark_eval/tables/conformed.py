@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.errors import DataError
-from spark_eval.schema import ITEM, REQUEST, USER
+from spark_eval.schema import ITEM, REQUEST, UNIT, USER
 from spark_eval.tables.local_tables import LocalTable
 
 # A Spark frame or a ``LocalTable``, where only functions below tell them apart.
@@ -63,7 +63,7 @@ def check_id_types(tables: Mapping[str, Rows]) -> None:
     Spark would silently cast one of them, and '007', ' 7' and 7 would be the same user.
     """
     faults = []
-    for name in (USER, ITEM, REQUEST):
+    for name in (USER, ITEM, REQUEST, UNIT):
         given = {table: frame for table, frame in tables.items() if name in frame.columns}
         if len({id_type(frame, name) for frame in given.values()}) > 1:
             types = " and ".join(f"{type_name(frame, name)} in {table}" for table, frame in given.items())

@@ -25,8 +25,10 @@ from spark_eval.schema import (
     Reason,
 )
 
-# Prefix of columns for segments, slices and conditions.
+# Prefixes of columns for segments, slices and conditions, with plain and with other names.
 OWN: Final = "own_"
+ODD: Final = "odd_"
+PLAIN: Final = re.compile(r"\w+", re.ASCII)
 # Microseconds of a timestamp that is a number, by its unit.
 FACTORS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
@@ -101,10 +103,14 @@ def with_text(rows: pa.Table, names: Sequence[str]) -> pa.Table:
 def own_column(name: str) -> str:
     """Return our name of a column that has the name of the user: any text, but a plain name for Spark.
 
-    >>> own_column("page"), own_column("page.kind")
-    ('own_page', 'own_page_2e_kind')
+    Different names stay different: in an odd one the underscore is written as a number, too.
+
+    >>> own_column("page_kind"), own_column("page.kind")
+    ('own_page_kind', 'odd_page_2e_kind')
     """
-    return OWN + re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", name, flags=re.ASCII)
+    if PLAIN.fullmatch(name):
+        return OWN + name
+    return ODD + re.sub(r"[\W_]", lambda match: f"_{ord(match[0]):x}_", name, flags=re.ASCII)
 
 
 def holds(rows: pa.Table, conditions: Sequence[Condition]) -> Booleans:

@@ -301,6 +301,6 @@ def with_key(table: pa.Table, plan: ExperimentPlan) -> pa.Table:
     if not plan.by_unit:
         return rest
     if KIND in rest.column_names:
-        return rest.drop_columns([USER])
+        return rest.select([name for name in rest.column_names if name != USER])
     users = pa.array(hashes_of(rest[USER].combine_chunks()).view(np.int64))
     return rest.set_column(rest.column_names.index(USER), USER, users)
