@@ -7,9 +7,12 @@ from typing import Final
 
 from spark_eval.experiments.cells import ExperimentCells, before_exposure
 from spark_eval.experiments.inference import (
+    PRIOR_UNITS,
     Contrast,
+    TrustTest,
     sample_ratio,
     sequential_sample_ratio,
+    tau_squared_of,
 )
 from spark_eval.experiments.plan import (
     DAY_SLICE,
@@ -44,14 +47,23 @@ class TrustChecks(ExperimentCells):
         if self.experiment.assignment is not None and name in self.sums.mismatched:
             n_units = self.sums.mismatched[name]
             rows.append(CheckRow(name, "assignment", ALL, n_units, None, None, n_units == 0))
+        return [*rows, *self.pre_periods, *self.shown_ratios, *self.uniformity]
+
+    @cached_property
+    def pre_periods(self) -> list[CheckRow]:
+        """Differences before the exposure, Holm-corrected over metrics and treatments."""
+        subjects, tests = list[str](), list[TrustTest]()
         for metric in self.plan.metrics:
             for treatment in self.experiment.arms[1:] if metric.kind is not MetricKind.RETENTION else ():
-                contrast = self.compared(metric, treatment, partial(before_exposure, metric)).contrast
-                result = contrast.test(self.plan.confidence)
-                subject = f"{metric.name} of {treatment}"
-                numbers = (result.statistic, contrast.freedom, result.p_value)
-                rows.append(CheckRow(name, "pre_period", subject, *numbers, passed(result.p_value)))
-        return [*rows, *self.shown_ratios, *self.uniformity]
+                compared = self.compared(metric, treatment, partial(before_exposure, metric))
+                n_units = compared.control.n + compared.treatment.n
+                subjects.append(f"{metric.name} of {treatment}")
+                tests.append(before_exposure_test(compared.contrast, n_units, self.plan.srm))
+        p_values = adjusted([test.p_value for test in tests], "holm")
+        return [
+            CheckRow(self.experiment.name, "pre_period", subject, test.statistic, test.freedom, p, passed(p))
+            for subject, test, p in zip(subjects, tests, p_values, strict=True)
+        ]
 
     @cached_property
     def shown_ratios(self) -> list[CheckRow]:
@@ -126,6 +138,19 @@ class TrustChecks(ExperimentCells):
             if sum(numbers) or len(self.experiment.strata) == 1:
                 counts.append((numbers, [planned.weights[arm] for arm in arms]))
         return counts or [([0] * len(arms), [1.0] * len(arms))]
+
+
+def before_exposure_test(contrast: Contrast, n_units: int, srm: SampleRatioTest) -> TrustTest:
+    """Test a difference before the exposure at one look, or, as that of sample ratios, at any look.
+
+    The latter is tightest at the number of units that the prior of sample ratios weighs.
+    """
+    if srm is SampleRatioTest.FIXED or not contrast.variance:
+        result = contrast.test(1 - TRUST_LEVEL)
+        return TrustTest(result.statistic, contrast.freedom, result.p_value)
+    tau = tau_squared_of(PRIOR_UNITS, n_units, contrast.variance, 1 - TRUST_LEVEL)
+    result = contrast.always_valid(1 - TRUST_LEVEL, tau)
+    return TrustTest(result.statistic, None, result.p_value)
 
 
 def passed(p_value: float | None) -> bool | None:
