@@ -276,6 +276,7 @@ def test_interleaved_lists_need_no_experiments(desk: "Desk") -> None:
     rows = rows_of(desk, "interleavings")
     assert [(row["analysis"], row["difference"], row["wins"]) for row in rows] == [
         ("preference", 0.5, 40),
+        ("impressions", 0.5, 40),
         ("paired", 1.0, 40),
     ]
     found = {

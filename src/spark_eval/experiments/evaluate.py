@@ -276,10 +276,9 @@ def variant_faults(plan: ExperimentPlan, sums: BucketSums) -> list[DataError]:
     for experiment in plan.experiments:
         unknown = sorted(variant for name, variant in sums.unknown if name == experiment.name)
         if unknown:
-            message = (
-                f"{EXPOSURES} of {experiment.name!r}: variants {', '.join(unknown)} are not in the config"
-            )
-            listed = ", ".join(experiment.arms)
+            names = ", ".join(map(repr, unknown))
+            message = f"{EXPOSURES} of {experiment.name!r}: variants {names} are not in the config"
+            listed = ", ".join(map(repr, experiment.arms))
             faults.append(DataError("UNKNOWN_VARIANT", f"{message}; listed are {listed}"))
         share = Analysis(plan, experiment, sums).crossover_share
         if share > plan.max_crossover:
