@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from spark_eval.experiments.cells import Compared
+from spark_eval.experiments.checks import Compared
 from spark_eval.experiments.inference import Contrast, interactions, lift_interval, sample_ratio
 from spark_eval.experiments.moments import (
     ArmEstimate,

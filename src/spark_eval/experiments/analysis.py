@@ -7,7 +7,7 @@ from functools import cached_property
 
 from spark_eval.conventions.comparison import Mode
 from spark_eval.errors import GateFailure
-from spark_eval.experiments.cells import NO_SPREAD
+from spark_eval.experiments.checks import NO_SPREAD
 from spark_eval.experiments.estimates import Estimates, Method
 from spark_eval.experiments.plan import ExperimentPlan, Role
 from spark_eval.experiments.tables import CheckRow, DecisionRow, ExperimentRow

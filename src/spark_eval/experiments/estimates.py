@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from spark_eval.conventions.comparison import Drop, Mode
-from spark_eval.experiments.cells import Compared
-from spark_eval.experiments.checks import TrustChecks
+from spark_eval.experiments.checks import Compared, TrustChecks
 from spark_eval.experiments.inference import (
     Contrast,
     effect_factor,

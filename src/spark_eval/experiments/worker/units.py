@@ -200,7 +200,7 @@ class UnitSums:
         return self.ones if self.units.n_users is None else self.units.n_users[self.members]
 
     def divisors(self, metric: Metric) -> Ints:
-        """Return what each member adds to the divisor of a mean: 1 for a share of units, or its users."""
+        """Return the addend of each member (n,) to the divisor of a mean: 1 for a share, or its users."""
         return self.ones if metric.is_share else self.n_users
 
     @cached_property
