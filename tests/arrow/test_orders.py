@@ -1,7 +1,5 @@
 """Orders of rows: runs that are sorted together, against numpy's sort of several keys."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -77,9 +75,5 @@ def test_codes_of_rows_have_their_order_even_where_the_product_of_columns_is_bey
     rows: list[tuple[int, ...]],
 ) -> None:
     distinct = sorted(set(rows))
-<<<<<<< HEAD
     columns = [np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)]
-=======
-    columns: Any = [np.array(column, dtype=np.int32) for column in zip(*rows, strict=True)]
->>>>>>> lists45
     assert row_codes(*columns).tolist() == [distinct.index(row) for row in rows]

@@ -15,7 +15,12 @@ pytestmark = pytest.mark.usefixtures("each_engine")
 
 NOON: Final = pd.Timestamp("2024-05-03T12:00:00Z")
 METRICS: Final[list[dict[str, Any]]] = [
-    {"name": "ctr", "kind": "ratio", "numerator": {"kind": "click"}, "denominator": {"kind": "view"}},
+    {
+        "name": "ctr",
+        "kind": "ratio",
+        "numerator": {"kind": "click", "value": "count"},
+        "denominator": {"kind": "view", "value": "count"},
+    },
     {
         "name": "watch",
         "kind": "mean",
@@ -271,6 +276,7 @@ def test_interleaved_lists_need_no_experiments(desk: "Desk") -> None:
     rows = rows_of(desk, "interleavings")
     assert [(row["analysis"], row["difference"], row["wins"]) for row in rows] == [
         ("preference", 0.5, 40),
+        ("impressions", 0.5, 40),
         ("paired", 1.0, 40),
     ]
     found = {

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from spark_eval.experiments.inference import Contrast, lift_interval, sample_ratio
+from spark_eval.experiments.checks import Compared
+from spark_eval.experiments.inference import Contrast, interactions, lift_interval, sample_ratio
 from spark_eval.experiments.moments import (
     ArmEstimate,
     Moments,
@@ -292,8 +293,28 @@ def test_without_units_or_spread_there_is_a_reason_and_no_p_value() -> None:
     )
     for one, other, reason in cases:
         contrast = Contrast.of(one.estimate(), other.estimate())
-        assert contrast.reason == reason
+        strata = [(Fraction(1), one.estimate(), other.estimate())]
+        assert Compared(strata, one, other, contrast).reason == reason
         assert (contrast.test(0.95).p_value is None) == (reason is not None)
     # Fieller's interval is unbounded if the control may be 0.
     wide = Moments.of_means([-1, 2]).estimate()
     assert lift_interval(wide, some.estimate(), Contrast.of(wide, some.estimate()), 0.95) == (None, None)
+
+
+@pytest.mark.parametrize("k", [2, 4, 55, 1029, 1030, 1031, 1100, 2500])
+def test_interactions_of_any_number_of_values_are_those_of_scipy(k: int) -> None:
+    random = np.random.default_rng(k)
+    differences, errors = random.normal(0, 0.02, k), random.uniform(0.005, 0.02, k)
+    found = interactions(differences.tolist(), errors.tolist())
+    assert found is not None
+    z = (differences / errors) ** 2
+    m = min(z[differences > 0].sum(), z[differences < 0].sum())
+    h = np.arange(1, k)
+    p_value = (stats.binom.pmf(h, k - 1, 0.5) * stats.chi2.sf(m, h)).sum() if m else 1.0
+    assert (found.m, found.m_p_value) == pytest.approx((m, p_value), rel=1e-9)
+    # Where the sizes of both sides are as chance has them, so is the p-value.
+    calm = interactions((errors * np.where(np.arange(k) % 2, 0.7, -0.7)).tolist(), errors.tolist())
+    assert calm is not None
+    n_above = k // 2
+    quiet = (stats.binom.pmf(h, k - 1, 0.5) * stats.chi2.sf(0.49 * n_above, h)).sum()
+    assert calm.m_p_value == pytest.approx(quiet, rel=1e-9)

@@ -1,6 +1,6 @@
 """Interleaving: the worked number, a slow loop, accounting, checks of the draft, and what is refused."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from spark_eval import Interleaving, evaluate_interleaving
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.experiments.interleaving import InterleavingRow
+from spark_eval.experiments.interleaving import InterleavingRow, OfExperiment
+from spark_eval.experiments.plan import make_interleaving_plan
+from spark_eval.experiments.worker.drafts import DraftSums, user_numbers
 
 pytestmark = pytest.mark.usefixtures("each_engine")
 
@@ -47,18 +50,34 @@ def by_analysis(found: Interleaving) -> dict[str, InterleavingRow]:
 def test_the_worked_number() -> None:
     clicks = ["a"] * 60 + ["b"] * 40 + ["ab"] * 20
     rows = [row for number, clicked in enumerate(clicks) for row in two_items(number, number, clicked)]
-    [row] = evaluate_interleaving(pd.DataFrame(rows)).rows
-    assert (row.wins, row.ties, row.losses, row.n_users, row.n_impressions) == (60, 20, 40, 120, 120)
-    assert row.difference == pytest.approx(0.083333, abs=5e-7)
-    assert row.p_value == pytest.approx(0.056888, abs=5e-7)
-    assert row.std_error == pytest.approx(np.std([0.5] * 60 + [-0.5] * 40 + [0] * 20, ddof=1) / 120**0.5)
+    of_users, of_impressions = evaluate_interleaving(pd.DataFrame(rows)).rows
+    votes = [0.5] * 60 + [-0.5] * 40 + [0] * 20
+    for row in (of_users, of_impressions):
+        assert (row.wins, row.ties, row.losses, row.n_users, row.n_impressions) == (60, 20, 40, 120, 120)
+        assert row.difference == pytest.approx(0.083333, abs=5e-7)
+        assert row.std_error == pytest.approx(np.std(votes, ddof=1) / 120**0.5)
+    assert of_users.p_value == pytest.approx(0.056888, abs=5e-7)
+    assert of_impressions.p_value == pytest.approx(stats.ttest_1samp(votes, 0).pvalue)
 
 
-def test_users_count_once_in_the_test_and_impressions_in_the_difference() -> None:
-    clicks = [(1, "a")] * 6 + [(2, "b"), (3, "b"), (4, "")]
-    rows = [row for number, (user, clicked) in enumerate(clicks) for row in two_items(number, user, clicked)]
-    [row] = evaluate_interleaving(pd.DataFrame(rows)).rows
-    assert (row.difference, row.p_value, row.n_users, row.n_impressions) == (0.25, 1.0, 3, 8)
+@pytest.mark.parametrize("n_heavy", [0, 1, 6, 50, 1000])
+def test_a_heavy_user_counts_once_in_the_row_that_decides(n_heavy: int) -> None:
+    clicks = [(user, "a") for user in range(10)] + [(99, "b")] * n_heavy + [(98, "")]
+    rows = [
+        row
+        for number, (user, clicked) in enumerate(clicks)
+        for row in two_items(number, user, clicked, "ab"[number % 2])
+    ]
+    found = evaluate_interleaving(pd.DataFrame(rows))
+    row, other = by_analysis(found)["preference"], by_analysis(found)["impressions"]
+    n_users = 10 + (n_heavy > 0)
+    assert (row.wins, row.ties, row.losses, row.n_users) == (10, 0, n_users - 10, n_users)
+    assert (other.wins, other.ties, other.losses, other.n_impressions) == (10, 0, n_heavy, 10 + n_heavy)
+    assert row.difference == pytest.approx(10 / n_users - 0.5)
+    assert other.difference == pytest.approx(10 / (10 + n_heavy) - 0.5)
+    assert row.p_value == pytest.approx(stats.binomtest(10, n_users).pvalue)
+    [decision] = found.decision_rows
+    assert (decision.decision, decision.reason) == ("win", f"10 of {n_users} users prefer it")
 
 
 @st.composite
@@ -110,7 +129,8 @@ def test_both_analyses_are_those_of_a_slow_loop_in_any_order(rows: list[Row], sh
     shuffle.shuffle(mixed)
     found, again = (evaluate_interleaving(pa.Table.from_pylist(one, SCHEMA)) for one in (rows, mixed))
     assert found == again
-    for analysis, slow in (("preference", slow_preference), ("paired", slow_paired)):
+    check_preference(slow_preference(rows), by_analysis(found)["preference"])
+    for analysis, slow in (("impressions", slow_preference), ("paired", slow_paired)):
         users, row = slow(rows), by_analysis(found)[analysis]
         signs = [sign for own in users.values() for sign in own]
         counts = [sum(np.sign(sign) == side for sign in signs) for side in (1, 0, -1)]
@@ -118,14 +138,63 @@ def test_both_analyses_are_those_of_a_slow_loop_in_any_order(rows: list[Row], sh
         assert (row.n_users, row.n_impressions) == (len(users), len(signs))
         n = len(users)
         totals = np.array([sum(own) for own in users.values()])
-        weights = np.array([len(own) if analysis == "preference" else 1 for own in users.values()])
-        scale = 0.5 if analysis == "preference" else 1.0
+        weights = np.array([len(own) if analysis == "impressions" else 1 for own in users.values()])
+        scale = 0.5 if analysis == "impressions" else 1.0
         if n:
             ratio = totals.sum() / weights.sum()
             assert row.difference == pytest.approx(scale * ratio)
         if n > 1:
-            spread = np.std(totals - ratio * weights, ddof=1) / weights.mean() / n**0.5
-            assert row.std_error == pytest.approx(scale * spread, abs=1e-12)
+            # Users of unequal weight are worth fewer of equal weight.
+            worth = weights.sum() ** 2 / (weights**2).sum()
+            spread = np.sum((totals - ratio * weights) ** 2) / weights.sum() ** 2 * worth / (worth - 1)
+            assert row.std_error == pytest.approx(scale * spread**0.5, abs=1e-12)
+            if spread > 1e-12:
+                expected = 2 * stats.t.sf(abs(ratio) / spread**0.5, worth - 1)
+                assert row.p_value == pytest.approx(expected)
+                assert (row.ci_low * row.ci_high > 0) == (row.p_value < 0.05)
+
+
+def check_preference(users: dict[int, list[int]], row: InterleavingRow) -> None:
+    """Each user counts once: by the sign of wins - losses."""
+    signs = np.array([np.sign(sum(own)) for own in users.values()])
+    counts = [int((signs == side).sum()) for side in (1, 0, -1)]
+    assert [row.wins, row.ties, row.losses] == counts
+    assert (row.n_users, row.n_impressions) == (len(users), sum(map(len, users.values())))
+    if len(users):
+        assert row.difference == pytest.approx(signs.mean() / 2)
+        n_voters = counts[0] + counts[2]
+        assert row.p_value == pytest.approx(stats.binomtest(counts[0], n_voters).pvalue if n_voters else 1.0)
+    if len(users) > 1:
+        assert row.std_error == pytest.approx(np.std(signs / 2, ddof=1) / len(users) ** 0.5)
+
+
+def left_out(n_users: int, n_experiments: int, seed: int) -> dict[str, float]:
+    """Shares of A/A experiments whose interval leaves out 0; users have 10 impressions on average."""
+    random, plan = np.random.default_rng(seed), make_interleaving_plan()
+    found = {"preference": 0, "impressions": 0}
+    for _ in range(n_experiments):
+        n = random.geometric(0.1, n_users)
+        wins = random.binomial(n, random.beta(2, 2, n_users))
+        sums = {"total": 2 * wins - n, "n": n, "wins": wins, "ties": 0 * n, "losses": n - wins}
+        numbers = Counter({("x", "preference", name): k for name, k in user_numbers(sums).items()})
+        own = OfExperiment("x", plan, DraftSums(numbers=numbers))
+        for row in (own.preference, own.impressions):
+            found[row.analysis] += row.ci_low is not None and row.ci_low * (row.ci_high or 0) > 0
+    return {name: count / n_experiments for name, count in found.items()}
+
+
+def test_intervals_of_thirty_users_leave_out_0_about_once_in_twenty() -> None:
+    shares = left_out(30, 400, 5)
+    assert shares["preference"] <= 0.075
+    assert shares["impressions"] <= 0.085
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("n_users", [10, 20, 30, 60, 200])
+def test_intervals_of_few_users_leave_out_0_once_in_twenty(n_users: int) -> None:
+    shares = left_out(n_users, 10_000, 6)
+    assert shares["preference"] <= 0.06
+    assert shares["impressions"] <= 0.075
 
 
 def test_every_row_is_accounted_for() -> None:
@@ -213,9 +282,10 @@ def test_experiments_stand_apart_and_teams_have_names(tmp_path: Path) -> None:
     path = tmp_path / "shown.parquet"
     pd.DataFrame(rows).to_parquet(path)
     found = evaluate_interleaving(path, teams=("new", "old"))
-    assert [(row.experiment, row.difference) for row in found.rows] == [("x", 0.5), ("y", -0.5)]
+    differences = [(row.experiment, row.difference) for row in found.rows]
+    assert differences == [("x", 0.5), ("x", 0.5), ("y", -0.5), ("y", -0.5)]
     assert outcomes(found) == {("in", None): 4, ("used", None): 4}
-    assert len(found.table("interleavings")) == 2
+    assert len(found.table("interleavings")) == 4
     theirs = {"impression": "list", "user": "reader"}
     named = pd.DataFrame(rows).rename(columns=theirs)
     assert evaluate_interleaving(named, teams=("new", "old"), columns=theirs) == found

@@ -5,9 +5,10 @@ from typing import Any, Final
 import pandas as pd
 import pytest
 
-from spark_eval import evaluate_experiments
+from spark_eval import evaluate_experiments, evaluate_interleaving
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.experiments.evaluate import Experiments
+from spark_eval.experiments.parse import make_experiment_plan
 
 NOON: Final = pd.Timestamp("2024-05-01T12:00:00Z")
 # Names as text of a query, a path or a column of a table may have them.
@@ -72,21 +73,21 @@ def check_rows(found: Experiments) -> None:
         if entry.source == "events" and (entry.model or entry.outcome in ("quarantined", "deduplicated"))
     }
     assert counts == {
-        ("in", None): 9,
-        ("used", None): 5,
+        ("in", None): 8,
+        ("used", None): 4,
         ("used", "pre_period"): 1,
         ("dropped", "not_exposed"): 1,
         ("dropped", "outside_period"): 1,
         ("dropped", "before_exposure"): 1,
         ("quarantined", "NULL_ID"): 1,
         ("quarantined", "NEGATIVE_VALUE"): 1,
-        ("quarantined", "VALUE_OUT_OF_RANGE"): 1,
+        ("quarantined", "VALUE_OUT_OF_RANGE"): 2,
         ("deduplicated", None): 1,
     }
     rows = {
         row.treatment: row for row in found.experiment_rows if (row.method, row.segment) == ("raw", "all")
     }
-    assert [rows[arm].treatment_value for arm in ARMS[1:]] == [2.5, 5.0, None]
+    assert [rows[arm].treatment_value for arm in ARMS[1:]] == [2.5, 4.0, None]
     assert [rows[arm].reason for arm in ARMS[1:]] == [
         None,
         "an arm with a single unit",
@@ -161,3 +162,36 @@ def test_times_that_are_numbers_need_a_unit(table: str, engine: str) -> None:
     given[table] = given[table].assign(timestamp=1_714_564_800)
     with pytest.raises(DataError, match=f"TIMESTAMP_UNIT_MISSING. {table}: the timestamp is a number"):
         evaluate_experiments(given["exposures"], given["events"], [CLICKS], HOME, engine=engine)
+
+
+@pytest.mark.parametrize("name", ["b ", " b", "B", "b\t", "", "b, c", "None"])
+def test_an_unlisted_name_is_shown_as_it_is(name: str) -> None:
+    shown = pd.DataFrame({"user": [1, 2], "variant": ["a", name], "timestamp": NOON})
+    happened = pd.DataFrame({"user": [1], "kind": "click", "timestamp": NOON})
+    clicks = {"name": "clicks", "kind": "mean", "of": {"kind": "click"}}
+    home = {"name": "h", "control": "a", "variants": {"a": 1, "b": 1}, "period": HOME["period"]}
+    with pytest.raises(DataError) as caught:
+        evaluate_experiments(shown, happened, [clicks], home, engine="local")
+    assert f"variants {name!r} are not in the config; listed are 'a', 'b'" in str(caught.value)
+    draft = pd.DataFrame({"item": ["x", "y"], "team": ["a", name], "clicked": [1, 0]})
+    draft = draft.assign(impression=1, user=7, position=[1, 2], first_pick="a")
+    with pytest.raises(DataError) as caught:
+        evaluate_interleaving(draft, engine="local")
+    assert f"unknown teams {name!r}; teams are 'a', 'b'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("start", "instant"),
+    [
+        # The clock of Berlin goes back from 03:00 to 02:00, and forward from 02:00 to 03:00.
+        ("2024-10-27T02:30", "2024-10-27T00:30Z"),
+        ("2024-10-27T02:30+01:00", "2024-10-27T01:30Z"),
+        ("2024-03-31T02:30", "2024-03-31T01:30Z"),
+        ("2024-10-27", "2024-10-26T22:00Z"),
+    ],
+)
+def test_a_time_that_exists_twice_is_the_first_and_a_skipped_one_is_later(start: str, instant: str) -> None:
+    home = {"name": "h", "control": "a", "variants": {"a": 1, "b": 1}, "period": [start, "2024-12-01"]}
+    clicks = {"name": "clicks", "kind": "mean", "of": {"kind": "click"}}
+    plan = make_experiment_plan([clicks], [home], timezone="Europe/Berlin")
+    assert plan.experiments[0].start == pd.Timestamp(instant).timestamp() * 1_000_000

@@ -122,9 +122,16 @@ def plain_table(
 
 
 def keys_of(table: Input, unit: str | None, plan: ExperimentPlan) -> dict[str, Column]:
-    """Return the user, the time in microseconds since 1970, and the unit if it is another one."""
-    columns = {USER: table.id(USER), TIMESTAMP: F.unix_micros(instant(table, unit, plan.timezone))}
-    return columns | ({UNIT: table.id(UNIT)} if plan.by_unit and UNIT in table.names else {})
+    """Return the user, the time in microseconds since 1970, and the unit if it is another one.
+
+    Rows of ``user_days`` have the unit alone.
+    """
+    is_days = USER_DAYS in table.frame.columns
+    ids = [UNIT] if plan.by_unit and (is_days or UNIT in table.names) else []
+    ids += [] if plan.by_unit and is_days else [USER]
+    return {name: table.id(name) for name in ids} | {
+        TIMESTAMP: F.unix_micros(instant(table, unit, plan.timezone))
+    }
 
 
 def scalar(table: Input, name: str) -> Column:

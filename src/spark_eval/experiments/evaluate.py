@@ -94,8 +94,8 @@ def evaluate_experiments(
         exposures: One row per exposure: ``user``, ``timestamp``, ``variant``; ``experiment`` if there are
             several experiments. A Spark, pandas or polars frame, an Arrow table, or the path of Parquet
             files.
-        events: One row per event: ``user``, ``timestamp``, ``kind``, and optionally ``value`` (default 1) and
-            ``id``; a user's events of equal id count once.
+        events: One row per event: ``user``, ``timestamp``, ``kind``, and optionally ``value`` (1 without the
+            column) and ``id``; a user's events of equal id count once.
         metrics: A mapping per metric: ``name``, ``kind`` (``mean``, ``ratio``, ``mean_of_ratios``), its terms
             and its role; see the page on experiments.
         experiments: A mapping per experiment, or one: ``name``, ``control``, ``variants`` with their planned
@@ -275,10 +275,9 @@ def variant_faults(plan: ExperimentPlan, sums: BucketSums) -> list[DataError]:
     for experiment in plan.experiments:
         unknown = sorted(variant for name, variant in sums.unknown if name == experiment.name)
         if unknown:
-            message = (
-                f"{EXPOSURES} of {experiment.name!r}: variants {', '.join(unknown)} are not in the config"
-            )
-            listed = ", ".join(experiment.arms)
+            names = ", ".join(map(repr, unknown))
+            message = f"{EXPOSURES} of {experiment.name!r}: variants {names} are not in the config"
+            listed = ", ".join(map(repr, experiment.arms))
             faults.append(DataError("UNKNOWN_VARIANT", f"{message}; listed are {listed}"))
         share = Analysis(plan, experiment, sums).crossover_share
         if share > plan.max_crossover:

@@ -101,15 +101,6 @@ class Contrast:
         """Standard error of the difference."""
         return None if self.variance is None else square_root(self.variance)
 
-    @property
-    def reason(self) -> str | None:
-        """Reason why there is no p-value; None if there is one."""
-        if self.difference is None:
-            return "an arm without units"
-        if self.variance is None:
-            return "an arm with a single unit"
-        return None if self.variance else "no spread"
-
     def quantile(self, confidence: float) -> float | None:
         """Return the two-sided quantile; None without degrees of freedom."""
         return None if self.freedom is None else t_quantile(self.freedom, (1 + confidence) / 2)
@@ -217,15 +208,15 @@ def lift_interval(
     return math.expm1(middle - half), math.expm1(middle + half)
 
 
-class RatioTest(NamedTuple):
-    """Test of numbers of units against planned weights; p is None if an expected number is below 5."""
+class TrustTest(NamedTuple):
+    """Test of a check of trust; p is None if there is none, as of ratios if an expected number is below 5."""
 
     statistic: float | None
-    freedom: int
+    freedom: float | None
     p_value: float | None
 
 
-def sample_ratio(strata: Sequence[tuple[Sequence[int], Sequence[float]]]) -> RatioTest:
+def sample_ratio(strata: Sequence[tuple[Sequence[int], Sequence[float]]]) -> TrustTest:
     """Return chi^2 of unit counts against planned weights, summed over strata of (counts, weights).
 
     >>> test = sample_ratio([([44_000, 45_000], [0.5, 0.5])])
@@ -242,13 +233,13 @@ def sample_ratio(strata: Sequence[tuple[Sequence[int], Sequence[float]]]) -> Rat
         expected = [total * weight / whole for weight in weights]
         freedom += len(counts) - 1
         if min(expected) < LEAST_EXPECTED:
-            return RatioTest(None, freedom, None)
+            return TrustTest(None, freedom, None)
         terms += [(n - mean) ** 2 / mean for n, mean in zip(counts, expected, strict=True)]
     statistic = math.fsum(terms)
-    return RatioTest(statistic, freedom, float(chdtrc(freedom, statistic)))
+    return TrustTest(statistic, freedom, float(chdtrc(freedom, statistic)))
 
 
-def sequential_sample_ratio(strata: Sequence[tuple[Sequence[int], Sequence[float]]]) -> RatioTest:
+def sequential_sample_ratio(strata: Sequence[tuple[Sequence[int], Sequence[float]]]) -> TrustTest:
     """Return the Bayes factor of other ratios than the planned ones, and p = min(1, 1 / factor) at any look.
 
     The prior is Dirichlet's around the planned ratios, with the weight of 10,000 units.
@@ -267,7 +258,7 @@ def sequential_sample_ratio(strata: Sequence[tuple[Sequence[int], Sequence[float
             share = weight / whole
             prior = PRIOR_UNITS * share
             log_factor += math.lgamma(prior + n) - math.lgamma(prior) - n * math.log(share)
-    return RatioTest(math.exp(min(log_factor, 700.0)), freedom, math.exp(-max(log_factor, 0.0)))
+    return TrustTest(math.exp(min(log_factor, 700.0)), freedom, math.exp(-max(log_factor, 0.0)))
 
 
 class Interactions(NamedTuple):
@@ -305,7 +296,12 @@ def interactions(differences: Sequence[float], std_errors: Sequence[float]) -> I
         for sign in (1, -1)
     )
     m = min(above, below)
-    p_value = math.fsum(math.comb(k - 1, h) * 2.0 ** (1 - k) * float(chdtrc(h, m)) for h in range(1, k))
+    terms, number, of_all = [], 1, 1 << (k - 1)
+    for h in range(1, k):
+        # The binomial coefficient itself is too large for a double if k is above 1,030.
+        number = number * (k - h) // h
+        terms.append(number / of_all * float(chdtrc(h, m)))
+    p_value = math.fsum(terms)
     # Without opposite signs nothing speaks against the null.
     return Interactions(pooled, q, float(chdtrc(k - 1, q)), m, p_value if m else 1.0)
 

@@ -14,7 +14,7 @@ from spark_eval.accounting import Entry
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.errors import ConfigError, DataError, collect_errors
-from spark_eval.experiments.plan import INTERLEAVING, USER_DAYS, ExperimentPlan
+from spark_eval.experiments.plan import INTERLEAVING, USER_DAYS, ExperimentPlan, Test
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES
 from spark_eval.experiments.worker.judge import judge_events, judge_exposures, own_column
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
@@ -87,12 +87,17 @@ def with_unit(
 ) -> tuple[ExperimentPlan, dict[str, Mapping[str, str]]]:
     """Return the plan and the names of columns with the unit: that of the experiments, or a mapped ``unit``.
 
-    Events may lack it: see ``names_with_unit``. Raises ConfigError INVALID_EXPERIMENT if only they map it.
+    Events may lack it: see ``names_with_unit``. Raises ConfigError INVALID_EXPERIMENT if only they map it, or
+    if a test of users would take units for them.
     """
     column = plan.experiments[0].unit
     shown = names[EXPOSURES] if column is None else {UNIT: column, **names[EXPOSURES]}
     if UNIT in names[EVENTS] and UNIT not in shown:
         raise ConfigError("INVALID_EXPERIMENT", f"{EVENTS}.columns has {UNIT}; {EXPOSURES} need it too")
+    pooled = [metric.name for metric in plan.metrics if metric.test is Test.Z_POOLED]
+    if pooled and UNIT in shown:
+        message = f"metric {pooled[0]}: test: z_pooled is of users, and the unit is {shown[UNIT]}"
+        raise ConfigError("INVALID_EXPERIMENT", f"{message}; test: welch has the errors of units")
     return replace(plan, by_unit=UNIT in shown), {**names, EXPOSURES: shown}
 
 
@@ -225,6 +230,10 @@ def wanted_columns(
         needed[UNIT] = is_id
     if name == EVENTS:
         if USER_DAYS in schema.names:
+            if plan.by_unit:
+                # Rows are of units: no user has them.
+                needed = {UNIT: is_id, **needed}
+                del needed[USER]
             needed |= {USER_DAYS: is_id, **dict.fromkeys(plan.day_columns, is_whole)}
             return Wanted({**needed, KIND: is_id}, {}, missing)
         return Wanted({**needed, KIND: is_id}, {VALUE: is_number, EVENT_ID: is_id}, missing)

@@ -44,14 +44,15 @@ from spark_eval.statistics.differences import UNMEASURED, Estimate
 from spark_eval.statistics.significance import sign_test, t_test
 from spark_eval.tables.arrow_frames import Frame
 
-# Subject of the checks of drafts.
+# Subject of the checks of drafts, and analysis of the same.
 IMPRESSIONS: Final = "impressions"
 
 
 class InterleavingRow(NamedTuple):
     """Row of ``interleavings``: the first team against the second, by one analysis.
 
-    ``wins``, ``ties`` and ``losses`` count the impressions of the analysis, from the first team's side.
+    ``preference`` decides, and counts each user once: ``wins``, ``ties`` and ``losses`` are users. Those of
+    ``impressions`` and ``paired`` are impressions. All are from the first team's side.
     """
 
     experiment: str
@@ -94,7 +95,7 @@ class Interleaving(Exported):
         >>> shown = pd.DataFrame({"item": ["x", "y"], "team": ["a", "b"], "clicked": [1, 0]})
         >>> shown = shown.assign(impression=1, user=7, position=[1, 2], first_pick="a")
         >>> [row.analysis for row in evaluate_interleaving(shown).rows]
-        ['preference']
+        ['preference', 'impressions']
     """
 
     rows: Sequence[InterleavingRow]
@@ -132,8 +133,9 @@ def evaluate_interleaving(
 ) -> Interleaving:
     """Say which of two interleaved rankers users prefer.
 
-    ``preference`` counts the impressions that each team wins by clicks. ``paired`` compares the two items of
-    each draft round where the rankers differ; it needs each item's rank in both lists.
+    ``preference`` decides: it counts the users who prefer each team, by the impressions that it wins by
+    clicks; ``impressions`` counts these impressions. ``paired`` compares the two items of each draft round
+    where the rankers differ; it needs each item's rank in both lists.
 
     The options under *Keyword args* are also keys of the config's section ``interleaving``.
 
@@ -208,8 +210,7 @@ def measure_interleaving(table: Rows, plan: InterleavingPlan, most_quarantined: 
     teams, checks, decisions = list[InterleavingRow](), list[CheckRow](), list[DecisionRow]()
     for name in sorted({name for name, *_ in sums.numbers}):
         own = OfExperiment(name, plan, sums)
-        teams.append(own.preference)
-        teams += [own.paired] if has_ranks else []
+        teams += [own.preference, own.impressions, *([own.paired] if has_ranks else [])]
         checks += own.checks
         decisions.append(own.decision)
     return Interleaving(teams, checks, decisions, entries)
@@ -235,8 +236,8 @@ def quarantined_impressions(table: Rows, entries: Sequence[Entry]) -> dict[str, 
 def sum_faults(plan: InterleavingPlan, sums: DraftSums) -> list[DataError]:
     """Return errors for unknown teams, or for a table without a usable row."""
     if sums.unknown:
-        message = f"{INTERLEAVING}: unknown teams {summarize_names(sorted(sums.unknown))}"
-        return [DataError("UNKNOWN_VARIANT", f"{message}; teams are {', '.join(plan.teams)}")]
+        message = f"{INTERLEAVING}: unknown teams {summarize_names(sorted(map(repr, sums.unknown)))}"
+        return [DataError("UNKNOWN_VARIANT", f"{message}; teams are {', '.join(map(repr, plan.teams))}")]
     if not sums.rows[Outcome.USED, None]:
         n_rows = sums.rows[Outcome.IN, None]
         return [DataError("EMPTY_INPUT", f"{INTERLEAVING}: none of {n_rows} rows is used")]
@@ -262,19 +263,30 @@ class OfExperiment:
 
     @property
     def preference(self) -> InterleavingRow:
-        """The teams compared by the impressions that each wins by clicks.
+        """The teams compared by the users who prefer each: a user counts once, by impressions won - lost.
 
-        Of the impressions with a click, the difference is (wins + ties / 2) / all - 1/2, with the standard
-        error by user. The p-value is that of the sign test of users: each counts once, by wins - losses.
+        Of the users with a click, the difference is (wins + ties / 2) / all - 1/2. The p-value is that of the
+        sign test, the interval that of Student's t.
 
         Source: Chapelle et al., Large-scale validation and analysis of interleaved search evaluation, 2012.
         """
-        n_users, x, xx, n, nn, xn = (
-            self.number(PREFERENCE, name) for name in ("users", "x", "xx", "n", "nn", "xn")
-        )
-        estimate = ratio_by_user(n_users, x, xx, n, nn, xn, Fraction(1, 2))
-        above, below = (self.number(PREFERENCE, name) for name in ("above", "below"))
-        return self.row(PREFERENCE, estimate, sign_test(above, below).p_value if n_users else None)
+        n, above, below = (self.number(PREFERENCE, name) for name in ("users", "above", "below"))
+        total = above - below
+        estimate = ratio_by_user(n, total, above + below, n, n, total, Fraction(1, 2))
+        row = self.row(PREFERENCE, estimate, sign_test(above, below).p_value if n else None)
+        return row._replace(wins=above, ties=n - above - below, losses=below)
+
+    @property
+    def impressions(self) -> InterleavingRow:
+        """The teams compared by the impressions that each wins by clicks.
+
+        Of the impressions with a click, the difference is (wins + ties / 2) / all - 1/2, with the standard
+        error by user and Student's t test.
+        """
+        sums = (self.number(PREFERENCE, name) for name in ("users", "x", "xx", "n", "nn", "xn"))
+        estimate = ratio_by_user(*sums, Fraction(1, 2))
+        row = self.row(PREFERENCE, estimate, t_test(estimate, self.plan.confidence).p_value)
+        return row._replace(analysis=IMPRESSIONS)
 
     @property
     def paired(self) -> InterleavingRow:
@@ -336,13 +348,15 @@ def ratio_by_user(
 ) -> Estimate:
     """Return scale * sum(x) / sum(w) of n users, with its variance by the delta method.
 
-    The sums over users are those of x, x^2, w, w^2 and x w.
+    The sums over users are those of x, x^2, w, w^2 and x w. Users of unequal weight are worth
+    sum(w)^2 / sum(w^2) of equal weight (Kish): this number - 1 is the divisor of the variance, and its
+    degrees of freedom.
 
     >>> estimate = ratio_by_user(3, total=6, squared=14, weight=3, squares=3, products=6)
     >>> estimate.value, estimate.variance
     (Fraction(2, 1), Fraction(1, 3))
 
-    Source: Deng et al., Applying the delta method in metric analytics, 2018.
+    Source: Deng et al., Applying the delta method in metric analytics, 2018; Kish, Survey Sampling, 1965.
     """
     if not n:
         return UNMEASURED
@@ -350,4 +364,6 @@ def ratio_by_user(
     if n < 2:
         return Estimate(scale * ratio, None, 0)
     spread_of_users = squared - 2 * ratio * products + ratio**2 * squares
-    return Estimate(scale * ratio, scale**2 * spread_of_users * n / ((n - 1) * Fraction(weight) ** 2), n - 1)
+    n_equal = Fraction(weight**2, squares)
+    variance = scale**2 * spread_of_users * n_equal / ((n_equal - 1) * weight**2)
+    return Estimate(scale * ratio, variance, float(n_equal - 1))

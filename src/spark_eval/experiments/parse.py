@@ -13,6 +13,7 @@ from spark_eval.experiments.plan import (
     DAY,
     MICROSECONDS,
     SECTION,
+    TIMES,
     Assignment,
     Bots,
     Condition,
@@ -32,9 +33,10 @@ from spark_eval.experiments.plan import (
     Test,
 )
 from spark_eval.experiments.worker.timeline import LARGEST_SUM
+from spark_eval.experiments.worker.units import DAY_SINCE, EXPOSED_ON, NOVELTY
 from spark_eval.metrics.aliases import as_list
 from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, check_keys, check_kind, checked
-from spark_eval.schema import USER, Direction
+from spark_eval.schema import ALL, USER, Direction
 
 MOST_DECIMALS: Final = 6
 # Types of the keys of mappings, where these are not the fields of what is made of them.
@@ -69,6 +71,8 @@ LEAST_QUANTILE: Final = 0.9
 SUM_TOLERANCE: Final = 0.0015
 WINDOW: Final = re.compile(r"([1-9]\d{0,4})([mhd])")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
+# Values of the column ``segment`` that are not columns of the user.
+OURS: Final = (ALL, EXPOSED_ON, NOVELTY, DAY_SINCE)
 OPERATORS: Final = ("==", "!=", "<", "<=", ">", ">=", "in", "between", "is_null", "is_not_null")
 
 
@@ -89,6 +93,7 @@ def make_experiment_plan(
     """
     chosen = checked(ExperimentOptions, options, SECTION)
     zone = zone_of(chosen["timezone"])
+    chosen["slices"] = tuple(dict.fromkeys(chosen["slices"]))
     # Defaults of metrics and of experiments.
     cuped, of_all = chosen.pop("cuped"), {name: chosen.pop(name) for name in ("by", "sequential")}
     chosen["bots"] = bots_of(chosen["bots"] or {})
@@ -110,6 +115,7 @@ def make_experiment_plan(
             raise invalid(f"{SECTION}.{key}", "needs at least one, with distinct names")
     check_gates(plan)
     check_units(plan)
+    check_names(plan)
     check_preset(plan)
     check_retention(plan)
     return plan
@@ -132,6 +138,17 @@ def check_units(plan: ExperimentPlan) -> None:
     units = sorted({one.unit or USER for one in plan.experiments})
     if len(units) > 1:
         raise invalid(SECTION, f"experiments of one run have one unit; here {' and '.join(units)}")
+
+
+def check_names(plan: ExperimentPlan) -> None:
+    """Raise ConfigError for names of columns that would have two meanings in ``segment``."""
+    for key, names, ours in (("by", plan.segments, OURS), ("slices", plan.slices, (*OURS, *TIMES))):
+        for name in names:
+            if name in ours:
+                message = f"{name} is a name of ours in segment; give the column another one"
+                raise invalid(f"{SECTION}.{key}", message)
+    if twice := [name for name in plan.slices if name in plan.segments]:
+        raise invalid(SECTION, f"{twice[0]} is in by and in slices; give one of the columns another name")
 
 
 def check_preset(plan: ExperimentPlan) -> None:
@@ -231,23 +248,38 @@ def check_metric(key: str, metric: Metric) -> None:
     is_retention = metric.kind is MetricKind.RETENTION
     if (metric.day is not None and metric.day >= 0) != is_retention:
         raise invalid(key, "a retention, and only a retention, needs a day, 0 or more")
-    is_share = metric.kind is MetricKind.MEAN and metric.numerator.value is TermValue.ANY
-    if metric.test is Test.Z_POOLED and not (is_share or is_retention):
+    if metric.test is Test.Z_POOLED and not metric.is_share:
         raise invalid(key, "test: z_pooled is for shares of users: a mean of any, or a retention")
-    for term in metric.terms:
-        # Rounded to the decimals, a smaller cap is 0.
-        if term.cap is not None and not 0.5 < term.cap * metric.scale(term) < LARGEST_SUM:
-            raise invalid(key, f"cap: {term.cap}; allowed: above {0.5 / metric.scale(term):g}, below 2^62")
+    check_caps(key, metric)
     if metric.effect is not None and not 0 < metric.effect < math.inf:
         raise invalid(key, f"effect: {metric.effect}; it is above 0")
     if not 0 <= metric.decimals <= MOST_DECIMALS:
         raise invalid(key, f"decimals: {metric.decimals}; allowed: 0 to {MOST_DECIMALS}")
+    for term in metric.terms:
+        if term.cap is not None and not round(term.cap * metric.scale(term)):
+            decimals = metric.decimals if term.value is TermValue.SUM else 0
+            message = f"cap: {term.cap} is rounded to 0 at decimals: {decimals}"
+            raise invalid(f"{key}.{term_key(metric, term)}", message)
     if metric.direction is Direction.NONE:
         raise invalid(key, "direction: higher or lower")
     if (metric.role is Role.GUARDRAIL) != (metric.margin is not None):
         raise invalid(key, "a guardrail, and only a guardrail, needs a margin")
     if metric.margin is not None and not 0 <= metric.margin < math.inf:
         raise invalid(key, f"margin: {metric.margin}; it is 0 or more")
+
+
+def check_caps(key: str, metric: Metric) -> None:
+    """Raise ConfigError INVALID_EXPERIMENT for a cap that is 0 once it is rounded to the decimals."""
+    for term in metric.terms:
+        if term.cap is not None and not 0.5 < term.cap * metric.scale(term) < LARGEST_SUM:
+            raise invalid(key, f"cap: {term.cap}; allowed: above {0.5 / metric.scale(term):g}, below 2^62")
+
+
+def term_key(metric: Metric, term: Term) -> str:
+    """Return the key of a term in the config of its metric."""
+    if metric.is_mean:
+        return "of"
+    return "numerator" if term is metric.numerator else "denominator"
 
 
 def term_of(key: str, given: Mapping[str, Any], *, is_retention: bool = False) -> Term:

@@ -221,8 +221,14 @@ class Metric:
 
     @property
     def is_mean(self) -> bool:
-        """True for sums over units divided by the number of users."""
+        """True for sums over units divided by the number of users, or of units if they are 0 or 1."""
         return self.kind in (MetricKind.MEAN, MetricKind.RETENTION)
+
+    @property
+    def is_share(self) -> bool:
+        """True for the share of units that have an event."""
+        is_any = self.kind is MetricKind.MEAN and self.numerator.value is TermValue.ANY
+        return is_any or self.kind is MetricKind.RETENTION
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -398,15 +404,20 @@ class ExperimentPlan:
         return tuple(sorted({term.kind for term in self.terms}))
 
     @property
+    def summed_kinds(self) -> frozenset[str]:
+        """Kinds whose values some metric sums; values of others are not read."""
+        return frozenset(term.kind for term in self.terms if term.value is TermValue.SUM)
+
+    @property
     def signed_kinds(self) -> frozenset[str]:
         """Kinds whose values may be negative: those that only signed metrics sum."""
-        summed = [
-            (term.kind, metric.signed)
+        unsigned = [
+            term.kind
             for metric in self.metrics
             for term in metric.terms
-            if term.value is TermValue.SUM
+            if term.value is TermValue.SUM and not metric.signed
         ]
-        return frozenset(kind for kind, _ in summed) - {kind for kind, signed in summed if not signed}
+        return self.summed_kinds - set(unsigned)
 
     @property
     def largest_value(self) -> float:

@@ -218,10 +218,8 @@ def with_exposures(sums: BucketSums) -> BucketSums:
 
 def columns_of(events: Rows, plan: ExperimentPlan) -> dict[str, tuple[str, pa.DataType]]:
     """Return the column name and type of ``user_days`` by our name."""
-    ids = id_type(events, UNIT if plan.by_unit else USER)
-    columns: dict[str, tuple[str, pa.DataType]] = {USER: (USER, ids)}
-    if plan.by_unit:
-        columns[UNIT] = (plan.experiments[0].unit or UNIT, ids)
+    unit, name = (UNIT, plan.experiments[0].unit or UNIT) if plan.by_unit else (USER, USER)
+    columns: dict[str, tuple[str, pa.DataType]] = {unit: (name, id_type(events, unit))}
     columns |= {DAY_COLUMN: (DAY_COLUMN, pa.string()), TIMESTAMP: (TIMESTAMP, pa.timestamp("us", "UTC"))}
     columns[KIND] = (KIND, pa.string())
     for name in plan.event_columns:

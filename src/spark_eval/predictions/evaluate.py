@@ -269,7 +269,7 @@ def unusable_models(rows: Mapping[tuple[str | None, str | None], int]) -> list[D
         if (model, None) not in rows:
             codes = ", ".join(sorted({str(fault) for name, fault in rows if name == model}))
             message = f"{PREDICTIONS} of model {model!r}: not a single row can be used ({codes})"
-            message += HINTS.get(codes, "")
+            message += HINTS.get((PREDICTIONS, codes), "")
             faults.append(DataError("EMPTY_PREDICTIONS", message))
     return faults
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from spark_eval.errors import DataError
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runners.rows import Rows, SparkRows
-from spark_eval.schema import ITEM, REQUEST, USER
+from spark_eval.schema import ITEM, REQUEST, UNIT, USER
 
 # Bytes of a number in memory.
 NUMBER_BYTES: Final = 8
@@ -30,7 +30,7 @@ def check_id_types(tables: Mapping[str, Rows]) -> None:
     Spark would silently cast one of them, and '007', ' 7' and 7 would be the same user.
     """
     faults = []
-    for name in (USER, ITEM, REQUEST):
+    for name in (USER, ITEM, REQUEST, UNIT):
         given = {table: frame for table, frame in tables.items() if name in frame.columns}
         if len({id_type(frame, name) for frame in given.values()}) > 1:
             types = " and ".join(f"{frame.kind_in_words(name)} in {table}" for table, frame in given.items())

@@ -22,8 +22,11 @@ NONE: Final = pa.RecordBatch.from_pylist([], QUARANTINE)
 # Number of quarantined rows in a message, and the maximum number of characters of each.
 MOST_EXAMPLES: Final = 3
 LONGEST_EXAMPLE: Final = 200
-# Hints added to messages, by code.
-HINTS: Final = {Fault.NOT_A_PROBABILITY.value: "; say scores: raw of scores that are no probabilities"}
+# Hints added to messages, by source and code.
+HINTS: Final = {
+    ("predictions", Fault.NOT_A_PROBABILITY.value): "; say scores: raw of scores that are no probabilities",
+    ("events", Fault.VALUE_OUT_OF_RANGE.value): "; say value: count of events that have no value",
+}
 
 
 def quarantined(source: str, rows: Rows, model: str | None = None) -> Rows:
@@ -76,7 +79,7 @@ def share_faults(
             message = f"{which}: {n_bad} of {n_rows[source, model]} rows are quarantined ({by_code})"
             limit = f"{source}.max_quarantined, now {float(share):g}"
             message += f", such as {shown}; fix them, or allow more by {limit}"
-            message += "".join(hint for code, hint in HINTS.items() if code in of_codes)
+            message += "".join(HINTS.get((source, code), "") for code in of_codes)
             faults.append(DataError("QUARANTINE_SHARE", message))
     return faults
 

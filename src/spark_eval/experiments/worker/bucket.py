@@ -27,7 +27,7 @@ from spark_eval.arrow.codes import (
 )
 from spark_eval.arrow.messages import from_bytes
 from spark_eval.experiments.moments import Moments
-from spark_eval.experiments.plan import DAY_SLICE, N_EVENTS, Experiment, ExperimentPlan
+from spark_eval.experiments.plan import DAY_SLICE, N_EVENTS, Experiment, ExperimentPlan, Term
 from spark_eval.experiments.worker.assignment import hashed_arms
 from spark_eval.experiments.worker.clock import day_start_before, day_starts
 from spark_eval.experiments.worker.halves import Halves
@@ -89,6 +89,7 @@ class BucketSums:
     counts rows of ``user_days`` that cannot be merged, ``of_several_units`` users with several units, if
     events have the unit of their user. ``units_by`` are units by experiment, name and value
     of a segment or day of exposure, arm and stratum; ``halves`` the sums of A/A experiments, by metric.
+    ``with_events`` has the terms of each experiment that some used event belongs to.
     """
 
     rows: Counter[RowKey] = field(default_factory=Counter)
@@ -101,6 +102,7 @@ class BucketSums:
     of_several_units: int = 0
     units_by: Counter[tuple[str, str, str, str, int]] = field(default_factory=Counter)
     halves: dict[tuple[str, str], Halves] = field(default_factory=dict)
+    with_events: set[tuple[str, Term]] = field(default_factory=set)
 
     def merge(self, other: "BucketSums") -> None:
         """Add the sums of another bucket."""
@@ -109,6 +111,7 @@ class BucketSums:
         self.with_bots.update(other.with_bots)
         self.mismatched.update(other.mismatched)
         self.unknown |= other.unknown
+        self.with_events |= other.with_events
         self.day_faults.update(other.day_faults)
         self.of_several_units += other.of_several_units
         self.units_by.update(other.units_by)
@@ -289,6 +292,7 @@ class Bucket:
         phases = self.count_events(units)
         self.note_units(units, exposed_rows)
         sums = UnitSums(self.plan, units, phases)
+        self.result.with_events |= {(experiment.name, term) for term in sums.terms_with_events()}
         for metric in self.plan.metrics:
             for arm, stratum, by, value, moments in sums.cells(metric):
                 cell = Cell(experiment.name, metric.name, experiment.arms[arm], stratum, by, value)

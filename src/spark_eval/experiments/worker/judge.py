@@ -1,7 +1,7 @@
 """Rows of exposures and events in the engine's form, with the fault of each: for workers and quarantine."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -25,8 +25,10 @@ from spark_eval.schema import (
     Reason,
 )
 
-# Prefix of columns for segments, slices and conditions.
+# Prefixes of columns for segments, slices and conditions, with plain and with other names.
 OWN: Final = "own_"
+ODD: Final = "odd_"
+PLAIN: Final = re.compile(r"\w+", re.ASCII)
 # Microseconds of a timestamp that is a number, by its unit.
 FACTORS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
@@ -53,26 +55,31 @@ def judge_exposures(rows: pa.Table, plan: ExperimentPlan, unit: str | None = Non
 
 
 def judge_events(rows: pa.Table, plan: ExperimentPlan, unit: str | None = None) -> Judged:
-    """Validate events; timestamps become microseconds, values doubles (1 if there is none)."""
+    """Validate events; timestamps become microseconds, values doubles. Values that none sums are valid."""
     rows = with_text(with_micros(rows, unit), [KIND, EVENT_ID])
-    if VALUE not in rows.column_names:
-        rows = rows.append_column(VALUE, pa.chunked_array([pa.repeat(1.0, len(rows))]))
-    values = rows[VALUE].cast(pa.float64(), safe=False).fill_null(1.0)
-    rows = rows.set_column(rows.column_names.index(VALUE), VALUE, values)
-    is_used = fill_null_with_false(pc.is_in(rows[KIND], pa.array(plan.kinds, pa.string())))
-    is_signed = fill_null_with_false(pc.is_in(rows[KIND], pa.array(sorted(plan.signed_kinds), pa.string())))
-    numbers = values.to_numpy()
+    numbers = np.ones(len(rows))
+    if VALUE in rows.column_names:
+        values = rows[VALUE].cast(pa.float64(), safe=False)
+        rows = rows.set_column(rows.column_names.index(VALUE), VALUE, values)
+        numbers = values.fill_null(np.nan).to_numpy()
+    is_read, is_signed = is_of(rows, plan.summed_kinds), is_of(rows, plan.signed_kinds)
     if USER_DAYS in rows.column_names:
+        is_read = is_of(rows, plan.kinds)
         numbers = np.where(is_any_null(rows, *plan.day_columns), np.nan, 1.0)
     faults: dict[Fault | Reason, Booleans] = {
         Fault.NULL_ID: is_any_null(rows, USER, UNIT),
         Fault.NULL_TIMESTAMP: is_any_null(rows, TIMESTAMP),
         Fault.NULL_KIND: is_any_null(rows, KIND),
         # NaN is not below any number.
-        Fault.VALUE_OUT_OF_RANGE: is_used & ~(np.abs(numbers) <= plan.largest_value),
-        Fault.NEGATIVE_VALUE: is_used & ~is_signed & (numbers < 0),
+        Fault.VALUE_OUT_OF_RANGE: is_read & ~(np.abs(numbers) <= plan.largest_value),
+        Fault.NEGATIVE_VALUE: is_read & ~is_signed & (numbers < 0),
     }
     return rows, first_fault_code(list(faults.items()))
+
+
+def is_of(events: pa.Table, kinds: Iterable[str]) -> Booleans:
+    """Return True for events (n,) of one of these kinds."""
+    return fill_null_with_false(pc.is_in(events[KIND], pa.array(sorted(kinds), pa.string())))
 
 
 def with_micros(rows: pa.Table, unit: str | None) -> pa.Table:
@@ -96,10 +103,14 @@ def with_text(rows: pa.Table, names: Sequence[str]) -> pa.Table:
 def own_column(name: str) -> str:
     """Return our name of a column that has the name of the user: any text, but a plain name for Spark.
 
-    >>> own_column("page"), own_column("page.kind")
-    ('own_page', 'own_page_2e_kind')
+    Different names stay different: in an odd one the underscore is written as a number, too.
+
+    >>> own_column("page_kind"), own_column("page.kind")
+    ('own_page_kind', 'odd_page_2e_kind')
     """
-    return OWN + re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", name, flags=re.ASCII)
+    if PLAIN.fullmatch(name):
+        return OWN + name
+    return ODD + re.sub(r"[\W_]", lambda match: f"_{ord(match[0]):x}_", name, flags=re.ASCII)
 
 
 def holds(rows: pa.Table, conditions: Sequence[Condition]) -> Booleans:

@@ -23,7 +23,7 @@ from spark_eval.arrow.codes import (
 )
 from spark_eval.arrow.messages import coalesce_tables, to_bytes
 from spark_eval.arrow.row_faults import FaultRule, fill_null_with_false
-from spark_eval.experiments.plan import USER_DAYS, ExperimentPlan
+from spark_eval.experiments.plan import N_EVENTS, USER_DAYS, ExperimentPlan
 from spark_eval.experiments.worker.bucket import (
     EVENTS,
     EXPOSURES,
@@ -42,6 +42,7 @@ from spark_eval.schema import (
     TIMESTAMP,
     UNIT,
     USER,
+    VALUE,
     VARIANT,
     Fault,
     Outcome,
@@ -225,6 +226,8 @@ def valid_rows(
         table = only_listed(table, source, plan, counted)
         if source == EXPOSURES and VARIANT in table.column_names:
             table = with_arms(table, plan, counted)
+        if source == EVENTS and N_EVENTS not in table.column_names:
+            table = with_values(table, plan)
         if len(table):
             yield with_key(table, plan)
 
@@ -246,6 +249,16 @@ def only_listed(table: pa.Table, source: str, plan: ExperimentPlan, counted: Buc
     n_rows, table = n_events(table), table.filter(pa.array(is_listed))
     counted.rows[None, source, Outcome.FILTERED, reason] += n_rows - n_events(table)
     return table
+
+
+def with_values(events: pa.Table, plan: ExperimentPlan) -> pa.Table:
+    """Return events with the value 1 where none is read: if they are only counted, or have no column."""
+    values = np.ones(len(events))
+    if VALUE in events.column_names:
+        is_read = np.array([kind in plan.summed_kinds for kind in plan.kinds])[to_numpy(events[KIND])]
+        values[is_read] = to_numpy(events[VALUE].filter(pa.array(is_read)))
+        events = events.drop_columns([VALUE])
+    return events.append_column(VALUE, pa.array(values))
 
 
 def index_of_text(column: pa.ChunkedArray, names: Sequence[str]) -> NDArray[np.int16]:
@@ -288,6 +301,6 @@ def with_key(table: pa.Table, plan: ExperimentPlan) -> pa.Table:
     if not plan.by_unit:
         return rest
     if KIND in rest.column_names:
-        return rest.drop_columns([USER])
+        return rest.select([name for name in rest.column_names if name != USER])
     users = pa.array(hashes_of(rest[USER].combine_chunks()).view(np.int64))
     return rest.set_column(rest.column_names.index(USER), USER, users)

@@ -108,17 +108,20 @@ class Units:
         _, rows = np.unique(units[order], return_index=True)
         self.labels[segment] = codes[order][rows], names
 
-    def counts_by(self, codes: Ints, names: Sequence[str]) -> Iterator[tuple[int, int, str, int]]:
-        """Yield arm, stratum, name of the code (n,), and the number of units with an arm."""
-        chosen, n_strata = np.flatnonzero(self.arms >= 0), len(self.experiment.strata)
+    def counts_by(
+        self, codes: Ints, names: Sequence[str], members: Ints | None = None
+    ) -> Iterator[tuple[int, int, str, int]]:
+        """Yield arm, stratum, name of the code (n,), and the number of members (all with an arm)."""
+        chosen = np.flatnonzero(self.arms >= 0) if members is None else members
+        n_strata = len(self.experiment.strata)
         numbers = np.bincount(self.arms_and_strata[chosen] * len(names) + codes[chosen])
         for group in np.flatnonzero(numbers).tolist():
             pair, code = divmod(group, len(names))
             yield *divmod(pair, n_strata), names[code], int(numbers[group])
 
-    def counts(self, members: Ints | None = None) -> dict[tuple[int, int], int]:
-        """Return the number of units by arm and stratum; of these members, by default of all with an arm."""
-        chosen = np.flatnonzero(self.arms >= 0) if members is None else members
+    def counts(self) -> dict[tuple[int, int], int]:
+        """Return the number of units by arm and stratum."""
+        chosen = np.flatnonzero(self.arms >= 0)
         n_strata = len(self.experiment.strata)
         numbers = np.bincount(self.arms_and_strata[chosen]).tolist()
         pairs = ((divmod(code, n_strata), n) for code, n in enumerate(numbers) if n)
@@ -196,6 +199,10 @@ class UnitSums:
         """Number of users of each member."""
         return self.ones if self.units.n_users is None else self.units.n_users[self.members]
 
+    def divisors(self, metric: Metric) -> Ints:
+        """Return the addend of each member (n,) to the divisor of a mean: 1 for a share, or its users."""
+        return self.ones if metric.is_share else self.n_users
+
     @cached_property
     def has_past(self) -> Ints:
         """1 for members with an event in the pre-period."""
@@ -212,22 +219,38 @@ class UnitSums:
     def cells(self, metric: Metric) -> Iterator[CellMoments]:
         """Yield the moments of each cell with units; of slices only sums over units with events."""
         variables, is_defined = self.variables(metric)
-        subset = None if is_defined is None else np.flatnonzero(is_defined)
-        yield from self.grouped(variables, ALL, self.zeros, [ALL], subset)
-        if is_defined is not None:
-            for (arm, stratum), n in self.units.counts(self.members[~is_defined]).items():
-                yield arm, stratum, ALL, ALL, Moments(n_undefined=n)
+        yield from self.labelled(variables, ALL, np.zeros_like(self.units.arms), [ALL], is_defined)
         for segment, (codes, names) in self.units.labels.items():
-            yield from self.grouped(variables, segment, codes[self.members], names, subset)
+            yield from self.labelled(variables, segment, codes, names, is_defined)
         if metric.kind is MetricKind.RETENTION:
             return
         times = self.units.experiment.times
         if DAY_SLICE in times:
-            yield from self.by_day_of_exposure(variables, subset)
+            # The driver needs 1 and y for days.
+            only = [variables[0], None, variables[2], None, None, None]
+            yield from self.labelled(only, EXPOSED_ON, *day_codes(self.units.days), is_defined)
         for name in (*times, *self.plan.slices):
             yield from self.sliced(metric, name)
         if self.plan.novelty_days is not None and metric.is_mean:
             yield from self.novelty(metric, self.plan.novelty_days)
+
+    def labelled(
+        self,
+        variables: Sequence[Ints | None],
+        by: str,
+        codes: Ints,
+        names: Sequence[str],
+        is_defined: Booleans | None,
+    ) -> Iterator[CellMoments]:
+        """Yield the moments by the label of each unit, then the numbers of members without a value.
+
+        ``codes`` are by unit, ``variables`` and ``is_defined`` by member.
+        """
+        subset = None if is_defined is None else np.flatnonzero(is_defined)
+        yield from self.grouped(variables, by, codes[self.members], names, subset)
+        if is_defined is not None:
+            for arm, stratum, value, n in self.units.counts_by(codes, names, self.members[~is_defined]):
+                yield arm, stratum, by, value, Moments(n_undefined=n)
 
     def grouped(
         self,
@@ -262,14 +285,14 @@ class UnitSums:
 
         A variable that is there twice is one array: products are computed once.
         """
-        ones, users = self.ones, self.n_users
+        ones, below = self.ones, self.divisors(metric)
         if metric.kind is MetricKind.RETENTION:
             x, is_defined = self.retention(metric)
-            return [ones, x, users, None, users, self.has_past], is_defined
+            return [ones, x, below, None, below, self.has_past], is_defined
         x, *y = self.sums(metric, USED)
         pre_x, *pre_y = self.sums(metric, PRE)
         if metric.kind is MetricKind.MEAN:
-            return [ones, x, users, pre_x, users, self.has_past], None
+            return [ones, x, below, pre_x, below, self.has_past], None
         if metric.kind is MetricKind.RATIO:
             return [ones, x, y[0], pre_x, pre_y[0], self.has_past], None
         past = (pre_y[0] != 0).astype(np.int64)
@@ -296,6 +319,14 @@ class UnitSums:
         cap = self.plan.caps.get((self.units.experiment.name, term, scale))
         return sums if cap is None else np.minimum(sums, cap)
 
+    def terms_with_events(self) -> Iterator[Term]:
+        """Yield the terms of metrics that a used event belongs to; its value may be 0."""
+        for metric in self.plan.metrics:
+            for term in metric.terms:
+                sums = self.phases.sums(term, metric.scale(term), USED)[self.members]
+                if sums.any() or self.timeline.is_term(term)[self.used[0]].any():
+                    yield term
+
     def between(self, term: Term, scale: int, start: Ints, end: Ints) -> Ints:
         """Return the sums of used events (n,) from ``start`` to ``end``, instants of each member."""
         units = self.units.index[self.members]
@@ -309,14 +340,6 @@ class UnitSums:
         since = self.units.first[self.members] + metric.day * DAY
         events = self.between(metric.numerator, 1, since, since + DAY)
         return np.minimum(events, 1), since + DAY <= self.units.experiment.end
-
-    def by_day_of_exposure(
-        self, variables: Sequence[Ints | None], subset: Ints | None
-    ) -> Iterator[CellMoments]:
-        """Yield the moments of 1 and y by the day of exposure; the driver needs them for days."""
-        codes, names = day_codes(self.units.days[self.members])
-        only = [variables[0], None, variables[2], None, None, None]
-        yield from self.grouped(only, EXPOSED_ON, codes, names, subset)
 
     def sliced(self, metric: Metric, name: str) -> Iterator[CellMoments]:
         """Yield the moments of units with events in each value of a slice; all others add 0 to x."""
@@ -341,7 +364,7 @@ class UnitSums:
         ]
         ones, subset = np.ones(len(cells), dtype=np.int64), None
         if metric.is_mean:
-            variables = [ones, x, self.n_users[owners], None, None, None]
+            variables = [ones, x, self.divisors(metric)[owners], None, None, None]
         elif metric.kind is MetricKind.RATIO:
             variables = [ones, x, y[0], None, None, None]
         else:
@@ -376,7 +399,7 @@ class UnitSums:
         early, late = (
             self.between(term, scale, *bounds) for bounds in ((first, first + half), (end - half, end))
         )
-        variables = [self.ones, late - early, self.n_users, None, None, None]
+        variables = [self.ones, late - early, self.divisors(metric), None, None, None]
         yield from self.grouped(variables, NOVELTY, self.zeros, [ALL], np.flatnonzero(has_all))
         rows, owners = self.used
         days = (self.timeline.when[rows] - first[owners]) // DAY
