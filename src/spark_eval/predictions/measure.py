@@ -39,6 +39,7 @@ from spark_eval.runners.spread import (
     NumberedObject,
     Spread,
     group_by_key,
+    map_in_arrow,
     map_objects,
     map_parts,
     map_table,
@@ -120,7 +121,7 @@ class PredictionTable:
                 yield pa.RecordBatch.from_struct_array(batch[GIVEN]).append_column(FAULT, codes)
 
         schema = self.original.select(f"{GIVEN}.*").schema.add(FAULT, T.StringType())
-        rows: DataFrame = self.original.mapInArrow(judge, schema)
+        rows: DataFrame = map_in_arrow(self.original, judge, schema)
         return rows
 
     @property

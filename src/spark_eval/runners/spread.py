@@ -29,7 +29,7 @@ from spark_eval.errors import DataError
 from spark_eval.names import literal_path
 from spark_eval.runners.in_process import LocalBatches, cores
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import tasks_at_once
+from spark_eval.runtime.any_session import silent_about_pandas, tasks_at_once
 from spark_eval.schema import MODEL
 from spark_eval.tables.catalog_tables import Place
 from spark_eval.tables.conformed import Rows
@@ -62,8 +62,15 @@ def map_parts(rows: Spread, make: Callable[[Batches], Iterator[pa.RecordBatch]],
         return cast(Spread, rows.map(make, schema))
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    frame: Any = rows
-    return cast(Spread, frame.mapInArrow(make, from_arrow_schema(schema)))
+    return cast(Spread, map_in_arrow(rows, make, from_arrow_schema(schema)))
+
+
+def map_in_arrow(
+    frame: Any, make: Callable[[Batches], Iterator[pa.RecordBatch]], schema: "StructType"
+) -> Any:
+    """Apply ``make`` to the Arrow batches of a Spark frame; return the frame of its batches."""
+    with silent_about_pandas():
+        return frame.mapInArrow(make, schema)
 
 
 def repartition(rows: Sequence[Spread], column: str, n_tasks: int) -> Spread:
