@@ -55,7 +55,7 @@ def log(n_users: int = 400) -> tuple[pd.DataFrame, pd.DataFrame]:
         views = 1 + random.poisson(4, n_users)
         for kind, numbers in (("view", views), ("click", random.poisson(rate if day > 0 else 3, n_users))):
             owners = np.repeat(users, numbers)
-            when = START + day * DAY + random.integers(0, 24, len(owners)) * pd.Timedelta(hours=1)
+            when = START + day * DAY + pd.to_timedelta(random.integers(0, 24, len(owners)), unit="h")
             rows.append(pd.DataFrame({"user": owners, "kind": kind, "timestamp": when}))
     is_kept = ~late | (arm == 0) | (users % 3 == 0)
     return exposures[is_kept], pd.concat(rows, ignore_index=True)

@@ -1,33 +1,21 @@
-"""What must not be there: a pandas that is too new, archives on the workers' path."""
+"""What must not be there: archives on the workers' path."""
 
 import gc
-import importlib
 import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-import pandas
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-import spark_eval.tables
-from spark_eval.errors import EnvironmentFault
 from spark_eval.runtime import daemon
 
 LISTEN = "0A"
 # 127.0.0.1, also within IPv6, and ::1, as the kernel writes them.
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
-
-
-def test_pandas_3_is_refused_at_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pandas, "__version__", "3.0.1")
-    with pytest.raises(EnvironmentFault, match="UNSUPPORTED_PANDAS"):
-        importlib.reload(spark_eval.tables)
-    monkeypatch.undo()
-    importlib.reload(spark_eval.tables)
 
 
 def test_archives_of_an_installed_pyspark_are_told_from_others(

@@ -88,7 +88,8 @@ def test_predictions_take_pandas_with_a_named_index(spark: SparkSession) -> None
 )
 def test_columns_keep_their_values(column: pd.Series, values: list[object], kind: pa.DataType) -> None:
     [found] = as_arrow("log", column.to_frame("x")).columns
-    assert (found.to_pylist(), found.type) == (values, kind)
+    assert found.to_pylist() == values
+    assert found.type == kind or (found.type, kind) == (pa.large_string(), pa.string())  # of pandas 3
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ OPTIONS = (
     *("-p", "no:cacheprovider", "-o", "junit_family=xunit1"),
     *("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"),
 )
-TOOLS = ("chispa", "hypothesis", "pyspark[connect]", "pytest", "pytest-timeout")
+TOOLS = ("chispa", "hypothesis", "polars", "pyspark[connect]", "pytest", "pytest-timeout")
 # The numbers, lists and items against oracles, comparison, splits, predictions, the commands end to end, and
 # the values of one evaluation.
 TESTS = (
@@ -37,6 +37,7 @@ TESTS = (
     "tests/evaluation/test_engine_oracle.py",
     "tests/evaluation/test_evaluate.py",
     "tests/tables/test_frames.py",
+    "tests/tables/test_pandas_types.py",
     "tests/evaluation/test_items.py",
     "tests/comparison/test_compare.py",
     "tests/predictions/test_predictions.py",

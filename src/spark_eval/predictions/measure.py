@@ -32,7 +32,7 @@ from spark_eval.predictions.worker.ordered import (
 from spark_eval.predictions.worker.replicates import ReplicateSums, merge_replicates, replicate_sums
 from spark_eval.predictions.worker.score_ranges import RangeSize, ScoreRanges
 from spark_eval.predictions.worker.totals import Cell
-from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.runners.rows import Rows, SparkRows, map_in_arrow
 from spark_eval.runners.spread import (
     NUMBER,
     OBJECTS,
@@ -109,7 +109,7 @@ class PredictionTable:
                 yield pa.RecordBatch.from_struct_array(batch[GIVEN]).append_column(FAULT, codes)
 
         schema = original.frame.select(f"{GIVEN}.*").schema.add(FAULT, T.StringType())
-        return original.of(original.frame.mapInArrow(judge, schema))
+        return original.of(map_in_arrow(original.frame, judge, schema))
 
     @property
     def judged_by_model(self) -> Rows:

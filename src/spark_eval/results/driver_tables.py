@@ -77,5 +77,11 @@ def to_arrow(table: Any) -> pa.Table:
     if is_of_spark(table):
         return table.toArrow()
     if isinstance(table, pd.DataFrame):
-        return pa.Table.from_pandas(table, preserve_index=False)
+        return plain_texts(pa.Table.from_pandas(table, preserve_index=False))
     return table.to_table() if isinstance(table, Dataset) else pa.table(table)
+
+
+def plain_texts(rows: pa.Table) -> pa.Table:
+    """Return rows with text as ``string``: pandas 3 exports it as ``large_string``."""
+    plain = [one.with_type(pa.string()) if pa.types.is_large_string(one.type) else one for one in rows.schema]
+    return rows.cast(pa.schema(plain, rows.schema.metadata))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from spark_eval.arrow.files import Batches, read_parts
 from spark_eval.names import literal_path, quote_column
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import tasks_at_once
+from spark_eval.runtime.any_session import silent_about_pandas, tasks_at_once
 from spark_eval.schema import MODEL
 from spark_eval.tables.catalog_tables import Place
 from spark_eval.tables.file_parts import PlainFiles
@@ -212,7 +212,7 @@ class SparkRows:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         if self.files is None:
-            return self.of(self.frame.mapInArrow(make, from_arrow_schema(schema)))
+            return self.of(map_in_arrow(self.frame, make, from_arrow_schema(schema)))
         tasks, columns = self.files.tasks(n_tasks or self.at_once), self.files.columns
 
         def read(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -292,6 +292,12 @@ class SparkRows:
     def write_one_file(self, folder: str) -> None:
         """Write the rows to one Parquet file in a new folder; or add them to a table."""
         write_frame(self.frame.coalesce(1), folder)
+
+
+def map_in_arrow(frame: "DataFrame", make: MakeBatches, schema: "StructType") -> "DataFrame":
+    """Apply ``make`` to the Arrow batches of a Spark frame; return the frame of its batches."""
+    with silent_about_pandas():
+        return frame.mapInArrow(make, schema)
 
 
 def persist_frame(frame: "DataFrame", resources: ExitStack) -> "DataFrame":

@@ -4,6 +4,7 @@ PySpark is imported when a function needs it.
 """
 
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,6 +25,10 @@ TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
 MICROSECONDS: Final = "TIMESTAMP_MICROS"
 # Spark can read timestamps in nanoseconds only as integers.
 NANOS_AS_LONG: Final = "spark.sql.legacy.parquet.nanosAsLong"
+
+# A FutureWarning of PySpark 4.3 beside pandas 3, wherever it looks for pandas: when a session starts, and in
+# ``mapInArrow``, which converts nothing to pandas.
+PANDAS_WARNING: Final = "PySpark does not yet fully support pandas"
 
 
 def is_remote(of: "DataFrame | SparkSession | None") -> bool:
@@ -80,3 +85,11 @@ def setting(spark: "SparkSession", name: str, value: str) -> Iterator[None]:
             spark.conf.unset(name)
         else:
             spark.conf.set(name, before)
+
+
+@contextmanager
+def silent_about_pandas() -> Iterator[None]:
+    """Hide PySpark's warning of pandas 3: all rows of this package travel as Arrow."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", PANDAS_WARNING, FutureWarning)
+        yield

@@ -25,6 +25,7 @@ from spark_eval.errors import SetupError
 from spark_eval.options import checked_call
 from spark_eval.runtime import events, streams
 from spark_eval.runtime.any_session import is_remote as is_connected
+from spark_eval.runtime.any_session import silent_about_pandas
 from spark_eval.runtime.local_files import check_working_folder
 from spark_eval.runtime.signals import requests
 
@@ -81,6 +82,7 @@ def describe_java() -> str:
 
 
 @checked_call
+@silent_about_pandas()
 def get_session(
     app_name: str = "spark-eval", master: str = "local[*]", conf: Mapping[str, str] | None = None
 ) -> SparkSession:

@@ -96,25 +96,38 @@ def named_columns(frame: Any) -> Iterator[tuple[str, Any]]:
         yield from zip(frame.column_names, frame.columns, strict=True)
 
 
-def cast_for_spark(column: Any) -> Any:
+def cast_for_spark(column: Any) -> pa.ChunkedArray:
     """Return a column with a type that Spark has; missing values are null.
 
     Raises pyarrow's errors for values of mixed types, timestamps finer than microseconds and integers beyond
     64 bits, and TypeError for a type that Spark lacks.
     """
     values = pa.array(column, from_pandas=True) if isinstance(column, pd.Series) else column
-    if str(values.type).startswith("dictionary<values=string_view"):  # polars; no direct cast
+    if isinstance(values, pa.Array):
+        values = pa.chunked_array([values])
+    if str(values.type).startswith("dictionary<values=string_view"):  # no direct cast
         values = pa.chunked_array([plain_text(chunk) for chunk in values.chunks], pa.string())
-    kind = values.type
+    return values.cast(kind_for_spark(values.type))
+
+
+def kind_for_spark(kind: pa.DataType) -> pa.DataType:
+    """Return the type that Spark has for values of a type, also within lists; raise TypeError for none.
+
+    >>> kind_for_spark(pa.large_list(pa.string_view()))
+    LargeListType(large_list<item: string>)
+    """
     if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+        return kind_for_spark(kind.value_type)
     if pa.types.is_timestamp(kind):
-        kind = pa.timestamp("us", kind.tz)
-    elif str(kind) == "string_view":
-        kind = pa.string()
+        return pa.timestamp("us", kind.tz)
+    if str(kind) == "string_view":
+        return pa.string()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        listed, value = pa.list_ if pa.types.is_list(kind) else pa.large_list, kind.value_type
+        return listed(value if pa.types.is_null(value) else kind_for_spark(value))
     if pa.types.is_time(kind) or (pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS):
         raise TypeError(f"Spark has no type {kind}")
-    return values.cast(WIDER.get(kind, kind))
+    return WIDER.get(kind, kind)
 
 
 def plain_text(coded: pa.DictionaryArray) -> pa.Array:

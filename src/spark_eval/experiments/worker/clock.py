@@ -32,7 +32,9 @@ def day_start_before(time: int, timezone: str, days: int) -> int:
 @lru_cache(maxsize=64)
 def starts_of_days(timezone: str, first: int, end: int) -> Ints:
     """Return the instants at which the days from ``first`` to ``end`` begin, in days since 1970."""
-    return instants(pd.to_datetime(np.arange(first, end), unit="D"), timezone)
+    return instants(
+        pd.DatetimeIndex(np.arange(first, end).astype("datetime64[D]").astype("datetime64[us]")), timezone
+    )
 
 
 def local_times(times: Ints, timezone: str) -> pd.DatetimeIndex:
