@@ -56,10 +56,9 @@ def clicks(name: str = "clicks", **of: Any) -> dict[str, Any]:
 def check_values(engine: str) -> None:
     wanted = {name: {f"{number} 0", f"{number} 1"} for number, name in enumerate(ALIKE)}
     exposures, events = tables()
-    for key in ("by", "slices"):
-        found = evaluate_experiments(
-            exposures, events, [clicks()], HOME, engine=engine, cuped=False, **{key: ALIKE}
-        )
+    for by, slices in ((ALIKE, []), ([], ALIKE)):
+        options: dict[str, Any] = {"by": by, "slices": slices, "engine": engine, "cuped": False}
+        found = evaluate_experiments(exposures, events, [clicks()], HOME, **options)
         values: dict[str, set[str]] = {}
         for row in found.experiment_rows:
             if row.method == "raw" and row.segment != "all":

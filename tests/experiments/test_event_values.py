@@ -55,7 +55,7 @@ WAYS: Final[dict[str, Callable[[Path], Any]]] = {
     "pandas, objects": lambda _: events(pd.Series(NULLS, dtype=object)),
     "pandas, nullable": lambda _: events(pd.array(NULLS, dtype="Float64")),
     "pandas, integers": lambda _: events(pd.array(NULLS, dtype="Int64")),
-    "pandas, of Arrow": lambda _: events(pd.array(NULLS, dtype=pd.ArrowDtype(pa.float64()))),
+    "pandas, of Arrow": lambda _: events(pd.Series(NULLS, dtype="double[pyarrow]")),
     "Arrow, null": lambda _: arrow(pa.array(NULLS)),
     "Arrow, NaN": lambda _: arrow(pa.array(NANS)),
     "Arrow, float": lambda _: arrow(pa.array(NULLS, pa.float32())),
@@ -114,8 +114,8 @@ def test_an_event_without_a_value_is_not_summed_on_spark(way: str, tmp_path: Pat
 @pytest.mark.parametrize("terms", [{"value": "count"}, {"value": "any"}, {"value": "count", "cap": 3}])
 def test_numbers_of_events_read_no_value(value: float, terms: dict[str, Any]) -> None:
     """Also beside a metric that sums the values of other events, with decimals, of days as of one run."""
-    bought = {"name": "bought", "kind": "mean", "of": {"kind": "buy", **terms}}
-    paid = {"name": "paid", "kind": "mean", "of": {"kind": "pay"}, "decimals": 2}
+    bought: dict[str, Any] = {"name": "bought", "kind": "mean", "of": {"kind": "buy", **terms}}
+    paid: dict[str, Any] = {"name": "paid", "kind": "mean", "of": {"kind": "pay"}, "decimals": 2}
     both = pd.concat([events(value), events(NULLS, "pay").dropna()])
     metrics = [bought, paid]
     found = evaluate_experiments(exposures(), both, metrics, HOME, engine="local", cuped=False)

@@ -533,7 +533,7 @@ def test_faults_of_rows_and_of_tables() -> None:
     }
     with pytest.raises(DataError, match=r"QUARANTINE_SHARE.*events: 5 of .* such as NULL"):
         run((exposures, events), [CLICKS], max_quarantined=0.0)
-    with pytest.raises(DataError, match=r"UNKNOWN_VARIANT.*variants c"):
+    with pytest.raises(DataError, match=r"UNKNOWN_VARIANT.*variants 'c'"):
         run((exposures.assign(variant="c"), events), [CLICKS])
     with pytest.raises(ConfigError, match="OUT_OF_RANGE"):
         run(TABLES, [CLICKS], max_quarantined=2)

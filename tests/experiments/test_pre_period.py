@@ -134,7 +134,7 @@ def test_healthy_experiments_hold_at_fourteen_looks_if_it_is_sequential() -> Non
     for _ in range(100):
         values = random.integers(0, 100, (2, 14 * 20))
         looks = [[Moments.of_means(arm[: 20 * day].tolist()) for arm in values] for day in range(1, 15)]
-        contrasts = [Contrast.of(*(arm.estimate() for arm in arms)) for arms in looks]
+        contrasts = [Contrast.of(one.estimate(), other.estimate()) for one, other in looks]
         for srm in SampleRatioTest:
             tests = [before_exposure_test(one, 40 * n, srm) for n, one in enumerate(contrasts, 1)]
             rejected[srm] += any(test.p_value is not None and test.p_value < 0.05 for test in tests)

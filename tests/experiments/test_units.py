@@ -46,7 +46,11 @@ def shares(events: pd.DataFrame, exposures: pd.DataFrame) -> dict[str, float]:
     """Share of the households of each arm with one of these events."""
     households = exposures.drop_duplicates("household")
     has = households.household.isin(events.household)
-    return has.groupby(households.variant).mean().to_dict()
+    return {str(arm): float(own.mean()) for arm, own in has.groupby(households.variant)}
+
+
+def by_text(rows: pd.DataFrame, labels: "pd.Series[str]") -> list[tuple[str, pd.DataFrame]]:
+    return [(str(label), own) for label, own in rows.groupby(labels)]
 
 
 def test_a_share_is_of_the_units_that_were_summed() -> None:
@@ -58,23 +62,21 @@ def test_a_share_is_of_the_units_that_were_summed() -> None:
     expected = {("any", "all", "all"): shares(used, exposures)}
     next_day = used[(used.timestamp >= NOON + DAY) & (used.timestamp < NOON + 2 * DAY)]
     expected["back", "all", "all"] = shares(next_day, exposures)
-    for country, own in exposures.groupby("country"):
+    for country, own in by_text(exposures, exposures.country):
         expected["any", "country", country] = shares(used, own)
         expected["back", "country", country] = shares(next_day, own)
-    for page, own in used.groupby("page"):
+    for page, own in by_text(used, used.page):
         expected["any", "page", page] = shares(own, exposures)
-    for day, own in used.groupby(used.timestamp.dt.strftime("%Y-%m-%d")):
+    for day, own in by_text(used, used.timestamp.dt.strftime("%Y-%m-%d")):
         expected["any", "day", day] = shares(own, exposures)
-    for day, own in used.groupby((used.timestamp - NOON) // DAY):
-        if day < 4:
-            expected["any", "day_since_exposure", f"{day:03}"] = shares(own, exposures)
-    early, late = (
-        shares(used[((used.timestamp - NOON) // DAY).isin(days)], exposures) for days in ((0, 1), (2, 3))
-    )
+    days = (used.timestamp - NOON) // DAY
+    for day, own in by_text(used[days < 4], days[days < 4].map("{:03}".format)):
+        expected["any", "day_since_exposure", day] = shares(own, exposures)
+    early, late = (shares(used[days.isin(half)], exposures) for half in ((0, 1), (2, 3)))
     expected["any", "novelty", "all"] = {arm: late[arm] - early[arm] for arm in "ab"}
     buyers = used.merge(exposures[["user", "variant"]], on="user")
     n_users, n_bought = (one.groupby("variant").size() for one in (exposures, buyers))
-    expected["count", "all", "all"] = (n_bought / n_users).to_dict()
+    expected["count", "all", "all"] = {arm: float(n_bought[arm] / n_users[arm]) for arm in "ab"}
     rows = {
         (row.metric, row.segment, row.segment_value): row
         for row in found.experiment_rows
@@ -144,11 +146,9 @@ def test_days_of_units_are_read_back_whatever_the_types(users: str, units: str, 
 def check_days(exposures: Any, events: Any, is_mapped: bool, engine: str) -> None:
     home = {**HOME, "unit": None} if is_mapped else HOME
     names = {"exposure_columns": {"unit": "household"}, "event_columns": {"unit": "household"}}
-    options = {"engine": engine, **(names if is_mapped else {})}
-    whole, days = (
-        call(exposures, events, [ANY, BACK, COUNT], home, **options)
-        for call in (evaluate_experiments, sum_user_days)
-    )
+    options: dict[str, Any] = {"engine": engine, **(names if is_mapped else {})}
+    whole = evaluate_experiments(exposures, events, [ANY, BACK, COUNT], home, **options)
+    days = sum_user_days(exposures, events, [ANY, BACK, COUNT], home, **options)
     # A row is of a unit: no user has it.
     assert "user" not in days.rows.columns
     again = evaluate_experiments(exposures, days.rows, [ANY, BACK, COUNT], home, **options)

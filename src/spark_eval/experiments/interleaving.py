@@ -283,8 +283,10 @@ class OfExperiment:
         Of the impressions with a click, the difference is (wins + ties / 2) / all - 1/2, with the standard
         error by user and Student's t test.
         """
-        sums = (self.number(PREFERENCE, name) for name in ("users", "x", "xx", "n", "nn", "xn"))
-        estimate = ratio_by_user(*sums, Fraction(1, 2))
+        n_users, x, xx, n, nn, xn = (
+            self.number(PREFERENCE, name) for name in ("users", "x", "xx", "n", "nn", "xn")
+        )
+        estimate = ratio_by_user(n_users, x, xx, n, nn, xn, Fraction(1, 2))
         row = self.row(PREFERENCE, estimate, t_test(estimate, self.plan.confidence).p_value)
         return row._replace(analysis=IMPRESSIONS)
 
@@ -316,7 +318,7 @@ class OfExperiment:
         estimate = self.per_user(POSITION)
         test = t_test(estimate, self.plan.confidence)
         tests = {
-            FIRST_PICK: (coin.statistic, float(coin.freedom), coin.p_value),
+            FIRST_PICK: (coin.statistic, 1.0, coin.p_value),
             POSITION: (test.statistic, float(estimate.freedom), test.p_value),
         }
         return [
