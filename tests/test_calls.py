@@ -319,7 +319,7 @@ def with_number(frame: pd.DataFrame, name: str, value: float) -> pd.DataFrame:
     """Return a frame with a value in all rows of a column but the first."""
     column = [frame[name].iloc[0], *[value] * (len(frame) - 1)]
     kind: Any = "float64" if isinstance(value, float) else "int64"
-    return frame.assign(**{name: pd.Series(column, index=frame.index, dtype=kind)})
+    return frame.assign(**{name: pd.Series(column, index=frame.index).astype(kind)})
 
 
 @pytest.mark.parametrize("value", EXTREME)

@@ -68,19 +68,24 @@ WIDTH: Final = 106
 INDENT: Final = " " * 4
 
 
+# Error of a value of another type than is declared.
+WRONG_TYPE: Final = "INVALID_CONFIG"
+
+
 @dataclass(frozen=True)
 class Option:
     """Meaning, default and parser of an option.
 
     ``parse`` is an enumeration of choices, or a function of a value and its config key that returns the
     parsed value or raises ConfigError. ``published`` maps one of several names to its form in the run's
-    record.
+    record. ``code`` is that of the error for a value of another type.
     """
 
     meaning: str
     default: Any = None
     parse: type[StrEnum] | Callable[[Any, str], Any] | None = None
     published: Callable[[str], str] | None = None
+    code: str = WRONG_TYPE
 
     def parsed(self, given: Any, where: str) -> Any:
         """Parse a value; a default of None stays None."""
@@ -117,7 +122,7 @@ def checked(options: type[Options], given: Options, key: str) -> dict[str, Any]:
         if value is None and is_list(kind):
             value = ()
         if name in given:
-            check_kind(kind, value, f"{key}.{name}")
+            check_kind(kind, value, f"{key}.{name}", option.code)
         chosen[name] = option.parsed(value, f"{key}.{name}")
     return chosen
 
@@ -217,14 +222,14 @@ def with_keyword_args(function: Callable[..., Any], lines: Iterable[str]) -> str
     return f"{inspect.getdoc(function) or ''}\n\n" + "\n".join(["Keyword args:", *wrapped])
 
 
-def check_kind(kind: Any, given: Any, where: str) -> None:
-    """Raise ConfigError unless a value has the annotated type; ``where`` names it.
+def check_kind(kind: Any, given: Any, where: str, code: str = WRONG_TYPE) -> None:
+    """Raise ConfigError with a code unless a value has the annotated type; ``where`` names it.
 
     A single value may stand for a list of one, and a text for a choice.
     """
     fault = fault_of(kind, given, where)
     if fault is not None:
-        raise fault
+        raise ConfigError(code, fault.message) if fault.code == WRONG_TYPE else fault
 
 
 def fault_of(kind: Any, given: Any, where: str) -> ConfigError | None:

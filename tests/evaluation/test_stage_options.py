@@ -35,7 +35,7 @@ def test_stages_are_checked_and_kept_in_order() -> None:
         ([FIRST, {"name": "final", "model": "ranker"}], "INVALID_STAGE", "'final'.* no k"),
         ([FIRST, {**SECOND, "k": 0}], "INVALID_K", "1 to 100000"),
         ([{**FIRST, "k": 100_001}, SECOND], "INVALID_K", "1 to 100000"),
-        ([{**FIRST, "k": "all"}, SECOND], "INVALID_K", "a number of items"),
+        ([{**FIRST, "k": "all"}, SECOND], "INVALID_K", "k is 'all'; give a whole number"),
         ([FIRST, {**SECOND, "k": True}], "INVALID_K", "k is True"),
         ([{**FIRST, "models": ["a", "b"]}, SECOND], "INVALID_STAGE", "both model and models"),
         ([{"name": "c", "models": ["a", "a"], "k": 3}, SECOND], "INVALID_STAGE", "not distinct"),

@@ -170,7 +170,7 @@ SPLIT: list[tuple[str, Spoiler, str]] = [
     (
         "parts of a microsecond",
         then(column("interactions", timestamp=pa.array([10**18 + 1] * 40, NANOSECONDS)), without_unit),
-        "TIMESTAMP_TOO_FINE ... column timestamp ... coerce_timestamps='us'",
+        "TIMESTAMP_TOO_FINE ... timestamp ... coerce_timestamps='us'",
     ),
     (
         "times as 05/01/2024",
@@ -784,7 +784,7 @@ def test_files_that_are_replaced_while_they_are_read(
                 file.unlink()
         return measure_lists(*given)
 
-    monkeypatch.setattr("spark_eval.evaluation.evaluate.measure_lists", measured)
+    monkeypatch.setattr("spark_eval.verbs.evaluate.measure_lists", measured)
     code, line = refused(inputs, "evaluate")
     assert code == "INPUT_CHANGED_DURING_RUN", line
     assert "recommendations: 1 files changed, such as '0.parquet'" in line
@@ -806,7 +806,7 @@ def test_files_that_change_during_a_run(inputs: Inputs, monkeypatch: pytest.Monk
                 pq.write_table(TRUTH, folder / "1.parquet")
         return found
 
-    monkeypatch.setattr("spark_eval.evaluation.evaluate.measure_lists", measured)
+    monkeypatch.setattr("spark_eval.verbs.evaluate.measure_lists", measured)
     if what == "added":  # after the files to be read were listed
         assert call("evaluate", "--config", inputs.config()).code == 0
     else:

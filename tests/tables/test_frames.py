@@ -97,7 +97,7 @@ def test_columns_keep_their_values(column: pd.Series, values: list[object], kind
     [
         (pd.Series([1, "a"]), "column 'x' cannot be taken"),
         (pd.Series([object()]), "one type that Spark has"),
-        (pd.Series([2**64 - 1], dtype="uint64"), "one type that Spark has"),
+        (pd.Series([2**64 - 1], dtype="uint64"), "it is unsigned, with values of 2^63 or more"),
         (pd.Series(pd.to_datetime(["2024-01-01T00:00:00.000000001"])), ".dt.floor('us')"),
     ],
 )

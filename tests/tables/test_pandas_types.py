@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +24,7 @@ from spark_eval import (
     split,
 )
 from spark_eval.errors import DataError
-from spark_eval.runners.spread import map_in_arrow
+from spark_eval.runners.rows import map_in_arrow
 from spark_eval.runtime.any_session import PANDAS_WARNING
 from spark_eval.tables.arrow_frames import as_arrow
 
@@ -34,7 +34,7 @@ ToSeries = Callable[[Values], "pd.Series[Any]"]
 
 def of_arrow(kind: pa.DataType) -> ToSeries:
     """Series that pandas keeps in Arrow's own type."""
-    return lambda values: pd.Series(pd.arrays.ArrowExtensionArray(pa.array(values, kind)))  # type: ignore[attr-defined]
+    return lambda values: pd.Series(pd.arrays.ArrowExtensionArray(pa.array(values, kind)))
 
 
 def dictionary_of(kind: pa.DataType) -> ToSeries:
@@ -43,7 +43,7 @@ def dictionary_of(kind: pa.DataType) -> ToSeries:
     def coded(values: Values) -> "pd.Series[Any]":
         plain = pa.array(values, pa.string()).dictionary_encode()
         array = pa.DictionaryArray.from_arrays(plain.indices, plain.dictionary.cast(kind))
-        return pd.Series(pd.arrays.ArrowExtensionArray(array))  # type: ignore[attr-defined]
+        return pd.Series(pd.arrays.ArrowExtensionArray(array))
 
     return coded
 
@@ -330,10 +330,14 @@ def test_nanoseconds_that_are_no_microseconds_are_refused(times: ToSeries) -> No
         split(log_with(lambda values: times(values) + pd.Timedelta(1, "ns")), engine="local")
 
 
-VIEWS: Final = {
+def table_of_kind(kind: pa.DataType, values: Any) -> pa.Table:
+    return pa.table({"x": pa.array(values, kind)})
+
+
+VIEWS: Final[dict[str, Callable[[Any], Any]]] = {
     "polars": lambda values: pl.DataFrame({"x": values}),
     **{
-        str(kind): lambda values, kind=kind: pa.table({"x": pa.array(values, kind)})
+        str(kind): partial(table_of_kind, kind)
         for kind in (pa.list_(pa.string_view()), pa.large_list(pa.string_view()), pa.list_(pa.large_string()))
     },
 }
@@ -367,6 +371,10 @@ class Warning3:
 
 def test_only_the_warning_of_pandas_3_is_hidden() -> None:
     of_pandas = f"{PANDAS_WARNING} >= 3.0.0. Some features may not work correctly."
-    assert map_in_arrow(Warning3(of_pandas), iter, None) == "rows"
+    warning: Any = Warning3(of_pandas)
+    nothing: Any = None
+    rows: Any = map_in_arrow(warning, iter, nothing)
+    assert rows == "rows"
+    warning = Warning3("another")
     with pytest.raises(FutureWarning, match="another"):
-        map_in_arrow(Warning3("another"), iter, None)
+        map_in_arrow(warning, iter, nothing)

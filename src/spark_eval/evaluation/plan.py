@@ -87,7 +87,12 @@ class EvaluateOptions(TypedDict, total=False):
         canonical_text,
     ]
     k: Annotated[
-        Sequence[int | str] | int | str, "cutoffs; all means no cutoff.", (1, 5, 10), ascending_cutoffs
+        Sequence[int | str] | int | str,
+        "cutoffs; all means no cutoff.",
+        (1, 5, 10),
+        ascending_cutoffs,
+        None,
+        "INVALID_K",
     ]
     conventions: Annotated[
         Conventions | str | Mapping[str, Any],
@@ -108,6 +113,9 @@ class EvaluateOptions(TypedDict, total=False):
         Sequence[Mapping[str, Any]],
         "stages of a pipeline, candidates first, each a mapping of name, model and k.",
         (),
+        None,
+        None,
+        "INVALID_STAGE",
     ]
     interval: Annotated[
         str, "of means: normal, or bootstrap, which needs a second pass.", "normal", MeanInterval

@@ -34,7 +34,9 @@ class StageOptions(TypedDict, total=False):
     models: Annotated[
         Sequence[str], "for candidates, instead of model: generators; the output is their union.", ()
     ]
-    k: Annotated[int | None, "largest rank of the output; applied to each generator."]
+    k: Annotated[
+        int | None, "largest rank of the output; applied to each generator.", None, None, None, "INVALID_K"
+    ]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ MICROSECONDS: Final = "TIMESTAMP_MICROS"
 # Spark can read timestamps in nanoseconds only as integers.
 NANOS_AS_LONG: Final = "spark.sql.legacy.parquet.nanosAsLong"
 
-# A FutureWarning of PySpark 4.3 beside pandas 3, wherever it looks for pandas: when a session starts, and in
+# A FutureWarning of PySpark 4.3 with pandas 3, wherever it looks for pandas: when a session starts, and in
 # ``mapInArrow``, which converts nothing to pandas.
 PANDAS_WARNING: Final = "PySpark does not yet fully support pandas"
 
