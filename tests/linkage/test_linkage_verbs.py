@@ -82,6 +82,10 @@ def test_links_are_published_as_python_measures_them(
     predicted, candidates = ours()
     expected = evaluate_linkage(predicted, TRUE, candidates=candidates)
     assert published(home, "linkage", "march").equals(expected.to_arrow("linkage"))
+    assert run("report", "--run-id", "march") == 0
+    page = (home / "out" / "report" / "march.html").read_text(encoding="utf-8")
+    assert "Other tables" in page
+    assert "pairwise_precision" in page
     accounting = pq.read_table(home / "out" / "accounting" / "run_id=march" / "linkage.parquet")
     assert accounting.equals(expected.to_arrow("accounting"))
     assert run("linkage", "--run-id", "march") == 0

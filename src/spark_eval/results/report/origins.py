@@ -19,6 +19,12 @@ from spark_eval.schema import MODEL, Outcome, Subset, Table
 ROW_OUTCOMES: Final = (
     *(Outcome.USED, Outcome.FILTERED, Outcome.DEDUPLICATED, Outcome.DROPPED, Outcome.QUARANTINED),
 )
+# Tables that have chapters.
+IN_CHAPTERS: Final = {
+    *(Table.SUBSETS, Table.LEAKAGE, Table.METRICS, Table.ACCOUNTING, Table.CURVES, Table.THRESHOLDS),
+    *(Table.COMPARISONS, Table.GATES, Table.STAGES, Table.FUNNEL),
+    *(Table.EXPERIMENTS, Table.INTERLEAVINGS, Table.CHECKS, Table.DECISIONS),
+}
 SUBSET_HEADINGS: Final = {
     "trained_on": "trained on",
     "cold_users": "cold users",
@@ -27,11 +33,11 @@ SUBSET_HEADINGS: Final = {
 
 
 def other_tables(facts: RunFacts) -> Chapter | None:
-    """Return the chapter with the tables that no other chapter knows, those of other verbs, row by row."""
+    """Return the chapter with the tables that no other chapter has, row by row."""
     views = [
         View(Form.TABLE, name, Dataset.of(name, rows, list(rows[0])))
         for name, rows in facts.tables.items()
-        if rows and name not in set(Table)
+        if rows and name not in IN_CHAPTERS
     ]
     return Chapter("Other tables", views=views) if views else None
 
