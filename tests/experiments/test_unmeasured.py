@@ -174,7 +174,7 @@ def test_a_guardrail_that_measures_something_decides_as_before() -> None:
     ],
 )
 def test_a_cap_that_is_rounded_to_0_is_refused(of: dict[str, Any], decimals: int) -> None:
-    with pytest.raises(ConfigError, match=r"metrics\.0\.of: cap: .* is rounded to 0"):
+    with pytest.raises(ConfigError, match=r"metrics\.0\.of: cap: .* which rounds to 0"):
         run([mean(of, name="capped", decimals=decimals)])
 
 

@@ -250,16 +250,11 @@ def check_metric(key: str, metric: Metric) -> None:
         raise invalid(key, "a retention, and only a retention, needs a day, 0 or more")
     if metric.test is Test.Z_POOLED and not metric.is_share:
         raise invalid(key, "test: z_pooled is for shares of users: a mean of any, or a retention")
-    check_caps(key, metric)
     if metric.effect is not None and not 0 < metric.effect < math.inf:
         raise invalid(key, f"effect: {metric.effect}; it is above 0")
     if not 0 <= metric.decimals <= MOST_DECIMALS:
         raise invalid(key, f"decimals: {metric.decimals}; allowed: 0 to {MOST_DECIMALS}")
-    for term in metric.terms:
-        if term.cap is not None and not round(term.cap * metric.scale(term)):
-            decimals = metric.decimals if term.value is TermValue.SUM else 0
-            message = f"cap: {term.cap} is rounded to 0 at decimals: {decimals}"
-            raise invalid(f"{key}.{term_key(metric, term)}", message)
+    check_caps(key, metric)
     if metric.direction is Direction.NONE:
         raise invalid(key, "direction: higher or lower")
     if (metric.role is Role.GUARDRAIL) != (metric.margin is not None):
@@ -272,7 +267,9 @@ def check_caps(key: str, metric: Metric) -> None:
     """Raise ConfigError INVALID_EXPERIMENT for a cap that is 0 once it is rounded to the decimals."""
     for term in metric.terms:
         if term.cap is not None and not 0.5 < term.cap * metric.scale(term) < LARGEST_SUM:
-            raise invalid(key, f"cap: {term.cap}; allowed: above {0.5 / metric.scale(term):g}, below 2^62")
+            least = 0.5 / metric.scale(term)
+            message = f"cap: {term.cap}; allowed: above {least:g}, which rounds to 0, and below 2^62"
+            raise invalid(f"{key}.{term_key(metric, term)}", message)
 
 
 def term_key(metric: Metric, term: Term) -> str:

@@ -19,11 +19,12 @@ from spark_eval.schema import MODEL, Outcome, Subset, Table
 ROW_OUTCOMES: Final = (
     *(Outcome.USED, Outcome.FILTERED, Outcome.DEDUPLICATED, Outcome.DROPPED, Outcome.QUARANTINED),
 )
-# Tables that have chapters.
-IN_CHAPTERS: Final = {
+# Tables that have chapters, and the one whose columns are for addition, not for readers.
+NOT_OTHERS: Final = {
     *(Table.SUBSETS, Table.LEAKAGE, Table.METRICS, Table.ACCOUNTING, Table.CURVES, Table.THRESHOLDS),
     *(Table.COMPARISONS, Table.GATES, Table.STAGES, Table.FUNNEL),
     *(Table.EXPERIMENTS, Table.INTERLEAVINGS, Table.CHECKS, Table.DECISIONS),
+    Table.SUMS,
 }
 SUBSET_HEADINGS: Final = {
     "trained_on": "trained on",
@@ -37,7 +38,7 @@ def other_tables(facts: RunFacts) -> Chapter | None:
     views = [
         View(Form.TABLE, name, Dataset.of(name, rows, list(rows[0])))
         for name, rows in facts.tables.items()
-        if rows and name not in IN_CHAPTERS
+        if rows and name not in NOT_OTHERS
     ]
     return Chapter("Other tables", views=views) if views else None
 
