@@ -159,13 +159,36 @@ DESIGNS = {
 @pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS)
 def test_intervals_cover(design: list[tuple[int, int, int, int]], n_samples: int) -> None:
     """Of many samples, 93 % of the intervals have the truth in them; of few, as many less their own error."""
-    random = np.random.default_rng(45)
+    margin = 3 * (0.93 * 0.07 / n_samples) ** 0.5 if n_samples < 1000 else 0
+    for name, share in coverage(design, n_samples, np.random.default_rng(45)).items():
+        assert share >= 0.93 - margin, name
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(20))
+def test_intervals_cover_in_designs_that_nobody_chose(seed: int) -> None:
+    """One to three strata of links, one to four of others, of any size, share and sample."""
+    random = np.random.default_rng(seed)
+    design = []
+    for is_predicted, most in ((1, 3), (0, 4)):
+        for _ in range(random.integers(1, most + 1)):
+            n_pairs = int(10 ** random.uniform(2, 6 - is_predicted))
+            size = min(n_pairs, int(10 ** random.uniform(1, 2.6)))
+            share = random.uniform(0.3, 1) if is_predicted else 10 ** random.uniform(-4, -0.3)
+            design.append((is_predicted, n_pairs, size, int(n_pairs * share)))
+    margin = 3 * (0.93 * 0.07 / 1000) ** 0.5
+    for name, share in coverage(design, 1000, random).items():
+        assert share >= 0.93 - margin, (name, design)
+
+
+def coverage(
+    design: list[tuple[int, int, int, int]], n_samples: int, random: np.random.Generator
+) -> dict[str, float]:
+    """Return, of each estimate, the share of samples whose interval has the truth in it."""
     drawn = [random.hypergeometric(true, n - true, size, n_samples) for _, n, size, true in design]
-    both, all_matches, links = (
-        sum(true * use for (p, _, _, true), use in zip(design, [p for p, *_ in design], strict=True)),
-        sum(true for *_, true in design),
-        sum(n for p, n, _, _ in design if p),
-    )
+    both = sum(true for is_predicted, _, _, true in design if is_predicted)
+    all_matches = sum(true for *_, true in design)
+    links = sum(n for is_predicted, n, _, _ in design if is_predicted)
     truth = {"precision": both / links, "recall": both / all_matches, "f1": 2 * both / (links + all_matches)}
     covered: dict[str, list[bool]] = {name: [] for name in truth}
     for matches in zip(*drawn, strict=True):
@@ -182,9 +205,7 @@ def test_intervals_cover(design: list[tuple[int, int, int, int]], n_samples: int
             assert 0 <= low <= value + 1e-12
             assert value - 1e-12 <= high <= 1
             covered[name].append(low - 1e-12 <= truth[name] <= high + 1e-12)
-    margin = 3 * (0.93 * 0.07 / n_samples) ** 0.5 if n_samples < 1000 else 0
-    for name, inside in covered.items():
-        assert np.mean(inside) >= 0.93 - margin, name
+    return {name: float(np.mean(inside)) for name, inside in covered.items()}
 
 
 def test_the_interval_of_the_worked_numbers() -> None:

@@ -15,13 +15,18 @@ BINS = 10
 Array = Any
 
 
-def drawn(n_users: int, shift: float, seed: int, slope: float = 1.0, per_user: int = 10) -> pd.DataFrame:
-    """Rows of users, whose log odds are ``slope`` times those of their scores, and ``shift`` more."""
+def chance_of(score: Array, shift: float, slope: float, bump: float) -> Array:
+    """Log odds are ``slope`` times those of the scores, and ``shift`` more; of scores of .3 to .4 ``bump`` more."""
+    odds = slope * np.log(score / (1 - score)) + shift + bump * ((score >= 0.3) & (score < 0.4))
+    return 1 / (1 + np.exp(-odds))
+
+
+def drawn(n_users: int, shift: float, seed: int, slope: float = 1.0, bump: float = 0.0) -> pd.DataFrame:
+    """Ten rows of each user, with scores of Beta(1, 3) and labels by ``chance_of``."""
     random = np.random.default_rng(seed)
-    score = np.clip(random.beta(1, 3, n_users * per_user), 1e-4, 1 - 1e-4)
-    odds = slope * np.log(score / (1 - score)) + shift
-    label = (random.random(len(score)) < 1 / (1 + np.exp(-odds))).astype(int)
-    return pd.DataFrame({"user": np.repeat(np.arange(n_users), per_user), "label": label, "score": score})
+    score = np.clip(random.beta(1, 3, n_users * 10), 1e-4, 1 - 1e-4)
+    label = (random.random(len(score)) < chance_of(score, shift, slope, bump)).astype(int)
+    return pd.DataFrame({"user": np.repeat(np.arange(n_users), 10), "label": label, "score": score})
 
 
 def gaps_of_users(rows: pd.DataFrame) -> Array:
@@ -32,12 +37,11 @@ def gaps_of_users(rows: pd.DataFrame) -> Array:
     return gaps / len(rows)
 
 
-def true_error(shift: float, slope: float = 1.0) -> float:
+def true_error(shift: float, slope: float = 1.0, bump: float = 0.0) -> float:
     """The calibration error of all possible rows, by integration over the scores."""
     score = (np.arange(2_000_000) + 0.5) / 2_000_000
     density = 3 * (1 - score) ** 2 / len(score)  # Beta(1, 3)
-    expected = 1 / (1 + np.exp(-(slope * np.log(score / (1 - score)) + shift)))
-    by_bin = (density * (score - expected)).reshape(BINS, -1).sum(axis=1)
+    by_bin = (density * (score - chance_of(score, shift, slope, bump))).reshape(BINS, -1).sum(axis=1)
     return float(np.abs(by_bin).sum())
 
 
