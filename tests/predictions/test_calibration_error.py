@@ -16,7 +16,7 @@ Array = Any
 
 
 def chance_of(score: Array, shift: float, slope: float, bump: float) -> Array:
-    """Log odds are ``slope`` times those of the scores, ``shift`` more; of scores of .3 to .4 ``bump`` more."""
+    """Log odds are ``slope`` times those of scores, ``shift`` more; of scores of .3 to .4 ``bump`` more."""
     odds = slope * np.log(score / (1 - score)) + shift + bump * ((score >= 0.3) & (score < 0.4))
     return 1 / (1 + np.exp(-odds))
 
