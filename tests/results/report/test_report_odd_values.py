@@ -52,7 +52,7 @@ def test_there_is_a_page_whatever_a_double_is(facts: RunFacts, value: float | No
         rows = [{**row, name: value} if not n % 2 else row for n, row in enumerate(facts.tables[table])]
         try:
             write_page(replace(facts, tables={**facts.tables, table: rows}))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             failed[table, name] = repr(error)
     assert not failed
 
@@ -88,6 +88,6 @@ def test_there_is_a_page_whatever_a_record_lacks_or_has(facts: RunFacts, value: 
             continue
         try:
             write_page(replace(facts, records=changed(records, path, *value)))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             failed[path] = repr(error)
     assert not failed
