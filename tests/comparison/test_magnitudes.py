@@ -58,8 +58,8 @@ def compared(table: pd.DataFrame, **options: Any) -> Comparison | None:
     except DataError as error:
         assert error.code == "METRIC_OVERFLOW"  # noqa: PT017
         return None
-    for row in (*found.rows, *found.gate_rows):
-        numbers = {name: value for name, value in row._asdict().items() if isinstance(value, float)}
+    for row in [one._asdict() for one in found.rows] + [one._asdict() for one in found.gate_rows]:
+        numbers = {name: value for name, value in row.items() if isinstance(value, float)}
         assert not {name: value for name, value in numbers.items() if not math.isfinite(value)}
     return found
 

@@ -16,7 +16,7 @@ from spark_eval.tables.arrow_frames import as_arrow
 COUNTS: Final = ("n_users", "n_defined", "n_requests", "n_requests_defined")
 INTEGERS: Final = ("total", "squares", "weight", "products", "weight_squares")
 NULLABLE: Final = {"k", *INTEGERS[1:], *COUNTS[2:]}
-# Products of any two doubles have exponents above the lowest unit; so many digits are read as an integer.
+# Products of any two doubles have exponents above the lowest unit, and fewer digits than the pattern takes.
 LOWEST_UNIT: Final = -4096
 INTEGER: Final = re.compile(r"-?[0-9]{1,4000}", re.ASCII)
 MOST_COUNTED: Final = 1 << 40
