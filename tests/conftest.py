@@ -12,8 +12,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import settings
 
-from spark_eval.runtime import events
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -89,12 +87,6 @@ def session(request: pytest.FixtureRequest) -> "SparkSession | None":
     """None, for logs and tables of this process; in the slow ring also the session of Spark."""
     found: SparkSession | None = request.getfixturevalue("spark") if request.param == "spark" else None
     return found
-
-
-@pytest.fixture(autouse=True)
-def no_run_of_another_test() -> None:
-    """A test that ends within a run leaves its clock: calls of the next one would be of that run."""
-    events.clock.set(None)
 
 
 @pytest.fixture(scope="session", autouse=True)

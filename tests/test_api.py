@@ -60,7 +60,6 @@ def test_who_types_is_told_what_is_going_on(
     caplog: pytest.LogCaptureFixture,
     is_typed: bool,
 ) -> None:
-    events.clock.set(None)
     caplog.set_level(logging.WARNING)  # what Python starts with, whatever other tests have set
     for name, value in {"handlers": [], "level": logging.NOTSET, "propagate": True}.items():
         monkeypatch.setattr(events.log, name, value)

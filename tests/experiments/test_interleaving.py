@@ -1,5 +1,6 @@
 """Interleaving: the worked number, a slow loop, accounting, checks of the draft, and what is refused."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -226,6 +227,19 @@ def test_every_row_is_accounted_for() -> None:
         ("used", None): 2,
     }
     assert found.rows[0].wins == 1
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("name", ["position", "clicked", "rank_a", "rank_b"])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 1e300, 5e-324, -1.0, 1.5])
+def test_numbers_that_are_no_ranks_or_clicks_are_quarantined(name: str, value: float) -> None:
+    good = [
+        {**row, "clicked": 1.0, "position": float(row["position"]), "rank_a": 1.0, "rank_b": 2.0}
+        for row in two_items(1, 1, "a")
+    ]
+    bad = {**good[0], "impression": 2, name: value}
+    found = evaluate_interleaving(pd.DataFrame([*good, bad]), max_quarantined=0.5)
+    assert outcomes(found)["quarantined", "VALUE_OUT_OF_RANGE"] == 1
 
 
 @pytest.mark.parametrize("change", [{"position": 1}, {"first_pick": "b"}, {"user": 2}, {"item": "a"}])

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from spark_eval import Evaluation, compare, evaluate, evaluate_predictions, split
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.runtime import events
 
 LISTS = pd.DataFrame(
     [("<b>als</b>", user, item, item + 1) for user in range(40) for item in range(4)]
@@ -158,7 +157,6 @@ def test_a_path_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path) 
 
 
 def test_what_spark_raises_in_a_verb_is_one_named_line_with_its_error_behind(spark: SparkSession) -> None:
-    events.clock.set(None)  # as if no run of the program had been in this process
     lists = spark.createDataFrame(LISTS).selectExpr("model", "user", "cast(model as int) item", "rank")
     with pytest.raises(DataError) as raised:
         evaluate(lists, TRUTH, metrics="mrr", k=1)

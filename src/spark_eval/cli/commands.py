@@ -357,7 +357,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = [argument for argument in given if argument != "--debug"]
     gc.set_threshold(OBJECTS_TO_SEARCH)
     events.listen(as_json="--log-format=json" in given or ("--log-format", "json") in pairwise(given))
-    with streams.protect_streams() as out, handle_signals() as signals:
+    with events.program(), streams.protect_streams() as out, handle_signals() as signals:
         with streams.capture_child_output(is_shown=debug):
             code, error, trace = answer(given)
             signals.is_over = True
@@ -365,7 +365,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         error = error or endings.output_error(out)
         if error is not None:
             endings.print_error(error, trace if debug else "")
-    events.leave()
     sys.exit(code if error is None else error.exit_code)
 
 

@@ -10,13 +10,13 @@ from fractions import Fraction
 from typing import Any, Final, Self
 
 from spark_eval.comparison.gates import GATES_KEY, Gate, IfMissing
-from spark_eval.comparison.rows import GateRow
+from spark_eval.comparison.rows import GateRow, finite_row
 from spark_eval.conventions.comparison import Decision, Drop, Mode
 from spark_eval.errors import ConfigError, DataError, GateFailure, nearest
 from spark_eval.results.leaderboard import measure_of
 from spark_eval.schema import ALL
 from spark_eval.statistics.differences import DUST, ComparedSums, Estimate, PairSums, signed_root, unpaired
-from spark_eval.statistics.intervals import Summary, square_root
+from spark_eval.statistics.intervals import Summary, nearest_double, square_root
 from spark_eval.statistics.significance import LARGEST_EFFECT, adjusted, bounds, p_of_t, users_needed
 
 # Names of baseline and candidate.
@@ -135,13 +135,15 @@ class Evidence:
         fails = {Decision.WORSE} if mode is not Mode.NON_INFERIOR else {Decision.WORSE, Decision.UNDECIDED}
         low, high = (None, None) if mode is Mode.OBSERVED else bounds(self.estimate, self.gate.confidence)
         baseline, candidate = self.baseline, self.candidate
-        return gate_row(
+        row = gate_row(
             self.gate,
             self.model,
             self.segment_value,
-            baseline_value=None if baseline is None else float(baseline),
-            candidate_value=None if candidate is None else float(candidate),
-            difference=None if baseline is None or candidate is None else float(candidate - baseline),
+            baseline_value=None if baseline is None else nearest_double(baseline),
+            candidate_value=None if candidate is None else nearest_double(candidate),
+            difference=None
+            if baseline is None or candidate is None
+            else nearest_double(candidate - baseline),
             bound_low=low,
             bound_high=high,
             decision=decision,
@@ -152,6 +154,7 @@ class Evidence:
             p_adjusted=p_adjusted,
             users_needed=None if mode is Mode.OBSERVED else self.users_needed,
         )
+        return finite_row(row)
 
     def reason(self, decision: Decision) -> str:
         """Return the reason for the decision in words."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from spark_eval.comparison.decisions import ModelPair, PairCell
 from spark_eval.comparison.matching import Requested
 from spark_eval.comparison.plan import ComparePlan
-from spark_eval.comparison.rows import ComparisonRow
+from spark_eval.comparison.rows import ComparisonRow, finite_row
 from spark_eval.comparison.values import ComparedValue
 from spark_eval.comparison.worker.sums import (
     N_COMMON,
@@ -36,6 +36,7 @@ from spark_eval.statistics.differences import (
     TestResult,
     over_folds,
 )
+from spark_eval.statistics.intervals import nearest_double
 from spark_eval.statistics.ranked import RankSums, wilcoxon
 from spark_eval.statistics.resampling import Replicates, bca_interval, percentile_interval
 from spark_eval.statistics.significance import (
@@ -111,7 +112,7 @@ class ComparedCell:
     def means(self) -> tuple[float, float] | None:
         """Means of the baseline and of the candidate; None if undefined."""
         means = self.of_users.means
-        return None if means is None else (float(means[0]), float(means[1]))
+        return None if means is None else (nearest_double(means[0]), nearest_double(means[1]))
 
     def tested(self, test: str, plan: ComparePlan) -> TestResult:
         """Return the result of a test."""
@@ -126,7 +127,7 @@ class ComparedCell:
                 return wilcoxon(zeros, self.ranks, plan.zeros, plan.alternative)
             case PairTest.RANDOMIZATION:
                 value = self.estimate.value
-                statistic = None if value is None else float(value)
+                statistic = None if value is None else nearest_double(value)
                 return TestResult(statistic, self.flipped, None, None)
             case PairTest.BOOTSTRAP:
                 return TestResult(None, None, *percentile_interval(self.replicates, plan.confidence))
@@ -146,7 +147,7 @@ class ComparedCell:
             has_own = test in set(Interval) or test == TOST
             interval = results[test if has_own else plan.interval]
             result = results[test]._replace(ci_low=interval.ci_low, ci_high=interval.ci_high)
-            yield untested._replace(test=str(test), **result._asdict())
+            yield finite_row(untested._replace(test=str(test), **result._asdict()))
 
     def untested(self, plan: ComparePlan) -> ComparisonRow:
         """Return a row with the values that all tests share."""
@@ -161,7 +162,7 @@ class ComparedCell:
             better, worse = (means.less, means.greater) if is_lower else (means.greater, means.less)
             of_users = {"n_requests": rows.n, "user_wins": better, "user_losses": worse}
             of_users["user_ties"] = means.n - better - worse
-        return ComparisonRow(
+        row = ComparisonRow(
             baseline=self.models[0],
             candidate=self.models[1],
             metric=self.value.name,
@@ -172,7 +173,7 @@ class ComparedCell:
             n_undefined=self.n_common - sums.n,
             baseline_value=baseline,
             candidate_value=candidate,
-            difference=None if estimate.value is None else float(estimate.value),
+            difference=None if estimate.value is None else nearest_double(estimate.value),
             std_error=estimate.std_error,
             wins=wins,
             ties=rows.n - wins - losses,
@@ -183,6 +184,7 @@ class ComparedCell:
             mde=minimal_detectable_effect(estimate, plan.confidence),
             **of_users,
         )
+        return finite_row(row)
 
 
 @dataclass(frozen=True)
@@ -279,14 +281,14 @@ def row_over_folds(folds: Sequence[ComparedCell], plan: ComparePlan) -> Comparis
     result = t_test(estimate, plan.confidence, plan.alternative)
     means = [cell.means for cell in measured if cell.means is not None]
     counts = {name: [getattr(row, name) for row in rows] for name in COUNTS}
-    return rows[0]._replace(
+    row = rows[0]._replace(
         segment=FOLDS,
         segment_value="mean",
         test=str(PairTest.T),
         **{name: sum(of_folds) for name, of_folds in counts.items() if None not in of_folds},
         baseline_value=mean(baseline for baseline, _ in means) if means else None,
         candidate_value=mean(candidate for _, candidate in means) if means else None,
-        difference=None if estimate.value is None else float(estimate.value),
+        difference=None if estimate.value is None else nearest_double(estimate.value),
         std_error=estimate.std_error,
         relative=None,
         relative_std_error=None,
@@ -294,6 +296,7 @@ def row_over_folds(folds: Sequence[ComparedCell], plan: ComparePlan) -> Comparis
         mde=minimal_detectable_effect(estimate, plan.confidence),
         **result._asdict(),
     )
+    return finite_row(row)
 
 
 def corrected_rows(rows: Sequence[ComparisonRow], method: str) -> list[ComparisonRow]:

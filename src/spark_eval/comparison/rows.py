@@ -1,8 +1,10 @@
 """Rows of the tables ``comparisons`` and ``gates``."""
 
-from typing import Final, NamedTuple
+import math
+from typing import Final, NamedTuple, TypeVar
 
-from spark_eval.schema import ddl_of
+from spark_eval.errors import DataError
+from spark_eval.schema import ALL, ddl_of
 
 
 class ComparisonRow(NamedTuple):
@@ -86,3 +88,15 @@ class GateRow(NamedTuple):
 
 COMPARISONS: Final = ddl_of(ComparisonRow)
 GATES: Final = ddl_of(GateRow)
+
+Row = TypeVar("Row", ComparisonRow, GateRow)
+
+
+def finite_row(row: Row) -> Row:
+    """Return the row; raise DataError METRIC_OVERFLOW if a number of it is beyond all doubles."""
+    for name, number in row._asdict().items():
+        if isinstance(number, float) and not math.isfinite(number):
+            metric = f"{row.metric}@{ALL if row.k is None else row.k}"
+            message = f"{metric} has a {name} larger than any double; scale the values down"
+            raise DataError("METRIC_OVERFLOW", message)
+    return row

@@ -32,7 +32,7 @@ from spark_eval.metrics.beyond.catalog import GroupWeights, ItemCounts
 from spark_eval.metrics.columns import weighted
 from spark_eval.schema import ALL, FOLD, GROUP, ddl_of
 from spark_eval.statistics.differences import RatioSums
-from spark_eval.statistics.intervals import LowHigh, Summary, normal_interval, summarise
+from spark_eval.statistics.intervals import LowHigh, Summary, nearest_double, normal_interval, summarise
 
 # Powers of the unit for total, squares, weight, products and squares of weights.
 POWERS: Final = (1, 2, 1, 2, 2)
@@ -373,7 +373,7 @@ def mean_of(sums: SumRow, intervals: Mapping[MeanKey, LowHigh] | None = None) ->
     if sums.weight is None:
         summary = summarise(total, squares, sums.n_defined)
     elif sums.products is None:
-        summary = Summary(float(total / weight) if weight else None, n=sums.n_defined)
+        summary = Summary(nearest_double(total / weight) if weight else None, n=sums.n_defined)
     else:
         of_ratio = ((squares, products), (products, weight_squares))
         estimate = RatioSums(sums.n_defined, (total, weight), of_ratio).combination(Fraction(1))

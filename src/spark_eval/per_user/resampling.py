@@ -11,7 +11,7 @@ import numpy as np
 
 from spark_eval.arrow.codes import Booleans, Hashes
 from spark_eval.arrow.xxhash64 import id_hashes
-from spark_eval.errors import ConfigError
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.per_user.cells import SegmentCombinations, SegmentValue, combine_segments
 from spark_eval.per_user.population import AlignedUsers
 from spark_eval.statistics.draws import flips, poisson_weights, resampled_sums
@@ -25,6 +25,8 @@ AMOUNTS_AT_ONCE: Final = 256
 # Upper bound of cells times replicates; each takes 16 bytes.
 MOST_SUMS: Final = 10_000_000
 HALF_BITS: Final = 32
+# Products of scales and integers are doubles.
+LARGEST_SCALED: Final = 2.0**950
 NO_HASHES: Final[Hashes] = np.empty(0, dtype=np.uint64)
 
 
@@ -126,6 +128,11 @@ class Resampler:
     replicates: int
     flips: int = 0
     has_cubes: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise DataError METRIC_OVERFLOW if an amount is too large to be scaled."""
+        if self.largest.max(initial=0.0) > LARGEST_SCALED:
+            raise DataError("METRIC_OVERFLOW", "values larger than 2^950 are not resampled; scale them down")
 
     def sums(self, population: AlignedUsers) -> ResampledSums:
         """Return the sums of a bucket, each (cells * m, ...)."""

@@ -77,7 +77,8 @@ def sentence(row: Row, better: Callable[[str], Direction] = list_direction) -> s
     """
     candidate, metric = row["candidate"], where(row)
     baseline = in_run(row["baseline"], row["baseline_run"])
-    difference, low, high, p = (row[name] for name in ("difference", "ci_low", "ci_high", "p_adjusted"))
+    difference, p = row["difference"], row["p_adjusted"]
+    low, high = interval_of(row)
     if difference is None:
         return f"{candidate} and {baseline} have no user in common with a value of {metric}"
     decimals = decimals_for(row)
@@ -135,10 +136,16 @@ def in_run(model: str, run: str | None) -> str:
 
 def decimals_for(row: Row) -> int:
     """Return the number of decimals that show the interval's half width."""
-    low, high = row["ci_low"], row["ci_high"]
+    low, high = interval_of(row)
     half = abs(row["difference"] or 0) if low is None or low == high else (high - low) / 2
     digits = -math.floor(math.log10(half)) if half > 0 else LEAST_DECIMALS
     return min(max(digits, LEAST_DECIMALS), MOST_SHOWN)
+
+
+def interval_of(row: Row) -> tuple[Any, Any]:
+    """Return both ends of the interval of a difference; None if either is unknown."""
+    ends = row["ci_low"], row["ci_high"]
+    return (None, None) if None in ends else ends
 
 
 def bound_decimals(row: Row) -> int:

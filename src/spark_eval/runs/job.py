@@ -144,7 +144,11 @@ class Job:
 
         Raises DataError INPUT_CHANGED_DURING_RUN instead of an error that a changed input explains.
         """
-        events.begin(self.verb, self.run_id)
+        with events.run(self.verb, self.run_id):
+            yield from self.attempted(session)
+
+    def attempted(self, session: OpenSession) -> Iterator[Attempt]:
+        """Yield the attempt of the run that has begun; see ``attempt``."""
         if self.store.is_local:
             root = Path(self.store.files.root)
             check_output_paths(root, self.run_id, Table)

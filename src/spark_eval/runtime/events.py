@@ -34,6 +34,8 @@ class Clock:
 
 
 clock: Final[ContextVar[Clock | None]] = ContextVar("clock", default=None)
+# True within the program, which says more about a run after its end.
+is_program: Final[ContextVar[bool]] = ContextVar("is_program", default=False)
 # Called when a phase begins, in the thread of the run.
 followers: Final[list[Callable[[Clock], None]]] = []
 
@@ -74,6 +76,28 @@ def end(outcome: str, **facts: Any) -> None:
 def leave() -> None:
     """Forget the run: later calls from Python in this process are not part of it."""
     clock.set(None)
+
+
+@contextmanager
+def program() -> Iterator[None]:
+    """Remember runs beyond their end, for messages about them; forget the last one at its own end."""
+    token = is_program.set(True)
+    try:
+        yield
+    finally:
+        is_program.reset(token)
+        leave()
+
+
+@contextmanager
+def run(verb: str, run_id: str) -> Iterator[None]:
+    """Begin a run, and forget it at its end, failed or not; a program remembers it until its own end."""
+    begin(verb, run_id)
+    try:
+        yield
+    finally:
+        if not is_program.get():
+            leave()
 
 
 def settle() -> None:

@@ -221,8 +221,9 @@ def p_value_of(greater: float, less: float, alternative: str) -> float:
 
 
 def signed_root(value: Fraction, variance: Fraction) -> float:
-    """Return value / sqrt(variance), rounded once."""
-    return math.copysign(square_root(value**2 / variance), value)
+    """Return value / sqrt(variance), rounded once; infinity beyond all doubles."""
+    root = square_root(value**2 / variance)
+    return -root if value < 0 else root
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def normal_interval(
     mean: Fraction | None, std_error: float | None, n: int, confidence: float = 0.95
 ) -> Summary:
     """Return a mean over n users with the interval value +- z * std_error; None if undefined."""
-    value = None if mean is None else float(mean)
+    value = None if mean is None else nearest_double(mean)
     if value is None or std_error is None:
         return Summary(value, n=n)
     margin = NormalDist().inv_cdf((1 + confidence) / 2) * std_error
@@ -90,7 +90,7 @@ def logit_interval(
 
 
 def square_root(number: Fraction) -> float:
-    """Return the double nearest to the square root of a number of any size.
+    """Return the double nearest to the square root of a number of any size; infinity beyond all doubles.
 
     >>> square_root(Fraction(1, 4)), square_root(Fraction(1, 10**600)), square_root(Fraction(2)) == 2**0.5
     (0.5, 1e-300, True)
@@ -102,4 +102,21 @@ def square_root(number: Fraction) -> float:
     root = math.isqrt(above // below)
     # A remainder sets the last bit, which decides between two doubles.
     root |= root * root * below != above
-    return float(root * Fraction(2) ** -shift)
+    return nearest_double(root * Fraction(2) ** -shift)
+
+
+def nearest_double(number: Fraction) -> float:
+    """Return the double nearest to a number; infinity, with its sign, beyond all doubles.
+
+    >>> nearest_double(Fraction(1, 4)), nearest_double(Fraction(-(10**600)))
+    (0.25, -inf)
+    """
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def finite(number: float) -> float | None:
+    """Return the number; None if it is infinite, because no double holds it."""
+    return number if math.isfinite(number) else None

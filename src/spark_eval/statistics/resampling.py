@@ -37,7 +37,8 @@ class Replicates:
         >>> Replicates.of([3 << 31, 2 << 31, 0], [6, 8, 0], 1.0)
         Replicates(value=0.5, means=array([0.25]))
         """
-        return cls.of_means(quotients(totals, weights, scale * 2.0**-SCALE_BITS))
+        means = quotients(totals, weights, 2.0**-SCALE_BITS)
+        return cls.of_means([None if mean is None else mean * scale for mean in means])
 
     @classmethod
     def of_means(cls, means: Sequence[float | None]) -> "Replicates | None":
@@ -75,7 +76,8 @@ def scale_of(largest: float) -> float:
 
 def scaled(differences: Floats, scale: float) -> Floats:
     """Return differences as integers of scale / 2^31, from -2^31 to 2^31."""
-    return np.rint(differences * (2.0**SCALE_BITS / scale))
+    # Of the smallest doubles, 2^31 / scale is beyond all doubles.
+    return np.rint(differences / scale * 2.0**SCALE_BITS)
 
 
 def percentile_interval(replicates: Replicates | None, confidence: float) -> LowHigh:

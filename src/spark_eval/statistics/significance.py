@@ -1,6 +1,7 @@
 """Significance of a difference: t and sign tests, equivalence, effect sizes, corrections. For the driver.
 
 Results are None if undefined: without users, with a single user, or if all users have the same difference.
+Quotients that no double holds are None; values and ends of intervals beyond all doubles are infinite.
 SciPy's special functions are imported in functions: they are slow to load, and executors lack them.
 """
 
@@ -23,6 +24,7 @@ from spark_eval.statistics.differences import (
     signed_root,
 )
 from spark_eval.statistics.exact import Floats
+from spark_eval.statistics.intervals import finite, nearest_double
 
 # Probability of detecting the minimal detectable effect.
 POWER: Final = 0.8
@@ -51,7 +53,7 @@ def t_test(estimate: Estimate, confidence: float, alternative: str = "two_sided"
     if not estimate.variance:
         return TestResult(None, None if estimate.value else 1.0, low, high)
     statistic = signed_root(estimate.value, estimate.variance)
-    return TestResult(statistic, p_of_t(statistic, estimate.freedom, alternative), low, high)
+    return TestResult(finite(statistic), p_of_t(statistic, estimate.freedom, alternative), low, high)
 
 
 def bounds(estimate: Estimate, confidence: float) -> tuple[float | None, float | None]:
@@ -67,7 +69,8 @@ def bounds(estimate: Estimate, confidence: float) -> tuple[float | None, float |
         from scipy.special import stdtrit
 
         margin = float(stdtrit(estimate.freedom, confidence)) * estimate.std_error
-    return float(estimate.value) - margin, float(estimate.value) + margin
+    value = nearest_double(estimate.value)
+    return value - margin, value + margin
 
 
 def tost(estimate: Estimate, delta: float, confidence: float) -> TestResult:
@@ -88,7 +91,7 @@ def tost(estimate: Estimate, delta: float, confidence: float) -> TestResult:
         return TestResult(ci_low=low, ci_high=high)
     side, alternative = (1, "greater") if estimate.value < 0 else (-1, "less")
     statistic = signed_root(estimate.value + side * Fraction(delta), estimate.variance)
-    return TestResult(statistic, p_of_t(statistic, estimate.freedom, alternative), low, high)
+    return TestResult(finite(statistic), p_of_t(statistic, estimate.freedom, alternative), low, high)
 
 
 def sign_test(greater: int, less: int, alternative: str = "two_sided") -> TestResult:
@@ -165,7 +168,9 @@ def users_needed(effect: Fraction, confidence: float) -> int | None:
 
 
 def relative_change(sums: ComparedSums) -> tuple[float | None, float | None]:
-    """Return mean B / mean A - 1 and its standard error by the delta method; None if mean A is 0.
+    """Return mean B / mean A - 1 and its standard error by the delta method.
+
+    None if mean A is 0, or so small that no double holds the quotient.
 
     The error is that of the mean of B / mean A - A * mean B / mean A^2.
 
@@ -178,7 +183,8 @@ def relative_change(sums: ComparedSums) -> tuple[float | None, float | None]:
         return None, None
     baseline, candidate = sums.means
     ratio = candidate / baseline
-    return float(ratio - 1), sums.combination(-ratio / baseline, 1 / baseline).std_error
+    error = sums.combination(-ratio / baseline, 1 / baseline).std_error
+    return finite(nearest_double(ratio - 1)), None if error is None else finite(error)
 
 
 def p_of_t(statistic: float, freedom: float, alternative: str) -> float:

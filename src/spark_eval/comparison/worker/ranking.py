@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spark_eval.arrow.codes import Booleans, run_starts, scramble
+from spark_eval.errors import DataError
 from spark_eval.per_user.cells import SegmentCombinations, SegmentValue, combine_segments
 from spark_eval.per_user.population import AlignedUsers
 from spark_eval.statistics.differences import to_quanta
@@ -19,6 +20,8 @@ from spark_eval.statistics.resampling import MOST_ENUMERATED
 # Number of slices of |q| per cell: FEWEST_SLICES, and as many again for each USERS_PER_SLICE users.
 USERS_PER_SLICE: Final = 1 << 20
 FEWEST_SLICES: Final = 4
+# The sum of the rows of a user, in quanta, is a double.
+LARGEST_RANKED: Final = 2.0**950
 
 
 class SizeCounts(NamedTuple):
@@ -66,6 +69,12 @@ class DifferenceCounter:
     n_slices: int
     n_parts: int
     by_user: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise DataError METRIC_OVERFLOW if differences are too large for quanta."""
+        if self.largest.max(initial=0.0) > LARGEST_RANKED:
+            message = "differences larger than 2^950 have no ranks; scale the values down"
+            raise DataError("METRIC_OVERFLOW", message)
 
     def counts(self, population: AlignedUsers) -> Iterator[tuple[int, SizeCounts]]:
         """Yield the counts of a bucket, with the number of their partition."""

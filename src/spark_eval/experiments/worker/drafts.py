@@ -83,7 +83,9 @@ def judge_impressions(rows: pa.Table) -> Judged:
     for name in (POSITION, *ITEM_RANKS):
         if name in rows.column_names:
             values = as_doubles(rows[name])
-            is_odd |= ~np.isnan(values) & ~((values >= 1) & (values <= LARGEST_RANK) & (values % 1 == 0))
+            is_odd |= ~np.isnan(values) & ~(
+                (values >= 1) & (values <= LARGEST_RANK) & (np.floor(values) == values)
+            )
     faults: dict[Fault | Reason, Booleans] = {
         Fault.NULL_EXPERIMENT: is_any_null(rows, EXPERIMENT),
         Fault.NULL_ID: is_any_null(rows, *IDS),

@@ -71,6 +71,11 @@ class RunFacts:
     asked_primary: str | None = None
     prediction_metrics: Mapping[str, MetricText] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Replace numbers that are not finite by null: no page can show them."""
+        finite = {name: [finite_row(row) for row in rows] for name, rows in self.tables.items()}
+        object.__setattr__(self, "tables", finite)
+
     def rows(self, table: str) -> Sequence[Row]:
         """Return the rows of a table; empty if the table is not published."""
         return self.tables.get(table, ())
@@ -256,6 +261,12 @@ class RunFacts:
 
 
 PAIR: Final = ("candidate", "baseline")
+
+
+def finite_row(row: Row) -> Row:
+    """Return the row, with null for doubles that are not finite."""
+    odd = [name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
+    return {**row, **dict.fromkeys(odd)} if odd else row
 
 
 def share_texts(rows: Iterable[dict[str, Any]]) -> None:

@@ -91,12 +91,17 @@ def gate_sentence(row: Mapping[str, Any]) -> str:
         certainty = "by the values alone, whatever chance does"
     elif row["decision"] == Decision.UNDECIDED:
         needed = row["users_needed"]
-        certainty = f"not certain ({100 * row['confidence']:g} %)"
+        certainty = f"not certain{at_confidence(row)}"
         certainty += "" if needed is None else f", {needed:,} users would tell"
     else:
-        certainty = f"certain ({100 * row['confidence']:g} %)"
+        certainty = f"certain{at_confidence(row)}"
     means = f"{short(row['baseline_value'])} to {short(row['candidate_value'])}"
     return f"{gate}: {drop}: {certainty}; from {means}, {row['n_users']:,} users."
+
+
+def at_confidence(row: Mapping[str, Any]) -> str:
+    """Return the confidence of a gate in brackets: `` (95 %)``; empty if unknown."""
+    return "" if row["confidence"] is None else f" ({100 * row['confidence']:g} %)"
 
 
 def allowed_drop(row: Mapping[str, Any]) -> str:
@@ -104,6 +109,8 @@ def allowed_drop(row: Mapping[str, Any]) -> str:
     drop = row["max_drop"]
     if row["mode"] == WATCH:
         return "as on the days before"
+    if drop is None:
+        return "not worse"
     if row["drop"] == Drop.RELATIVE:
         return f"at most {100 * drop:g} % worse"
     return f"at most {f'{drop:g}'.removeprefix('0') or '0'} worse"

@@ -46,7 +46,7 @@ def other_tables(facts: RunFacts) -> Chapter | None:
 def split_in_time(facts: RunFacts) -> Chapter | None:
     """Return the chapter on the split: time ranges of the subsets, leakage checks, and subset sizes."""
     checks = facts.rows(Table.LEAKAGE)
-    spans = list(spans_of(facts.records.get("split", {}).get("timeline") or {}))
+    spans = list(spans_of((facts.records.get("split") or {}).get("timeline") or {}))
     if not checks and not spans:
         return None
     views = []
@@ -83,31 +83,13 @@ def leak_verdict(check: Row) -> str:
 def spans_of(split: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the time range of each subset of a split, in milliseconds since the epoch; None if unknown.
 
-    An open start or end is that of the log.
+    An open start or end is that of the log. A subset with an end that the record lacks has no range.
     """
     oldest, newest = split.get("oldest"), split.get("newest")
-    if "windows" in split:
-        parts = [
-            (str(fold), str(subset), window[f"{subset}_start"], window[f"{subset}_end"])
-            for fold, window in enumerate(split["windows"])
-            for subset in (Subset.TRAIN, Subset.TEST)
-        ]
-    elif "periods" in split:
-        parts = [("", period["subset"], period["start"], period["end"]) for period in split["periods"]]
-    elif "global_cut" in split:
-        parts = [
-            ("", str(Subset.LOCAL_TRAIN), None, split["local_train_end"]),
-            (
-                "",
-                f"{Subset.RANKER_TRAIN}, {Subset.RANKER_TEST}",
-                split["local_cut"],
-                split["local_test_end"],
-            ),
-            ("", str(Subset.GLOBAL_TEST), split["global_cut"], split["end"]),
-        ]
-    else:
-        return
-    for fold, part, start, end in parts:
+    for fold, part, of_subset, start_key, end_key in subsets_in_time(split):
+        if part is None or not {start_key, end_key} - {None} <= of_subset.keys():
+            continue
+        start, end = (None if key is None else of_subset[key] for key in (start_key, end_key))
         first, last = (oldest if start is None else start), (newest if end is None else end)
         yield {
             "fold": fold,
@@ -117,6 +99,22 @@ def spans_of(split: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "start": None if first is None else first / 1000,
             "end": None if last is None else last / 1000,
         }
+
+
+def subsets_in_time(
+    split: Mapping[str, Any],
+) -> Iterator[tuple[str, str | None, Mapping[str, Any], str | None, str]]:
+    """Yield fold and name of each subset, and the mapping and its keys with start (None: open) and end."""
+    for fold, window in enumerate(split.get("windows") or ()):
+        for subset in (Subset.TRAIN, Subset.TEST):
+            yield str(fold), str(subset), window or {}, f"{subset}_start", f"{subset}_end"
+    for period in split.get("periods") or ():
+        yield "", (period or {}).get("subset"), period or {}, "start", "end"
+    if "global_cut" in split:
+        yield "", str(Subset.LOCAL_TRAIN), split, None, "local_train_end"
+        ranker = f"{Subset.RANKER_TRAIN}, {Subset.RANKER_TEST}"
+        yield "", ranker, split, "local_cut", "local_test_end"
+        yield "", str(Subset.GLOBAL_TEST), split, "global_cut", "end"
 
 
 def in_utc(microseconds: int) -> str:
@@ -166,7 +164,7 @@ def provenance(facts: RunFacts) -> Chapter | None:
     rows, texts = [], {}
     for verb, record in facts.records.items():
         rows += [{"verb": verb, "what": what, "is": text} for what, text in record_lines(record)]
-        settings = without_secrets(record.get("config", {}))
+        settings = without_secrets(record.get("config") or {})
         texts[f"Config of {verb}"] = json.dumps(settings, indent=2, ensure_ascii=False)
     dataset = Dataset.of("provenance", rows, ("verb", "what", "is"))
     table = View(Form.TABLE, "Conventions, versions, fingerprint", dataset)
@@ -178,15 +176,17 @@ def record_lines(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("published_at", "conventions", "fingerprint", "truth_digest"):
         if record.get(name) is not None:
             yield name.replace("_", " "), str(record[name])
-    for name, size in record.get("tables", {}).items():
-        yield f"rows of {name}", f"{size['rows']:,}"
-    for name, version in record.get("versions", {}).items():
+    # Another version may have written the record, without some of its keys.
+    parts = {name: record.get(name) or {} for name in ("tables", "versions", "summary", "snapshots", "runs")}
+    for name, size in parts["tables"].items():
+        if (n_rows := (size or {}).get("rows")) is not None:
+            yield f"rows of {name}", f"{n_rows:,}"
+    for name, version in parts["versions"].items():
         yield f"version of {name}", str(version)
-    if (seconds := record.get("summary", {}).get("seconds")) is not None:
+    if (seconds := parts["summary"].get("seconds")) is not None:
         yield "seconds", str(seconds)
-    snapshots: Mapping[str, Mapping[str, Any]] = record.get("snapshots", {})
-    for name, snapshot in snapshots.items():
-        yield f"snapshot of {name}", f"{snapshot['format']}, versionAsOf: {snapshot['version']}"
-    runs: Mapping[str, str | None] = record.get("runs", {})
-    for run, digest in runs.items():
+    for name, snapshot in parts["snapshots"].items():
+        known = snapshot or {}
+        yield f"snapshot of {name}", f"{known.get('format')}, versionAsOf: {known.get('version')}"
+    for run, digest in parts["runs"].items():
         yield f"read run {run}", str(digest)

@@ -117,13 +117,13 @@ def headings_of(facts: RunFacts) -> list[str]:
     """Return the lines of the page's header: counts, conventions, and time of publication."""
     headings, moments = dict[str, str](), list[str]()
     for record in facts.records.values():
-        summary: Mapping[str, Any] = record.get("summary", {})
+        summary: Mapping[str, Any] = record.get("summary") or {}
         for name in ("models", "users", "rows_in"):
             if summary.get(name) is not None:
                 headings[name] = f"{summary[name]:,} {name.replace('_', ' ')}"
-        if "published_at" in record:
+        if record.get("published_at") is not None:
             moments.append(str(record["published_at"]))
-        if "conventions" in record:
+        if record.get("conventions") is not None:
             headings["conventions"] = f"conventions: {record['conventions']}"
     return [*headings.values(), *(f"published {moment}" for moment in sorted(moments)[-1:])]
 

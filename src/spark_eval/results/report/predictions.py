@@ -21,7 +21,7 @@ AXES: Final = {
 
 def prediction_curves(facts: RunFacts) -> Chapter | None:
     """Return ROC, precision-recall and calibration curves, thinned to points that can be told apart."""
-    rows = facts.rows(Table.CURVES)
+    rows = [row for row in facts.rows(Table.CURVES) if None not in (row["x"], row["y"])]
     if not rows:
         return None
     points = list(thinned(rows))
