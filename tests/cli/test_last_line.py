@@ -18,14 +18,14 @@ PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
 from pyspark import SparkContext
-from spark_eval.evaluation import evaluate
+from spark_eval.verbs import evaluate
 from spark_eval.cli.commands import main
 
 measure = evaluate.measure_lists
 
 
 def in_a_worker(tables, work):
-    tables.truth.sparkSession.sparkContext.parallelize([0], 1).map(work).collect()
+    tables.truth.session.sparkContext.parallelize([0], 1).map(work).collect()
 
 
 def kill_a_worker(tables, *_):
