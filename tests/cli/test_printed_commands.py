@@ -141,8 +141,8 @@ def test_what_the_demo_of_an_experiment_tells_to_run_runs() -> None:
 def test_what_the_demo_tells_to_run_runs() -> None:
     """In processes of their own: a JVM keeps the working folder that it began in."""
     answer = alone("demo", "--scale", "0.2", "--output", "my demo")
-    [words] = printed(answer)
-    assert words[0] == "evaluate"
+    *named, words = printed(answer)
+    assert [*named, words[0]] == [["compare"], "evaluate"]
     alone(*words)
 
 
