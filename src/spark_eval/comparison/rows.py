@@ -4,7 +4,8 @@ import math
 from typing import Final, NamedTuple, TypeVar
 
 from spark_eval.errors import DataError
-from spark_eval.schema import ALL, ddl_of
+from spark_eval.results.leaderboard import measure_of
+from spark_eval.schema import ddl_of
 
 
 class ComparisonRow(NamedTuple):
@@ -96,7 +97,8 @@ def finite_row(row: Row) -> Row:
     """Return the row; raise DataError METRIC_OVERFLOW if a number of it is beyond all doubles."""
     for name, number in row._asdict().items():
         if isinstance(number, float) and not math.isfinite(number):
-            metric = f"{row.metric}@{ALL if row.k is None else row.k}"
-            message = f"{metric} has a {name} larger than any double; scale the values down"
+            message = (
+                f"{measure_of(row._asdict())} has a {name} larger than any double; scale the values down"
+            )
             raise DataError("METRIC_OVERFLOW", message)
     return row

@@ -335,9 +335,8 @@ class AlignedUsers:
                     fill(values[row, index], table[name])
                 else:
                     values[row, index] = np.append(to_numpy(table[name]), np.nan)[rows]
-                with np.errstate(
-                    invalid="ignore", over="ignore"
-                ):  # most often no value is looked at on its own
+                with np.errstate(invalid="ignore", over="ignore"):
+                    # Most often no value is looked at on its own.
                     is_finite &= bool(np.isfinite(values[row, index].sum()))
         if not is_finite and np.isinf(values).any():
             infinite = columns[int(np.flatnonzero(np.isinf(values).any(axis=(0, 2)))[0])]

@@ -83,9 +83,8 @@ def judge_impressions(rows: pa.Table) -> Judged:
     for name in (POSITION, *ITEM_RANKS):
         if name in rows.column_names:
             values = as_doubles(rows[name])
-            is_odd |= ~np.isnan(values) & ~(
-                (values >= 1) & (values <= LARGEST_RANK) & (np.floor(values) == values)
-            )
+            is_rank = (values >= 1) & (values <= LARGEST_RANK) & (np.floor(values) == values)
+            is_odd |= ~np.isnan(values) & ~is_rank
     faults: dict[Fault | Reason, Booleans] = {
         Fault.NULL_EXPERIMENT: is_any_null(rows, EXPERIMENT),
         Fault.NULL_ID: is_any_null(rows, *IDS),

@@ -73,7 +73,7 @@ class RunFacts:
 
     def __post_init__(self) -> None:
         """Replace numbers that are not finite by null: no page can show them."""
-        finite = {name: [finite_row(row) for row in rows] for name, rows in self.tables.items()}
+        finite = {name: [without_infinities(row) for row in rows] for name, rows in self.tables.items()}
         object.__setattr__(self, "tables", finite)
 
     def rows(self, table: str) -> Sequence[Row]:
@@ -263,7 +263,7 @@ class RunFacts:
 PAIR: Final = ("candidate", "baseline")
 
 
-def finite_row(row: Row) -> Row:
+def without_infinities(row: Row) -> Row:
     """Return the row, with null for doubles that are not finite."""
     odd = [name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
     return {**row, **dict.fromkeys(odd)} if odd else row
