@@ -10,7 +10,7 @@ from operator import add
 from typing import Any, Unpack
 
 from spark_eval.arrow.files import remove_other_files
-from spark_eval.errors import collect_errors
+from spark_eval.errors import ConfigError, collect_errors
 from spark_eval.evaluation.bootstrap import Bootstrap
 from spark_eval.evaluation.exchange import (
     buckets_for,
@@ -141,6 +141,8 @@ def evaluate(
         1    mrr  2   0.75
     """
     plan = make_plan(**options)
+    if folder == "":
+        raise ConfigError("INVALID_PATH", "folder: ''; name a new folder")
     optional = {"train": train, "users": users, "items": items}
     check_given(plan, [name for name, frame in optional.items() if frame is not None], model)
     given = {"recommendations": recommendations, "truth": truth} | optional

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any, Final, Unpack, get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -311,6 +311,7 @@ def condition_of(key: str, given: Mapping[str, Any]) -> Condition:
         fits = value is None
     else:
         fits = value is not None and is_list == (op in ("in", "between"))
+        fits = fits and (is_list or isinstance(value, Hashable))
     if not fits or value in ([], ()) or (op == "between" and len(value) != 2):
         raise invalid(key, f"value {value!r} does not fit op {op}")
     return Condition(required(given, "column", key), op, tuple(value) if is_list else value)

@@ -243,7 +243,9 @@ def correct_for_sampling(probabilities: Floats, rate: float) -> Floats:
 
     Source: He et al., Practical lessons from predicting clicks on ads at Facebook, 2014.
     """
-    return probabilities / (probabilities + (1 - probabilities) / rate)
+    # Of the smallest rates 1 / w is infinite, and the limit of the result is 0.
+    with np.errstate(over="ignore"):
+        return probabilities / (probabilities + (1 - probabilities) / rate)
 
 
 def bins_of(probabilities: Floats, n_bins: int) -> Ints:
