@@ -1,6 +1,5 @@
 """Batches that are spilled to files: cleared by the next run if their process has died, and only then."""
 
-import ast
 import os
 import signal
 from pathlib import Path
@@ -9,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import spark_eval
 from spark_eval.runners import in_process
 from spark_eval.runners.in_process import ShuffleBuffer
 
@@ -75,15 +73,3 @@ def test_what_is_alive_or_not_ours_stays(folder: Path, tmp_path_factory: pytest.
     assert (elsewhere / in_process.ALIVE).exists()
     assert len([*folder.iterdir()]) == 5
     assert len([batch for part in range(2) for batch in live.read(part)]) == 2
-
-
-def test_arrow_starts_no_threads_of_its_own_to_group_rows() -> None:
-    """Where no thread can start, Arrow waits for ever for its pool, deaf to signals."""
-    calls = []
-    for path in sorted(Path(spark_eval.__file__).parent.rglob("*.py")):
-        text = path.read_text(encoding="utf-8")
-        for node in ast.walk(ast.parse(text)) if ".group_by(" in text else ():
-            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "group_by":
-                calls.append((path.name, {one.arg: ast.unparse(one.value) for one in node.keywords}))
-    assert len(calls) > 10
-    assert not [name for name, keywords in calls if keywords.get("use_threads") != "False"]

@@ -11,6 +11,7 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark_eval.arrow.sound_footers import read_footer
 from spark_eval.errors import DataError, raise_if_of_machine
 from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 
@@ -131,7 +132,8 @@ def named_read_errors(path: str, state: FileState | None = None) -> Iterator[Non
     except FileNotFoundError as error:
         message = f"{path!r} was removed during the run; rerun when the input files are stable"
         raise DataError("INPUT_CHANGED_DURING_RUN", message) from error
-    except (OSError, pa.ArrowException) as error:
+    # Arrow's own words may be damaged, too.
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise_if_of_machine(error, path)
         check_state(path, state)
         raise DataError("CORRUPT_FILE", f"{path!r}: {error}; write the file again") from error
@@ -156,13 +158,14 @@ def check_text(array: pa.Array, column: str, path: str) -> None:
 def read_part(part: FilePart, columns: Iterable[str], coded: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
     """Yield batches of columns in normal form, those in ``coded`` dictionary-coded; check page checksums."""
     options = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
-    footer = pq.read_metadata(part.path)
+    footer = read_footer(part.path)
     coded = [name for name in coded if is_read_as_codes(footer, part.groups, name)]
     with pq.ParquetFile(part.path, metadata=footer, read_dictionary=coded, **options) as file:
-        instants = int96_columns(footer)
+        instants, n_rows = int96_columns(footer), 0
         for batch in file.iter_batches(
             BATCH_ROWS, row_groups=list(part.groups), columns=list(dict.fromkeys(columns)), use_threads=False
         ):
+            n_rows += len(batch)
             names = batch.schema.names
             arrays = [
                 batch[name]
@@ -171,6 +174,10 @@ def read_part(part: FilePart, columns: Iterable[str], coded: Sequence[str] = ())
                 for name in names
             ]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
+        wanted = sum(footer.row_group(group).num_rows for group in part.groups)
+        # Arrow may take a column chunk with a damaged size or offset as an empty one.
+        if n_rows != wanted:
+            raise pa.ArrowInvalid(f"{n_rows} rows can be read of {wanted} in its footer")
 
 
 def is_read_as_codes(footer: pq.FileMetaData, groups: Iterable[int], name: str) -> bool:

@@ -5,17 +5,17 @@ Spark that wrote them. Tests show that Spark reads all of these alike. Anything 
 """
 
 import json
-import os
 import zlib
 from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import UNSIGNED, int96_columns, is_consistent, normalized_type
+from spark_eval.arrow.sound_footers import EncryptedFile, read_footer
 from spark_eval.errors import DataError, raise_if_of_machine
 
 CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
@@ -47,38 +47,11 @@ MOST_DIGITS: Final = 38
 SPARK_VERSION: Final = b"org.apache.spark.version"
 MARKS: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 FIRST_MODERN: Final = b"3.1.0"
-# Cached footers; each is read by checks, by the choice of the reader, and for row counts.
-MOST_KEPT: Final = 1024
-# End of a file with an encrypted footer, and length of the signature of a readable one.
-ENCRYPTED: Final = b"PARE"
-SIGNATURE_BYTES: Final = 28
 # First bytes of Hadoop's checksum files, and the key of Spark's schema in a footer.
 CHECKSUMS_BEGIN: Final = b"crc\0"
+# Bytes of a file that are compared with its checksums at once.
+READ_AT_ONCE: Final = 1 << 20
 SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
-
-
-class EncryptedFile(ValueError):
-    """File that needs decryption keys; Arrow would abort the process on reading an encrypted column."""
-
-
-def read_footer(path: str) -> pq.FileMetaData:
-    """Return the footer of a file; raise EncryptedFile, or Arrow's error for a damaged file."""
-    status = Path(path).stat()
-    return cached_footer(path, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(MOST_KEPT)
-def cached_footer(path: str, n_bytes: int, _: int) -> pq.FileMetaData:
-    """Read the footer of a file of this size and modification time."""
-    with Path(path).open("rb") as file:
-        file.seek(-min(8, n_bytes), os.SEEK_END)
-        end = file.read(8)
-    if end[4:] == ENCRYPTED:
-        raise EncryptedFile(f"{path} has an encrypted footer")
-    footer = pq.read_metadata(path)
-    if int.from_bytes(end[:4], "little") == footer.serialized_size + SIGNATURE_BYTES:
-        raise EncryptedFile(f"{path} has encrypted columns")
-    return footer
 
 
 def is_plain(path: str, wanted: pa.Schema) -> bool:
@@ -198,9 +171,14 @@ def sums_match(path: Path, sums: Path) -> bool:
     size = int.from_bytes(written[4:8], "big")
     if written[:4] != CHECKSUMS_BEGIN or not size:
         return False
+    sums_of_chunks: list[int] = []
     with path.open("rb") as file:
-        chunks = iter(lambda: file.read(size), b"")
-        return b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks) == written[8:]
+        # Many chunks at once: reading each by itself takes longer than its checksum.
+        while block := memoryview(file.read(max(1, READ_AT_ONCE // size) * size)):
+            sums_of_chunks += [
+                zlib.crc32(block[start : start + size]) for start in range(0, len(block), size)
+            ]
+    return np.array(sums_of_chunks, ">u4").tobytes() == written[8:]
 
 
 def columns_of_spark(footer: pq.FileMetaData) -> list[str] | None:

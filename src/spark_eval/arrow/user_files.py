@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import named_read_errors
+from spark_eval.arrow.sound_footers import read_footer
 from spark_eval.errors import DataError
 from spark_eval.schema import MODEL
 
@@ -28,6 +29,32 @@ def open_dataset(path: str) -> ds.Dataset:
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     form = ds.ParquetFileFormat(default_fragment_scan_options=checked)
     return ds.dataset(path, partitioning=by_model, format=form)
+
+
+def read_dataset(dataset: ds.Dataset) -> pa.Table:
+    """Read all files of an opened table; raise DataError as ``read_columns`` does.
+
+    Arrow's own scanner waits for ever where no thread can start, deaf to signals.
+    """
+    schema = dataset.schema
+    return pa.concat_tables(
+        [schema.empty_table(), *(read_fragment(one, schema) for one in dataset.get_fragments())]
+    )
+
+
+def read_fragment(fragment: ds.Fragment, schema: pa.Schema) -> pa.Table:
+    """Read a file of an opened table; columns that it lacks are keys of its folder, or null."""
+    with named_read_errors(fragment.path):
+        there = read_footer(fragment.path).schema.to_arrow_schema().names
+    rows = read_columns(fragment.path, [name for name in schema.names if name in there])
+    keys = ds.get_partition_keys(fragment.partition_expression)
+    columns = [
+        rows[field.name].cast(field.type)
+        if field.name in there
+        else pa.repeat(pa.scalar(keys.get(field.name), field.type), len(rows))
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def check_no_nan(rows: pa.Table | pa.RecordBatch, path: str) -> None:
@@ -103,9 +130,25 @@ def read_files(paths: Sequence[str], columns: Sequence[str]) -> list[pa.Table]:
 
 def read_columns(path: str, columns: Sequence[str]) -> pa.Table:
     """Read columns of a file; raise DataError as ``named_read_errors`` and ``check_no_nan`` do."""
-    with named_read_errors(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
-        rows = file.read(columns=list(columns), use_threads=False)
+    with named_read_errors(path), open_file(path, path) as file:
+        rows = read_all(file, columns)
     check_no_nan(rows, path)
+    return rows
+
+
+def open_file(path: str, source: str | pa.NativeFile, **options: Any) -> pq.ParquetFile:
+    """Open a file, at its path or opened before, with a sound footer and checksums of its pages."""
+    return pq.ParquetFile(source, metadata=read_footer(path), page_checksum_verification=True, **options)
+
+
+def read_all(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
+    """Read columns of an open file; raise pyarrow's ArrowInvalid unless they have all its rows.
+
+    Arrow may take a column chunk with a damaged size as an empty one.
+    """
+    rows = file.read(columns=list(columns), use_threads=False)
+    if len(rows) != file.metadata.num_rows:
+        raise pa.ArrowInvalid(f"{len(rows)} rows can be read of {file.metadata.num_rows} in its footer")
     return rows
 
 
@@ -119,9 +162,9 @@ def read_ids(paths: Sequence[str], column: str) -> list[pa.ChunkedArray]:
     before = None
     for path in paths:
         with named_read_errors(path), pa.OSFile(path) as source:
-            file = pq.ParquetFile(source, read_dictionary=[column], page_checksum_verification=True)
+            file = open_file(path, source, read_dictionary=[column])
             encoded = encoded_column(source, file, column)
-            ids.append(ids[-1] if encoded == before else file.read([column], use_threads=False)[column])
+            ids.append(ids[-1] if encoded == before else read_all(file, [column])[column])
         before = encoded
     return ids
 
@@ -142,7 +185,10 @@ def encoded_column(source: pa.NativeFile, file: pq.ParquetFile, column: str) -> 
     for number in range(file.num_row_groups):
         chunk = file.metadata.row_group(number).column(index)
         starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
-        n_bytes = chunk.total_compressed_size
-        content = source.read_at(n_bytes, min(start for start in starts if start))
+        start, n_bytes = min((start for start in starts if start), default=0), chunk.total_compressed_size
+        # Arrow would crash on some others.
+        if not 0 <= start <= start + n_bytes <= source.size():
+            raise pa.ArrowInvalid(f"its footer puts column {column!r} beyond the file")
+        content = source.read_at(n_bytes, start)
         chunks.append((chunk.compression, chunk.num_values, chunk.total_uncompressed_size, content))
     return file.schema_arrow.field(column).type, *chunks

@@ -351,7 +351,7 @@ def mark_here(rows: pa.Table, train: pa.Table) -> LocalTable:
         train.filter(pc.is_valid(train[USER])).select(keys).group_by(keys, use_threads=False).aggregate([])
     )
     items = valid.append_column(IN_TRAIN, pa.repeat(True, len(valid)))
-    marked = rows.join(items, keys, join_type="left outer")
+    marked = rows.join(items, keys, join_type="left outer", use_threads=False)
     is_trained = pc.fill_null(marked[IN_TRAIN], False)
     marked = marked.set_column(marked.column_names.index(IN_TRAIN), IN_TRAIN, is_trained)
     return LocalTable(marked.schema, marked)

@@ -9,12 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import named_read_errors
-from spark_eval.arrow.user_files import check_no_nan, nan_in, open_dataset
+from spark_eval.arrow.user_files import nan_in, open_dataset, read_dataset
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics.aliases import as_list
 from spark_eval.names import literal_path, quote_column, summarize_names
@@ -74,13 +73,7 @@ class PublishedTable:
         if not isinstance(self.files, LocalFiles):
             frame = self.frame(self.files.spark).drop(RUN_ID_COLUMN)
             return [row.asDict() for row in with_named_errors(self.path, frame.collect)]
-        rows: list[dict[str, Any]] = []
-        dataset = self.dataset()
-        for fragment in dataset.get_fragments():
-            with named_read_errors(fragment.path):
-                part: pa.Table = fragment.to_table(schema=dataset.schema)
-            check_no_nan(part, fragment.path)
-            rows += part.to_pylist()
+        rows: list[dict[str, Any]] = read_dataset(self.dataset()).to_pylist()
         return rows
 
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.checksums import KEYS, key_sum
-from spark_eval.arrow.files import BATCH_ROWS, column_statistics
+from spark_eval.arrow.files import BATCH_ROWS, column_statistics, named_read_errors
+from spark_eval.arrow.sound_footers import read_footer
 from spark_eval.errors import SparkEvalError
 from spark_eval.metrics.values import MetricValue
 from spark_eval.names import quote_column
@@ -44,13 +45,14 @@ class Expected:
         """Raise SparkEvalError STAGED_OTHERWISE unless the bounds in footers and the keys are as expected."""
         keys = 0
         for path in folder.rglob("*.parquet"):
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            with named_read_errors(str(path)), pq.ParquetFile(path, page_checksum_verification=True) as file:
+                footer = read_footer(str(path))
                 for column in self.bounds:
-                    for group in column_statistics(file.metadata, column):
+                    for group in column_statistics(footer, column):
                         if group is not None and group.has_min_max:
                             self.check_bounds(column, group.min, group.max)
                 if self.keys is not None:
-                    for group in column_statistics(file.metadata, USER):
+                    for group in column_statistics(footer, USER):
                         if group is not None and group.has_null_count and group.null_count:
                             raise staged_otherwise(f"{group.null_count} rows have no user; report it")
                     model = unquote(path.parent.name.removeprefix(f"{MODEL}="))

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.dataset import Dataset
 
+from spark_eval.arrow.user_files import read_dataset
 from spark_eval.names import folder_name
 from spark_eval.schema import MODEL
 
@@ -78,7 +79,7 @@ def to_arrow(table: Any) -> pa.Table:
         return table.toArrow()
     if isinstance(table, pd.DataFrame):
         return plain_texts(pa.Table.from_pandas(table, preserve_index=False))
-    return table.to_table() if isinstance(table, Dataset) else pa.table(table)
+    return read_dataset(table) if isinstance(table, Dataset) else pa.table(table)
 
 
 def plain_texts(rows: pa.Table) -> pa.Table:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from mmap import mmap
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from threading import Lock
@@ -25,6 +26,8 @@ SPILLED: Final = "spark-eval-spilled-"
 ALIVE: Final = "alive.lock"
 # Bytes of batches that wait in memory for those of the same number; more go to files.
 MOST_IN_MEMORY: Final = 1 << 30
+# Bytes that a thread needs to start: 8 MiB for its stack, and some for its data.
+BYTES_OF_THREAD: Final = 10 << 20
 
 
 def cores() -> int:
@@ -38,6 +41,8 @@ def run(work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
     n_threads = min(cores(), len(parts))
     if n_threads < 2:
         return list(map(work, parts))
+    # Python waits for ever for a thread that finds no memory as it starts. What is asked for is free again.
+    mmap(-1, n_threads * BYTES_OF_THREAD).close()
     with ThreadPoolExecutor(n_threads, "spark-eval") as threads:
         try:
             return list(threads.map(work, parts))

@@ -15,16 +15,18 @@ import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import INSTANT, check_text
 from spark_eval.arrow.footers import (
-    EncryptedFile,
     columns_of_spark,
     flat_column_indices,
     is_plain,
-    read_footer,
     readable_type,
+    unsigned_columns,
+    unsigned_in_all,
 )
+from spark_eval.arrow.sound_footers import EncryptedFile, read_footer
 from spark_eval.errors import DataError, lacks_memory, raise_if_of_machine
 from spark_eval.names import folder_name
 from spark_eval.runners.local_rows import LocalTable, normal
+from spark_eval.runtime.file_kinds import NAMES, kind_of_file
 from spark_eval.runtime.local_files import is_hidden, local_path
 from spark_eval.schema import MODEL
 from spark_eval.tables.arrow_frames import as_arrow
@@ -227,19 +229,27 @@ def plain_paths(path: str) -> list[str]:
 
 
 def file_schema(paths: Sequence[str]) -> pa.Schema:
-    """Return the columns of Parquet files that all have the same ones; NotPlain otherwise."""
+    """Return the columns of Parquet files that all have the same ones; NotPlain otherwise.
+
+    Raises DataError CORRUPT_FILE for a damaged footer, and SCHEMA_DRIFT as ``unsigned_in_all`` does.
+    """
     footers = []
     for path in paths:
         try:
             footers.append(read_footer(path))
         except (OSError, EncryptedFile, pa.ArrowException) as error:
             raise_if_of_machine(error, path)
+            is_sound = isinstance(error, EncryptedFile | pa.ArrowNotImplementedError)
+            if not is_sound and kind_of_file(path) == NAMES["parquet"]:
+                raise DataError("CORRUPT_FILE", f"{path!r}: {error}; write the file again") from error
             raise NotPlain(f"{path} is not plain Parquet") from None
     for path, footer in zip(paths, footers, strict=True):
         check_spark_columns(path, footer)
     schemas = [schema_of(footer) for footer in footers]
     if any(schema != schemas[0] for schema in schemas):
         raise NotPlain(f"files beside {paths[0]} have other columns")
+    unsigned = {path: unsigned_columns(footer) for path, footer in zip(paths, footers, strict=True)}
+    unsigned_in_all(unsigned, str(Path(paths[0]).parent))
     return schemas[0]
 
 

@@ -50,7 +50,12 @@ class Requests:
         raise Stopped
 
     def stop_work(self) -> None:
-        """Call the last acts in another thread, because this one may be in a call to the JVM."""
+        """Call the last acts, if any, in another thread, because this one may be in a call to the JVM.
+
+        A run without a JVM may have no memory for a thread.
+        """
+        if not self.last_acts:
+            return
 
         def stop() -> None:
             for act in self.last_acts:

@@ -201,7 +201,7 @@ def named_spark_error(error: Exception, where: str = "", more: str = DEBUG) -> S
         what = ": ".join(part for part in (where, *files, sentence) if part)
         return kind(code, f"{what}; {FIXES[code]}{more}")
     if lacks_memory(error):
-        return EnvironmentFault("OUT_OF_MEMORY", f"this process has no more memory; {MORE_MEMORY}")
+        return EnvironmentFault("OUT_OF_MEMORY", f"no more memory or threads to be had; {MORE_MEMORY}")
     if isinstance(error, OSError):
         return refusal(error)
     return EnvironmentFault("UNEXPECTED", f"{type(error).__name__}: {text.splitlines()[0] if text else ''}")

@@ -8,14 +8,8 @@ from typing import Final
 import pyarrow as pa
 
 from spark_eval.arrow.files import is_consistent
-from spark_eval.arrow.footers import (
-    EncryptedFile,
-    columns_of_spark,
-    nanosecond_columns,
-    read_footer,
-    timestamp_kinds,
-    unsigned_columns,
-)
+from spark_eval.arrow.footers import columns_of_spark, nanosecond_columns, timestamp_kinds, unsigned_columns
+from spark_eval.arrow.sound_footers import EncryptedFile, read_footer
 from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError, raise_if_of_machine
 from spark_eval.runtime.any_session import OpenSession

@@ -80,7 +80,7 @@ def read_arrow(name: str, frame: Any) -> pa.Table:
     if not isinstance(frame, str) and not hasattr(frame, "__fspath__"):
         return as_arrow(name, frame)
     try:
-        return as_arrow(name, pq.read_table(frame, page_checksum_verification=True))
+        return as_arrow(name, pq.read_table(frame, use_threads=False, page_checksum_verification=True))
     except (OSError, pa.ArrowException) as error:
         raise_if_of_machine(error, str(frame))
         raise DataError("MISSING_INPUT", f"{name}: cannot read {str(frame)!r}: {error}") from error

@@ -15,7 +15,7 @@ from spark_eval.arrow.files import (
     named_read_errors,
     split_row_groups,
 )
-from spark_eval.arrow.footers import read_footer
+from spark_eval.arrow.sound_footers import read_footer
 
 # A task that reads costs about 12 ms of CPU, mostly in the JVM.
 LEAST_PART_BYTES: Final = 16 << 20

@@ -16,14 +16,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_eval.arrow.footers import (
-    EncryptedFile,
-    nanosecond_columns,
-    read_footer,
-    timestamp_kinds,
-    unsigned_columns,
-    unsigned_in_all,
-)
+from spark_eval.arrow.footers import nanosecond_columns, timestamp_kinds, unsigned_columns, unsigned_in_all
+from spark_eval.arrow.sound_footers import EncryptedFile, read_footer
 from spark_eval.errors import DataError, collect_errors
 from spark_eval.names import literal_path
 from spark_eval.options import Exporting, not_a_frame

@@ -7,8 +7,7 @@ from functools import cached_property, partial
 from statistics import mean
 from typing import TYPE_CHECKING, Final
 
-from spark_eval.arrow.files import named_read_errors
-from spark_eval.arrow.user_files import check_no_nan
+from spark_eval.arrow.user_files import read_dataset
 from spark_eval.comparison.plan import ComparePlan
 from spark_eval.comparison.sides import Means, Side, Sides, means_of_rows
 from spark_eval.errors import ConfigError, DataError, nearest
@@ -105,10 +104,7 @@ class ScoredRun:
         table = self.open(Table.PER_USER)
         if spark is not None:
             return UserTable(SparkRows(table.frame(spark)))
-        with named_read_errors(table.path):
-            rows = table.dataset().to_table()
-        check_no_nan(rows, table.path)
-        return UserTable(LocalTable.of(rows))
+        return UserTable(LocalTable.of(read_dataset(table.dataset())))
 
 
 @dataclass(frozen=True)

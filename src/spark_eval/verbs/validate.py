@@ -5,7 +5,7 @@ from dataclasses import replace as replaced
 from functools import partial
 from typing import Any, Final
 
-from spark_eval.arrow.footers import read_footer
+from spark_eval.arrow.sound_footers import read_footer
 from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError, collect_errors
 from spark_eval.evaluation.wanted import local_tables

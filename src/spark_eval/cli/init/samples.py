@@ -14,7 +14,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from spark_eval.arrow.footers import ENCRYPTED, EncryptedFile, read_footer
+from spark_eval.arrow.sound_footers import ENCRYPTED, EncryptedFile, read_footer
 from spark_eval.config.inputs import Scalar, Source
 from spark_eval.errors import ConfigError, DataError, raise_if_of_machine
 from spark_eval.names import INTEGER
@@ -118,7 +118,7 @@ def first_rows(file: str, name: str) -> tuple[str, dict[str, Scalar], pa.Table]:
         start = stream.read(4)
     if start in (b"PAR1", ENCRYPTED):
         read_footer(file)
-        batches = pq.ParquetFile(file).iter_batches(SAMPLE_ROWS)
+        batches = pq.ParquetFile(file).iter_batches(SAMPLE_ROWS, use_threads=False)
         empty = pq.read_schema(file).empty_table()
         return "parquet", {}, next((pa.Table.from_batches([batch]) for batch in batches), empty)
     if start[:3] == b"ORC":

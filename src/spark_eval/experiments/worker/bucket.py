@@ -237,7 +237,7 @@ def earliest_of(experiment: Experiment, plan: ExperimentPlan) -> int:
 def repeated_days(events: pa.Table, plan: ExperimentPlan) -> Booleans:
     """Return True for rows (n,) of ``user_days`` that are there twice: a day was merged twice."""
     names = [KEY, TIMESTAMP, KIND, *(own_column(name) for name in plan.event_columns)]
-    repeats: Booleans = events.select(names).to_pandas().duplicated().to_numpy()
+    repeats: Booleans = events.select(names).to_pandas(use_threads=False).duplicated().to_numpy()
     return repeats
 
 
@@ -252,7 +252,7 @@ def without_repeats(events: pa.Table, result: BucketSums) -> pa.Table:
         is_candidate = pa.array(is_repeated(hashes) & to_numpy(events[EVENT_ID].is_valid()))
         named = events.filter(is_candidate)
         ordered = named.take(pc.sort_indices(named, [(key, "ascending") for key in keys]))
-        frame = ordered.select([KEY, EVENT_ID]).to_pandas()
+        frame = ordered.select([KEY, EVENT_ID]).to_pandas(use_threads=False)
         earliest = ordered.filter(pa.array(~frame.duplicated().to_numpy()))
         result.rows[None, EVENTS, Outcome.DEDUPLICATED, None] += len(ordered) - len(earliest)
         events = pa.concat_tables([earliest, events.filter(pc.invert(is_candidate))]).combine_chunks()

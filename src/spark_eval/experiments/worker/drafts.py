@@ -280,7 +280,7 @@ def reduce_users(parts: Iterable[pa.Table | DraftSums]) -> DraftSums:
     table = (
         pa.concat_tables(tables).group_by(keys, use_threads=False).aggregate([(name, "sum") for name in SUMS])
     )
-    frame = table.select([EXPERIMENT, "analysis"]).to_pandas()
+    frame = table.select([EXPERIMENT, "analysis"]).to_pandas(use_threads=False)
     for (experiment, analysis), own in frame.groupby([EXPERIMENT, "analysis"]):
         of_users = table.take(pa.array(own.index.to_numpy()))
         sums = {name: to_numpy(of_users[f"{name}_sum"]) for name in SUMS}

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from spark_eval.arrow.files import named_read_errors
-from spark_eval.arrow.user_files import check_no_nan
+from spark_eval.arrow.files import BATCH_ROWS, named_read_errors
+from spark_eval.arrow.user_files import check_no_nan, open_file
 from spark_eval.metrics.columns import value_of_column
 from spark_eval.metrics.values import MetricValue
 from spark_eval.schema import MODEL
@@ -66,8 +66,8 @@ def spread_of(
     n_rows = 0
     for fragment in dataset.get_fragments():
         model = str(ds.get_partition_keys(fragment.partition_expression).get(MODEL, ""))
-        with named_read_errors(fragment.path):
-            for batch in fragment.to_batches(columns=list(counts), batch_size=2**17):
+        with named_read_errors(fragment.path), open_file(fragment.path, fragment.path) as file:
+            for batch in file.iter_batches(BATCH_ROWS, columns=list(counts), use_threads=False):
                 if is_published:
                     check_no_nan(batch, fragment.path)
                 n_rows += batch.num_rows
