@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from spark_eval.accounting import Entry, check_closed
 from spark_eval.errors import DataError
 from spark_eval.linkage.estimates import Stratum
-from spark_eval.linkage.given import relations_of_tables
+from spark_eval.linkage.given import relations_of
 from spark_eval.linkage.plan import SampleOptions, SamplePlan, Sources, make_sample_plan
 from spark_eval.linkage.relations import Pairs, Relations, check_columns, empty_input
-from spark_eval.linkage.wanted import REVIEW_COLUMNS
+from spark_eval.linkage.specs import LABELLED, REVIEWS, spec_of
 from spark_eval.options import checked_call, documented
+from spark_eval.runners.door import open_given
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runtime import events
 from spark_eval.schema import LABEL, REVIEWER, A, B, Outcome, Reason
@@ -70,8 +71,9 @@ def sample_pairs(
     """
     given = {CANDIDATES: candidates, PREDICTED: predicted}
     plan = make_sample_plan(**options)
+    tables = open_given(given, spec_of, engine)
     with ExitStack() as resources:
-        return draw_sample(relations_of_tables(given, engine, resources, plan.sources, CANDIDATES), plan)[0]
+        return draw_sample(relations_of(tables, resources, plan.sources, CANDIDATES), plan)[0]
 
 
 def draw_sample(relations: Relations, plan: SamplePlan) -> tuple[pa.Table, list[Entry]]:
@@ -192,7 +194,7 @@ def reviewed_strata(
     labels of a reviewer and pair.
     """
     check_strata(sample)
-    valid = valid_rows("reviews", reviews, REVIEW_COLUMNS)
+    valid = valid_rows(REVIEWS, reviews, [one.name for one in LABELLED])
     strata = {pair_of(row, sources): row["stratum"] for row in sample.to_pylist()}
     sizes = dict(zip(sample["stratum"].to_pylist(), sample["stratum_size"].to_pylist(), strict=True))
     unknown = sorted(set(map(str, pc.unique(valid[LABEL]).to_pylist())) - set(LABELS))

@@ -25,13 +25,20 @@ from spark_eval.tables.file_parts import PlainFiles
 # Rows of a part of a frame.
 PART_ROWS: Final = 1 << 20
 TASK_NUMBERS: Final = pa.schema({"id": pa.int64()})
-# Spark's names of the types of ids.
+# Spark's names of types.
 SPARK_NAMES: Final = {
     pa.int8(): "tinyint",
     pa.int16(): "smallint",
     pa.int32(): "int",
     pa.int64(): "bigint",
     pa.string(): "string",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+    INSTANT: "timestamp",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.binary(): "binary",
 }
 
 
@@ -73,8 +80,7 @@ class LocalRows(ABC):
 
     def kind_in_words(self, name: str) -> str:
         """Return Spark's name of the type of a column."""
-        kind = self.kind(name)
-        return SPARK_NAMES.get(kind, str(kind))
+        return in_words(self.kind(name))
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -337,6 +343,17 @@ class LocalTable(LocalRows):
 def applied(make: MakeBatches, part: Callable[[], Batches]) -> Iterator[pa.RecordBatch]:
     """Return ``make`` of the batches of a part."""
     return make(part())
+
+
+def in_words(kind: pa.DataType) -> str:
+    """Return Spark's name of a type.
+
+    >>> in_words(pa.decimal128(10, 2)), in_words(pa.float64())
+    ('decimal(10,2)', 'double')
+    """
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return SPARK_NAMES.get(kind, str(kind))
 
 
 def normal(kind: pa.DataType) -> pa.DataType:

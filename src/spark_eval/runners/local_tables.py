@@ -25,13 +25,14 @@ from spark_eval.arrow.footers import (
 from spark_eval.arrow.sound_footers import EncryptedFile, read_footer
 from spark_eval.errors import DataError, lacks_memory, raise_if_of_machine
 from spark_eval.names import folder_name
-from spark_eval.runners.local_rows import LocalTable, normal
+from spark_eval.runners.local_rows import LocalTable, in_words, normal
 from spark_eval.runtime.file_kinds import NAMES, kind_of_file
 from spark_eval.runtime.local_files import is_hidden, local_path
 from spark_eval.schema import MODEL
 from spark_eval.tables.arrow_frames import as_arrow
 from spark_eval.tables.columns import missing_column
 from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.spec import Column, Kind, SpecOf, spec_for
 
 # Summaries: Spark takes the columns of a folder from them.
 SUMMARIES: Final = ("_metadata", "_common_metadata")
@@ -78,6 +79,10 @@ Takes = Callable[[pa.DataType], bool]
 Missing = Callable[[str, Sequence[str]], DataError]
 
 
+# Types that this process takes for a column of each kind: those that the workers read of files.
+TAKES: Final[Mapping[Kind, Takes]] = {Kind.ID: is_id, Kind.TEXT: is_id, Kind.NUMBER: is_number}
+
+
 @dataclass(frozen=True)
 class Wanted:
     """Our columns that are read of a table, each with a test of its type; ``optional`` ones may be missing.
@@ -108,6 +113,65 @@ def columns_of(name: str, given: Any) -> OpenedTable:
         return None, paths, file_schema(paths)
     rows = as_arrow(name, given)
     return rows, [], rows.schema
+
+
+def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mapping[str, str]) -> LocalTable:
+    """Return a table of ``columns_of`` with the columns of its spec; ``names`` map our columns to theirs.
+
+    Raises NotPlain if only Spark can judge it, and DataError for columns that are missing.
+    """
+    rows, paths, schema = opened
+    spec = spec_for(spec_of, name, schema.names, names)
+    columns = spec.there(schema.names, names)
+    if rows is not None:
+        numbers = [names.get(one.name, one.name) for one in columns if one.kind is Kind.NUMBER]
+        rows = with_doubles(rows, numbers)
+        schema = rows.schema
+    takes = {one.name: TAKES[one.kind] for one in columns}
+    wanted = Wanted(takes, {}, partial(spec.missing, names=names))
+    check_kinds(name, columns, theirs_of(name, schema.names, names, wanted), schema)
+    table = local_table(name, (rows, paths, schema), names, wanted)
+    for one in columns:
+        if one.kind is Kind.TEXT and table.kind(one.name) != pa.string():
+            table = table.cast(one.name, pa.string())
+    return table
+
+
+def check_kinds(name: str, columns: Sequence[Column], theirs: Mapping[str, str], schema: pa.Schema) -> None:
+    """Raise one DataError for all columns of types that no engine takes for their kind."""
+    faults = []
+    for one in columns:
+        kind = normal(schema.field(theirs[one.name]).type)
+        is_fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        if (one.kind is Kind.ID and (is_fraction or is_other(kind))) or (
+            one.kind is Kind.NUMBER and (kind == pa.string() or (is_other(kind) and kind != pa.bool_()))
+        ):
+            faults.append(one.fault(name, theirs[one.name], in_words(kind), is_fraction=is_fraction))
+    DataError.raise_all(faults)
+
+
+def is_other(kind: pa.DataType) -> bool:
+    """Return True for types that are neither ids nor numbers on any engine."""
+    return kind in MOMENTS or kind in (pa.bool_(), pa.date32(), pa.binary())
+
+
+def with_doubles(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return rows with doubles for those of some columns that are decimals or booleans, as Spark casts them.
+
+    Decimals pass through text: it is rounded once, as by Spark, which Arrow's own cast does not promise.
+
+    >>> with_doubles(pa.table({"score": [True, None]}), ["score"]).to_pydict()
+    {'score': [1.0, None]}
+    """
+    for name in names:
+        for index in rows.schema.get_all_field_indices(name):
+            column = rows.column(index)
+            if pa.types.is_decimal(column.type):
+                column = column.cast(pa.string())
+            elif not pa.types.is_boolean(column.type):
+                continue
+            rows = rows.set_column(index, name, column.cast(pa.float64()))
+    return rows
 
 
 def local_table(

@@ -20,6 +20,7 @@ from spark_eval.schema import (
     TIMESTAMP,
     Fault,
 )
+from spark_eval.tables import spec as specs
 from spark_eval.tables.columns import NO_TIMESTAMP_UNIT, check_mapping, missing_column
 
 # Spark's collation of plain strings.
@@ -93,6 +94,16 @@ class Input:
             self.fault("ID_COLLATION", f"{message}cast it: CAST({theirs} AS STRING COLLATE {BYTE_BY_BYTE})")
         return self.readable(name, column)
 
+    def of_kind(self, column: specs.Column) -> Column:
+        """Return a column of a spec, with the type of its kind."""
+        match column.kind:
+            case specs.Kind.ID:
+                return self.id(column.name)
+            case specs.Kind.TEXT:
+                return self.text(column.name)
+            case specs.Kind.NUMBER:
+                return self.number(column.name, column.code)
+
     def text(self, name: str) -> Column:
         """Return a model or segment of any type as text."""
         return self.readable(name, self.column(name).cast("string"))
@@ -160,6 +171,17 @@ def open_input(frame: DataFrame, source: str, names: Mapping[str, str] | None) -
     """Return the table with its column mapping (ours: theirs); ConfigError for a name that is not ours."""
     check_mapping(source, names or {})
     return Input(frame, source, names or {})
+
+
+def conformed_on_spark(
+    spec_of: specs.SpecOf, name: str, frame: DataFrame, names: Mapping[str, str]
+) -> DataFrame:
+    """Return a frame with the columns of its spec; ``names`` map our columns to theirs.
+
+    Raises one DataError with all errors of its columns.
+    """
+    spec, table = specs.spec_for(spec_of, name, frame.columns, names), Input(frame, name, names)
+    return table.conformed({one.name: table.of_kind(one) for one in spec.there(frame.columns, names)})
 
 
 def fold_of(table: Input) -> dict[str, Column]:

@@ -9,6 +9,7 @@ from spark_eval.arrow.sound_footers import read_footer
 from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError, collect_errors
 from spark_eval.evaluation.wanted import local_tables
+from spark_eval.linkage.specs import spec_of
 from spark_eval.predictions.wanted import local_predictions
 from spark_eval.runners.conformed import check_id_types
 from spark_eval.runners.local_tables import NotPlain
@@ -16,6 +17,7 @@ from spark_eval.runners.rows import Rows, SparkRows
 from spark_eval.runs.job import Job
 from spark_eval.runs.run import taken_here
 from spark_eval.runs.sections import Config
+from spark_eval.runs.tables import check_sources
 from spark_eval.runs.verb import LocalInput, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import INPUT_COLUMNS, KIND, TIMESTAMP, USER
@@ -102,7 +104,7 @@ def open_list(work: Work, name: str) -> Rows:
 
 def check_links(session: OpenSession, config: Config, _names: Sequence[str]) -> None:
     """Check pairs, clusters and reviews; the sample that was reviewed need not be published."""
-    linkage.check_tables(linkage.VERB, Job.of(linkage.VERB, config, None, session), config, session)
+    check_sources(spec_of, linkage.VERB, Job.of(linkage.VERB, config, None, session), config, session)
 
 
 def check_experiments(session: OpenSession, config: Config, names: Sequence[str]) -> None:
