@@ -13,16 +13,18 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_eval.arrow.files import INSTANT, check_text
+from spark_eval.arrow.files import INSTANT, check_text, named_read_errors
 from spark_eval.arrow.footers import (
     columns_of_spark,
-    flat_column_indices,
+    flat_columns,
     is_plain,
+    is_read_alike,
     readable_type,
     unsigned_columns,
     unsigned_in_all,
 )
 from spark_eval.arrow.sound_footers import EncryptedFile, read_footer
+from spark_eval.arrow.user_files import open_file, read_all
 from spark_eval.errors import DataError, lacks_memory, raise_if_of_machine
 from spark_eval.names import folder_name
 from spark_eval.runners.local_rows import LocalTable, in_words, normal
@@ -123,18 +125,36 @@ def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mappi
     rows, paths, schema = opened
     spec = spec_for(spec_of, name, schema.names, names)
     columns = spec.there(schema.names, names)
-    if rows is not None:
-        numbers = [names.get(one.name, one.name) for one in columns if one.kind is Kind.NUMBER]
-        rows = with_doubles(rows, numbers)
-        schema = rows.schema
     takes = {one.name: TAKES[one.kind] for one in columns}
     wanted = Wanted(takes, {}, partial(spec.missing, names=names))
-    check_kinds(name, columns, theirs_of(name, schema.names, names, wanted), schema)
+    theirs = theirs_of(name, schema.names, names, wanted)
+    if rows is None and not all(takes[ours](schema.field(one).type) for ours, one in theirs.items()):
+        rows = read_whole(name, paths, list(theirs.values()))
+    if rows is not None:
+        rows = with_doubles(rows, [theirs[one.name] for one in columns if one.kind is Kind.NUMBER])
+        schema = rows.schema
+    check_kinds(name, columns, theirs, schema)
     table = local_table(name, (rows, paths, schema), names, wanted)
     for one in columns:
         if one.kind is Kind.TEXT and table.kind(one.name) != pa.string():
             table = table.cast(one.name, pa.string())
     return table
+
+
+def read_whole(name: str, paths: Sequence[str], columns: Sequence[str]) -> pa.Table:
+    """Return columns of files as a frame is taken, with types that the workers do not read.
+
+    Raises NotPlain if only Spark can judge a file, and the errors of ``as_arrow``.
+    """
+    parts = []
+    for path in paths:
+        if not is_read_alike(path, columns):
+            raise NotPlain(f"{path} is not plain Parquet")
+        with named_read_errors(path), open_file(path, path) as file:
+            parts.append(read_all(file, columns).replace_schema_metadata())
+    if any(part.schema != parts[0].schema for part in parts):
+        raise NotPlain(f"files beside {paths[0]} have other types")
+    return as_arrow(name, pa.concat_tables(parts))
 
 
 def check_kinds(name: str, columns: Sequence[Column], theirs: Mapping[str, str], schema: pa.Schema) -> None:
@@ -332,7 +352,7 @@ def check_spark_columns(path: str, footer: pq.FileMetaData) -> None:
 
 def schema_of(footer: pq.FileMetaData) -> pa.Schema:
     """Return the columns of a file with the types to read them with; null for those that are not plain."""
-    flat = flat_column_indices(footer)
+    flat = flat_columns(footer)
     names = footer.schema.to_arrow_schema().names
     kinds = [readable_type(footer.schema.column(flat[name])) if name in flat else None for name in names]
     return pa.schema([pa.field(name, kind or pa.null()) for name, kind in zip(names, kinds, strict=True)])
