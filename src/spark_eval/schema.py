@@ -38,6 +38,8 @@ N_RELEVANT: Final = "n_relevant"
 N_RECOMMENDED: Final = "n_recommended"
 # Columns of segment values in intermediate tables of predictions, by the segment's index.
 SEGMENT_COLUMN: Final = "segment_{}"
+# Column that is true for a decimal score that a double rounds.
+INEXACT: Final = "inexact"
 
 VERSION: Final = "0.1.0"
 

@@ -20,7 +20,7 @@ from spark_eval.config.inputs import Recommendations, Source
 from spark_eval.errors import DataError, SparkEvalError
 from spark_eval.evaluation.conform import conform_recommendations, plain_table
 from spark_eval.evaluation.plan import make_plan
-from spark_eval.predictions.conform import conform_predictions, plain_predictions
+from spark_eval.predictions.specs import specs_of
 from spark_eval.runners.local_tables import NotPlain, Wanted, is_id, is_number, local_table
 from spark_eval.runs.sections import PredictionsSection
 from spark_eval.runtime.spark_errors import named_spark_error
@@ -29,6 +29,7 @@ from spark_eval.sources.plain import open_plain
 from spark_eval.sources.read import read_source
 from spark_eval.splits.conform import conform_interactions, plain_log
 from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.inputs import conformed_on_spark
 
 COLUMNS = {
     LOG: ["user", "item", "timestamp", "relevance"],
@@ -39,14 +40,18 @@ SOURCES: dict[str, type[Source]] = {LOG: Source, LISTS: Recommendations, PREDICT
 Rows = list[tuple[Any, ...]]
 
 
+def predictions_of(frame: DataFrame, source: Any) -> tuple[DataFrame, PlainFiles | None]:
+    """Conformed predictions, and the files that the workers read themselves."""
+    specs = specs_of(source.checked(), source.model)
+    return conformed_on_spark(specs, PREDICTIONS, frame, source.columns)
+
+
 def conformed(frame: DataFrame, source: Any, table: str) -> DataFrame:
     """A source with our columns."""
     if table == LISTS:
         return conform_recommendations(frame, source.columns, source.model, source.layout)
     if table == PREDICTIONS:
-        predictions = conform_predictions(frame, source.columns, source.model, source.checked())
-        rows: DataFrame = predictions.rows.result()
-        return rows
+        return predictions_of(frame, source)[0]
     return conform_interactions(frame, source.columns, source.timestamp_unit, "UTC")
 
 
@@ -55,7 +60,7 @@ def plain(frame: DataFrame, source: Any, table: str) -> PlainFiles | None:
     if table == LISTS:
         return plain_table(frame, LISTS, source, make_plan())
     if table == PREDICTIONS:
-        return plain_predictions(frame, source.columns, source.model, source.checked())
+        return predictions_of(frame, source)[1]
     return plain_log(frame, source.columns, "UTC")
 
 

@@ -33,6 +33,7 @@ from spark_eval.predictions.measure import (
     with_placements,
 )
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
+from spark_eval.predictions.specs import specs_of, table_of
 from spark_eval.predictions.tables import (
     CURVES,
     METRICS,
@@ -43,7 +44,6 @@ from spark_eval.predictions.tables import (
 )
 from spark_eval.predictions.task import ECE, Clusters, PredictionPlan
 from spark_eval.predictions.values import CellValues, ModelValues, SlopedValue
-from spark_eval.predictions.wanted import local_predictions
 from spark_eval.predictions.worker.batches import TaskCounts
 from spark_eval.predictions.worker.clusters import N_USERS, InfluenceSums
 from spark_eval.predictions.worker.ordered import RangeOffset, RangeResult
@@ -52,15 +52,8 @@ from spark_eval.predictions.worker.totals import Cell, Totals, segment_faults
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.shown import TextTable, Writable
-from spark_eval.runners.engine import (
-    parse_engine,
-    reason_for_spark,
-    refuse_or_explain,
-    say_local,
-    say_spark,
-)
+from spark_eval.runners.door import open_given
 from spark_eval.runners.local_rows import LocalTable
-from spark_eval.runners.local_tables import NotPlain, columns_of
 from spark_eval.runners.quarantine import HINTS, share_faults
 from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import collect_objects
@@ -132,23 +125,10 @@ def evaluate_predictions(
     plan = make_prediction_plan(task, **options)
     if not 0 <= max_quarantined <= 1:
         raise ConfigError("OUT_OF_RANGE", f"max_quarantined: {max_quarantined} is not in [0, 1]")
-    shares, chosen = {PREDICTIONS: max_quarantined}, parse_engine(engine)
-    reason = reason_for_spark(chosen, [(PREDICTIONS, predictions)])
-    if reason is None:
-        try:
-            table = local_predictions(columns_of(PREDICTIONS, predictions), columns, model, plan)
-        except NotPlain as fault:
-            reason = refuse_or_explain(chosen, str(fault))
-        else:
-            say_local(table.rows.count())
-            found = measure_predictions(table, shares)
-            return replace(found, convert=partial(like_given, given=predictions))
-    say_spark(reason)
-    from spark_eval.predictions.conform import read_predictions
-    from spark_eval.tables.frames import to_spark_frames
-
-    rows = to_spark_frames({PREDICTIONS: predictions})[PREDICTIONS]
-    return measure_predictions(read_predictions(rows, columns, model, plan), shares)
+    rows = open_given({PREDICTIONS: predictions}, specs_of(plan, model), engine, {PREDICTIONS: columns or {}})
+    result = measure_predictions(table_of(rows, plan, model), {PREDICTIONS: max_quarantined})
+    is_local = rows[PREDICTIONS].session is None
+    return replace(result, convert=partial(like_given, given=predictions)) if is_local else result
 
 
 def measure_predictions(

@@ -77,6 +77,6 @@ def tables_on_spark(
     from spark_eval.tables.inputs import conformed_on_spark
 
     def conformed(name: str) -> Rows:
-        return SparkRows(conformed_on_spark(spec_of, name, frames[name], names.get(name, {})))
+        return SparkRows(*conformed_on_spark(spec_of, name, frames[name], names.get(name, {})))
 
     return collect_errors({name: partial(conformed, name) for name in frames})

@@ -79,10 +79,18 @@ def is_vector(kind: pa.DataType) -> bool:
 
 Takes = Callable[[pa.DataType], bool]
 Missing = Callable[[str, Sequence[str]], DataError]
-
-
 # Types that this process takes for a column of each kind: those that the workers read of files.
-TAKES: Final[Mapping[Kind, Takes]] = {Kind.ID: is_id, Kind.TEXT: is_id, Kind.NUMBER: is_number}
+TAKES: Final[Mapping[Kind, Takes]] = {
+    Kind.ID: is_id,
+    Kind.TEXT: is_id,
+    Kind.WHOLE: is_whole,
+    Kind.NUMBER: is_number,
+    Kind.SCORE: is_number,
+    Kind.VECTOR: is_vector,
+    Kind.CLASS_NAME: lambda kind: kind == pa.string(),
+    Kind.CLASS_NUMBER: lambda kind: is_number(kind) or kind == pa.bool_(),
+    Kind.ORIGINAL: lambda _: True,
+}
 
 
 @dataclass(frozen=True)
@@ -120,25 +128,36 @@ def columns_of(name: str, given: Any) -> OpenedTable:
 def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mapping[str, str]) -> LocalTable:
     """Return a table of ``columns_of`` with the columns of its spec; ``names`` map our columns to theirs.
 
-    Raises NotPlain if only Spark can judge it, and DataError for columns that are missing.
+    Raises NotPlain if only Spark can judge it, and DataError for columns that are missing or of other types.
     """
     rows, paths, schema = opened
     spec = spec_for(spec_of, name, schema.names, names)
-    columns = spec.there(schema.names, names)
+    columns = [one for one in spec.there(schema.names, names) if is_kept(one, schema, names)]
     takes = {one.name: TAKES[one.kind] for one in columns}
-    wanted = Wanted(takes, {}, partial(spec.missing, names=names))
-    theirs = theirs_of(name, schema.names, names, wanted)
+    by_name = {one.name: one for one in columns}
+    wanted = Wanted(takes, {}, lambda ours, theirs: spec.missing(by_name[ours], theirs, names))
+    mapped = {one.name: one.theirs(names) for one in columns}
+    theirs = theirs_of(name, schema.names, mapped, wanted)
     if rows is None and not all(takes[ours](schema.field(one).type) for ours, one in theirs.items()):
         rows = read_whole(name, paths, list(theirs.values()))
     if rows is not None:
-        rows = with_doubles(rows, [theirs[one.name] for one in columns if one.kind is Kind.NUMBER])
+        rows = with_doubles(rows, columns, theirs)
         schema = rows.schema
     check_kinds(name, columns, theirs, schema)
-    table = local_table(name, (rows, paths, schema), names, wanted)
+    table = local_table(name, (rows, paths, schema), mapped, wanted)
     for one in columns:
         if one.kind is Kind.TEXT and table.kind(one.name) != pa.string():
             table = table.cast(one.name, pa.string())
     return table
+
+
+def is_kept(column: Column, schema: pa.Schema, names: Mapping[str, str]) -> bool:
+    """Return False for an original column, which nothing reads, with a type that workers do not read."""
+    index = schema.get_field_index(column.theirs(names))
+    if column.kind is not Kind.ORIGINAL or index < 0:
+        return True
+    kind = normal(schema.field(index).type)
+    return is_number(kind) or kind in (pa.string(), pa.bool_())
 
 
 def read_whole(name: str, paths: Sequence[str], columns: Sequence[str]) -> pa.Table:
@@ -162,31 +181,49 @@ def check_kinds(name: str, columns: Sequence[Column], theirs: Mapping[str, str],
     faults = []
     for one in columns:
         kind = normal(schema.field(theirs[one.name]).type)
-        is_fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        if (one.kind is Kind.ID and (is_fraction or is_other(kind))) or (
-            one.kind is Kind.NUMBER and (kind == pa.string() or (is_other(kind) and kind != pa.bool_()))
-        ):
+        if is_refused(one.kind, kind):
+            is_fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
             faults.append(one.fault(name, theirs[one.name], in_words(kind), is_fraction=is_fraction))
     DataError.raise_all(faults)
 
 
-def is_other(kind: pa.DataType) -> bool:
-    """Return True for types that are neither ids nor numbers on any engine."""
-    return kind in MOMENTS or kind in (pa.bool_(), pa.date32(), pa.binary())
+def is_refused(kind: Kind, found: pa.DataType) -> bool:
+    """Return True for a type that no engine takes for a kind; others are taken here or left to Spark."""
+    is_text, is_flag = found == pa.string(), found == pa.bool_()
+    is_fraction = pa.types.is_floating(found) or pa.types.is_decimal(found)
+    is_other = found in MOMENTS or found in (pa.date32(), pa.binary())
+    match kind:
+        case Kind.ID:
+            return is_fraction or is_flag or is_other
+        case Kind.WHOLE:
+            return is_fraction or is_flag or is_other or is_text
+        case Kind.NUMBER | Kind.SCORE | Kind.CLASS_NUMBER:
+            return is_text or is_other
+        case Kind.CLASS_NAME:
+            return is_fraction or is_flag or is_other or is_whole(found)
+        case Kind.VECTOR:
+            return is_fraction or is_flag or is_other or is_text or is_whole(found)
+    return False
 
 
-def with_doubles(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return rows with doubles for those of some columns that are decimals or booleans, as Spark casts them.
+def with_doubles(rows: pa.Table, columns: Sequence[Column], theirs: Mapping[str, str]) -> pa.Table:
+    """Return rows with doubles for decimals and booleans that are numbers, as Spark casts them.
 
     Decimals pass through text: it is rounded once, as by Spark, which Arrow's own cast does not promise.
+    Those that order rows stay: Spark marks the ones that a double rounds.
 
-    >>> with_doubles(pa.table({"score": [True, None]}), ["score"]).to_pydict()
-    {'score': [1.0, None]}
+    >>> score = Column("score", Kind.NUMBER)
+    >>> with_doubles(pa.table({"s": [True, None]}), [score], {"score": "s"}).to_pydict()
+    {'s': [1.0, None]}
     """
-    for name in names:
+    originals = {theirs[one.name] for one in columns if one.kind is Kind.ORIGINAL}
+    for one in columns:
+        name = theirs[one.name]
+        if one.kind not in (Kind.NUMBER, Kind.SCORE) or name in originals:
+            continue
         for index in rows.schema.get_all_field_indices(name):
             column = rows.column(index)
-            if pa.types.is_decimal(column.type):
+            if pa.types.is_decimal(column.type) and one.kind is Kind.NUMBER:
                 column = column.cast(pa.string())
             elif not pa.types.is_boolean(column.type):
                 continue

@@ -16,7 +16,7 @@ from spark_eval.errors import ConfigError, DataError, collect_errors, nearest
 from spark_eval.evaluation.conform import conform_table
 from spark_eval.evaluation.plan import Plan
 from spark_eval.names import quote_column
-from spark_eval.predictions.conform import conform_predictions
+from spark_eval.predictions.specs import specs_of
 from spark_eval.runtime.any_session import refuse_remote
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
@@ -27,6 +27,7 @@ from spark_eval.sources.typed import read_typed
 from spark_eval.splits.conform import conform_interactions
 from spark_eval.tables.catalog_tables import is_place, published_rows
 from spark_eval.tables.exact_types import as_signed, in_microseconds
+from spark_eval.tables.inputs import conformed_on_spark
 from spark_eval.tables.listed import named_type
 from spark_eval.tables.partitions import with_partitions
 
@@ -164,7 +165,6 @@ def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan,
         case "interactions":
             return conform_interactions(frame, source.columns, source.timestamp_unit, timezone, timed)
         case "predictions":
-            table = conform_predictions(frame, source.columns, source.model, source.checked())
-            rows: DataFrame = table.judged.result()
-            return rows
+            specs = specs_of(source.checked(), source.model)
+            return conformed_on_spark(specs, name, frame, source.columns)[0]
     return conform_table(frame, name, source, timezone, plan)

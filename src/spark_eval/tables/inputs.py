@@ -6,15 +6,18 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_type
 
 from spark_eval.errors import DataError
 from spark_eval.names import quote_column
 from spark_eval.schema import (
     EXACT_DIGITS,
     FOLD,
+    INEXACT,
     LARGEST_EXACT,
     NO_TEXT,
     TIMESTAMP,
@@ -22,6 +25,8 @@ from spark_eval.schema import (
 )
 from spark_eval.tables import spec as specs
 from spark_eval.tables.columns import NO_TIMESTAMP_UNIT, check_mapping, missing_column
+from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.plain_files import plain_files
 
 # Spark's collation of plain strings.
 BYTE_BY_BYTE: Final = "UTF8_BINARY"
@@ -31,6 +36,22 @@ OFFSET = r":\d{1,2}(\.\d*)?\s*([A-Za-z]\S*|[+-]\d{1,2}(:?\d{2}){0,2})\s*$"
 # Type of unsigned integers of 64 bits of Parquet files in Spark.
 UNSIGNED_IN_SPARK = T.DecimalType(20, 0)
 ID_TYPES = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType)
+# Types that columns of a kind get on Spark.
+CASTS: Final = {
+    specs.Kind.WHOLE: "long",
+    specs.Kind.NUMBER: "double",
+    specs.Kind.CLASS_NUMBER: "double",
+    specs.Kind.VECTOR: "array<double>",
+}
+# Types of columns of a kind.
+ALLOWED: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
+    specs.Kind.WHOLE: (T.IntegralType,),
+    specs.Kind.NUMBER: (T.NumericType, T.BooleanType),
+    specs.Kind.SCORE: (T.NumericType, T.BooleanType),
+    specs.Kind.CLASS_NUMBER: (T.NumericType, T.BooleanType),
+    specs.Kind.CLASS_NAME: (T.StringType,),
+    specs.Kind.VECTOR: (T.ArrayType,),
+}
 
 
 @dataclass
@@ -49,6 +70,11 @@ class Input:
     def has(self, name: str) -> bool:
         """Return True if the table has our column ``name``, mapped or by its own name."""
         return name in self.names or name in self.frame.columns
+
+    def lacks(self, name: str) -> bool:
+        """Return True if the table lacks the column for ours."""
+        theirs = self.names.get(name, name)
+        return theirs not in self.frame.columns and theirs.split(".")[0] not in self.frame.columns
 
     def column(self, name: str) -> Column:
         """Return the table's column for ours; a dot selects a field of a struct. Note a missing one."""
@@ -95,14 +121,32 @@ class Input:
         return self.readable(name, column)
 
     def of_kind(self, column: specs.Column) -> Column:
-        """Return a column of a spec, with the type of its kind."""
-        match column.kind:
+        """Return a column of a spec, with the type of its kind; note an error for another type."""
+        name, kind = column.name, column.kind
+        if kind in ALLOWED and not isinstance(self.kind(name), (*ALLOWED[kind], T.NullType)):
+            self.note(column.fault(self.source, self.names[name], self.kind(name).simpleString()))
+            return F.lit(None)
+        if kind in CASTS:
+            return self.column(name).cast(CASTS[kind])
+        match kind:
             case specs.Kind.ID:
-                return self.id(column.name)
+                return self.id(name)
             case specs.Kind.TEXT:
-                return self.text(column.name)
-            case specs.Kind.NUMBER:
-                return self.number(column.name, column.code)
+                return self.text(name)
+            case specs.Kind.ORIGINAL:
+                return self.original(name)
+            case specs.Kind.SCORE if not isinstance(self.kind(name), T.LongType):
+                return self.column(name).cast("double")
+        # The workers find the longs that a double cannot represent.
+        return self.column(name)
+
+    def original(self, name: str) -> Column:
+        """Return a column as it was given; as text if the workers lack its type."""
+        try:
+            to_arrow_type(self.kind(name))
+        except PySparkTypeError:
+            return self.column(name).cast("string")
+        return self.column(name)
 
     def text(self, name: str) -> Column:
         """Return a model or segment of any type as text."""
@@ -175,13 +219,43 @@ def open_input(frame: DataFrame, source: str, names: Mapping[str, str] | None) -
 
 def conformed_on_spark(
     spec_of: specs.SpecOf, name: str, frame: DataFrame, names: Mapping[str, str]
-) -> DataFrame:
-    """Return a frame with the columns of its spec; ``names`` map our columns to theirs.
+) -> tuple[DataFrame, PlainFiles | None]:
+    """Return a frame with the columns of its spec, and its files if workers can read and judge these.
+
+    ``names`` map our columns to theirs. A decimal score has a column INEXACT beside it: True where a double
+    rounds it.
 
     Raises one DataError with all errors of its columns.
     """
-    spec, table = specs.spec_for(spec_of, name, frame.columns, names), Input(frame, name, names)
-    return table.conformed({one.name: table.of_kind(one) for one in spec.there(frame.columns, names)})
+    spec = specs.spec_for(spec_of, name, frame.columns, names)
+    columns = spec.there(frame.columns, names)
+    table = Input(frame, name, {one.name: one.theirs(names) for one in columns})
+    conformed: dict[str, Column] = {}
+    for one in columns:
+        if table.lacks(one.name):
+            table.note(spec.missing(one, frame.columns, names))
+            continue
+        conformed[one.name] = table.of_kind(one)
+        if one.kind is specs.Kind.SCORE and isinstance(table.kind(one.name), T.DecimalType):
+            conformed[INEXACT] = table.is_inexact(one.name)
+    rows = table.conformed(conformed)
+    return rows, files_of_workers(frame, columns, table.names) if spec.is_judged_by_workers else None
+
+
+def files_of_workers(
+    frame: DataFrame, columns: Sequence[specs.Column], theirs: Mapping[str, str]
+) -> PlainFiles | None:
+    """Return the files of a frame with the columns that are judged; None if Spark must read some.
+
+    Arrow formats integers and text as Spark does; it has no lists in plain files.
+    """
+    read = [one for one in columns if one.kind is not specs.Kind.ORIGINAL]
+    texts = [theirs[one.name] for one in read if one.kind is specs.Kind.TEXT]
+    if any(one.kind is specs.Kind.VECTOR for one in read):
+        return None
+    if not all(isinstance(frame.schema[name].dataType, T.StringType | T.IntegralType) for name in texts):
+        return None
+    return plain_files(frame, {one.name: theirs[one.name] for one in read})
 
 
 def fold_of(table: Input) -> dict[str, Column]:

@@ -6,45 +6,78 @@ from enum import StrEnum
 from typing import Final
 
 from spark_eval.errors import DataError
-from spark_eval.tables.columns import check_mapping, missing_column
+from spark_eval.schema import MODEL
+from spark_eval.tables.columns import NO_MODEL, check_mapping, missing_column
 
 
 class Kind(StrEnum):
     """What a column holds."""
 
     ID = "an integer or text"
-    TEXT = "text"
+    TEXT = "anything, as text"
+    WHOLE = "an integer"
     NUMBER = "a number"
+    SCORE = "a number that orders rows"
+    VECTOR = "a list of numbers"
+    CLASS_NAME = "a class that is text"
+    CLASS_NUMBER = "a class that is a number"
+    ORIGINAL = "a column as it was given, for the quarantine"
 
 
 # What a column of a kind needs, in the message on another type.
 NEEDED: Final = {
     Kind.ID: "ids are integers or strings (in pandas: astype('Int64'))",
     Kind.TEXT: "text is needed",
+    Kind.WHOLE: "a whole number is needed",
     Kind.NUMBER: "a number is needed",
+    Kind.SCORE: "a number is needed",
+    Kind.VECTOR: "a list of numbers is needed",
 }
 
 
 @dataclass(frozen=True)
 class Column:
-    """Column of an input table, by our name; ``code`` is that of the error for another type than its kind."""
+    """Column of an input table, by our name.
+
+    Attributes:
+        name: Its name in our rows.
+        kind: What it holds.
+        is_needed: False if the table may lack it.
+        code: Code of the error for another type than its kind.
+        named: Its name in the table and in mappings; by default that in our rows.
+        needs: End of the message on another type; by default that of the kind.
+    """
 
     name: str
     kind: Kind
     is_needed: bool = True
     code: str = "UNSUPPORTED_TYPE"
+    named: str = ""
+    needs: str = ""
 
-    def fault(self, source: str, theirs: str, in_words: str, *, is_fraction: bool) -> DataError:
+    @property
+    def key(self) -> str:
+        """The name that mappings have for it."""
+        return self.named or self.name
+
+    def theirs(self, names: Mapping[str, str]) -> str:
+        """Return its name in the table; ``names`` map our columns to theirs."""
+        return names.get(self.key, self.key)
+
+    def fault(self, source: str, theirs: str, in_words: str, *, is_fraction: bool = False) -> DataError:
         """Return the error for a table whose column has another type; ``in_words`` is Spark's name of it."""
         code = self.code
         if self.kind is Kind.ID:
             code = "ID_IS_FLOAT" if is_fraction else "ID_TYPE_UNSUPPORTED"
-        return DataError(code, f"{source}: column {theirs!r} is {in_words}; {NEEDED[self.kind]}")
+        needs = self.needs or NEEDED[self.kind]
+        return DataError(code, f"{source}: column {theirs!r} is {in_words}; {needs}")
 
 
 @dataclass(frozen=True)
 class TableSpec:
     """An input table: its name in messages, and its columns in the order that they get.
+
+    With ``is_judged_by_workers`` the workers may read its files themselves: they find invalid rows.
 
     Examples:
         >>> pairs = TableSpec("pairs", (Column("a", Kind.ID), Column("score", Kind.NUMBER, is_needed=False)))
@@ -54,14 +87,23 @@ class TableSpec:
 
     name: str
     columns: Sequence[Column]
+    is_judged_by_workers: bool = False
 
     def there(self, theirs: Sequence[str], names: Mapping[str, str]) -> list[Column]:
         """Return the columns to read of a table with ``theirs``: all but optional ones that it lacks."""
-        return [one for one in self.columns if one.is_needed or one.name in names or one.name in theirs]
+        return [
+            one
+            for one in self.columns
+            if one.is_needed
+            or one.theirs(names) in theirs
+            or (one.key in names and one.kind is not Kind.ORIGINAL)
+        ]
 
-    def missing(self, ours: str, theirs: Sequence[str], names: Mapping[str, str]) -> DataError:
+    def missing(self, column: Column, theirs: Sequence[str], names: Mapping[str, str]) -> DataError:
         """Return the error for a table that lacks a needed column; ``names`` map our columns to theirs."""
-        return missing_column(self.name, ours, names, theirs)
+        if column.name == MODEL and MODEL not in names:
+            return DataError("MISSING_MODEL", f"{self.name}: {NO_MODEL}")
+        return missing_column(self.name, column.key, names, theirs)
 
 
 # The spec of a table, from its name and its columns, by our names where they are mapped.

@@ -10,9 +10,9 @@ from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError, collect_errors
 from spark_eval.evaluation.wanted import local_tables
 from spark_eval.linkage.specs import spec_of
-from spark_eval.predictions.wanted import local_predictions
+from spark_eval.predictions.specs import specs_of
 from spark_eval.runners.conformed import check_id_types
-from spark_eval.runners.local_tables import NotPlain
+from spark_eval.runners.local_tables import NotPlain, conformed_here
 from spark_eval.runners.rows import Rows, SparkRows
 from spark_eval.runs.job import Job
 from spark_eval.runs.run import taken_here
@@ -98,7 +98,8 @@ def open_list(work: Work, name: str) -> Rows:
         case "interactions":
             return local_log(opened(), source.columns, source.timestamp_unit, work.config.split.rule())
         case "predictions":
-            return local_predictions(opened(), source.columns, source.model, source.checked()).rows
+            specs = specs_of(source.checked(), source.model)
+            return conformed_here(specs, name, opened(), source.columns)
     return local_tables({name: opened}, work.job.sources, plan)[name]
 
 

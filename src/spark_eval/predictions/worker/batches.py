@@ -15,7 +15,7 @@ from spark_eval.errors import DataError
 from spark_eval.predictions.task import Clusters, PredictionPlan
 from spark_eval.predictions.worker.clusters import CellRows, cell_rows
 from spark_eval.predictions.worker.ordered import Range, ScoreRun, measure_range
-from spark_eval.predictions.worker.rows import Rows, addends, fault_codes
+from spark_eval.predictions.worker.rows import Rows, addends, fault_codes, with_elements
 from spark_eval.predictions.worker.score_ranges import RangeSize, Sample, range_offsets
 from spark_eval.predictions.worker.totals import (
     Addend,
@@ -85,11 +85,13 @@ class RowReader:
 
     def error_codes(self, table: pa.Table) -> pa.Array:
         """Return the code of each invalid row (n,), null for valid rows."""
+        table = with_elements(table, len(self.plan.classes))
         codes = fault_codes(table, Rows.of(table, self.plan), self.plan)
         return pa.nulls(len(table), pa.string()) if codes is None else codes
 
     def measured(self, table: pa.Table, counts: TaskCounts) -> Iterator[ScoreRun | CellRows | pa.Table]:
         """Count the rows of a table and sum the valid ones; yield score runs, and valid rows."""
+        table = with_elements(table, len(self.plan.classes))
         rows = Rows.of(table, self.plan)
         codes = fault_codes(table, rows, self.plan)
         self.count(table, codes, counts)
