@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from conformed import conformed_log
 from frames import assert_rows
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,7 +24,6 @@ from spark_eval.runners.conformed import align_ids, check_id_types
 from spark_eval.runners.quarantine import unusable_rows
 from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
-from spark_eval.splits.conform import conform_interactions
 
 SCORED = "model string, user string, item int, score double, fault string"
 RANKED = "model string, user string, item int, rank long, fault string"
@@ -106,7 +106,7 @@ def test_ids_under_a_collation_are_refused_in_every_table(spark: SparkSession, t
     ids = "'a' COLLATE UTF8_LCASE AS user, 'b' COLLATE UNICODE AS item"
     frame = spark.sql(f"SELECT {ids}, 1L AS timestamp, 1 AS score")
     conforming: dict[str, Callable[[], DataFrame]] = {
-        "interactions": lambda: conform_interactions(frame, {}, "s", "UTC"),
+        "interactions": lambda: conformed_log(frame, {}, "s", "UTC"),
         "recommendations": lambda: conform_recommendations(frame, {}, "als"),
         "truth": lambda: conform_truth(frame, {}, "s", "UTC", Conventions()),
         "train": lambda: conform_train(frame, {}),
@@ -289,7 +289,7 @@ def test_the_log_keeps_its_other_columns(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [(1, 2, 3, 4.0, "web")], "user int, item int, at int, stars float, `a.b` string"
     )
-    log = conform_interactions(frame, {TIMESTAMP: "at", RELEVANCE: "stars"}, "s", "UTC")
+    log = conformed_log(frame, {TIMESTAMP: "at", RELEVANCE: "stars"}, "s", "UTC")
     schema = "user int, item int, timestamp timestamp, relevance double, `a.b` string, fault string"
     assert log.schema.simpleString() == spark.createDataFrame([], schema).schema.simpleString()
 
@@ -298,7 +298,7 @@ def test_the_log_keeps_its_other_columns(spark: SparkSession) -> None:
 def test_a_column_of_the_log_that_would_clash_is_refused(spark: SparkSession, name: str) -> None:
     frame = spark.createDataFrame([], f"user int, item int, at int, {name} string")
     with pytest.raises(DataError) as raised:
-        conform_interactions(frame, {TIMESTAMP: "at"}, "s", "UTC")
+        conformed_log(frame, {TIMESTAMP: "at"}, "s", "UTC")
     assert raised.value.code == "RESERVED_COLUMN"
 
 

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pytest
+from conformed import conformed_log, files_of_log
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +28,6 @@ from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.plain import open_plain
 from spark_eval.sources.read import read_source
-from spark_eval.splits.conform import conform_interactions, plain_log
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.inputs import conformed_on_spark
 
@@ -52,7 +52,7 @@ def conformed(frame: DataFrame, source: Any, table: str) -> DataFrame:
         return conform_recommendations(frame, source.columns, source.model, source.layout)
     if table == PREDICTIONS:
         return predictions_of(frame, source)[0]
-    return conform_interactions(frame, source.columns, source.timestamp_unit, "UTC")
+    return conformed_log(frame, source.columns, source.timestamp_unit, "UTC")
 
 
 def plain(frame: DataFrame, source: Any, table: str) -> PlainFiles | None:
@@ -61,7 +61,7 @@ def plain(frame: DataFrame, source: Any, table: str) -> PlainFiles | None:
         return plain_table(frame, LISTS, source, make_plan())
     if table == PREDICTIONS:
         return predictions_of(frame, source)[1]
-    return plain_log(frame, source.columns, "UTC")
+    return files_of_log(frame, source.columns, source.timestamp_unit, "UTC")
 
 
 def by_spark(frame: DataFrame, names: list[str]) -> Rows:

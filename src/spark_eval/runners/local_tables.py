@@ -89,6 +89,8 @@ TAKES: Final[Mapping[Kind, Takes]] = {
     Kind.VECTOR: is_vector,
     Kind.CLASS_NAME: lambda kind: kind == pa.string(),
     Kind.CLASS_NUMBER: lambda kind: is_number(kind) or kind == pa.bool_(),
+    Kind.EXACT: lambda kind: is_number(kind) or kind == pa.bool_(),
+    Kind.VALUE: is_value,
     Kind.ORIGINAL: lambda _: True,
 }
 
@@ -133,12 +135,13 @@ def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mappi
     rows, paths, schema = opened
     spec = spec_for(spec_of, name, schema.names, names)
     columns = [one for one in spec.there(schema.names, names) if is_kept(one, schema, names)]
-    takes = {one.name: TAKES[one.kind] for one in columns}
+    takes = {one.name: takes_of(one) for one in columns}
     by_name = {one.name: one for one in columns}
     wanted = Wanted(takes, {}, lambda ours, theirs: spec.missing(by_name[ours], theirs, names))
     mapped = {one.name: one.theirs(names) for one in columns}
-    theirs = theirs_of(name, schema.names, mapped, wanted)
-    if rows is None and not all(takes[ours](schema.field(one).type) for ours, one in theirs.items()):
+    theirs = theirs_of(name, schema.names, mapped, wanted, spec.faults)
+    others = {one.kind for one in columns if not takes[one.name](normal(schema.field(theirs[one.name]).type))}
+    if rows is None and others == {Kind.NUMBER}:
         rows = read_whole(name, paths, list(theirs.values()))
     if rows is not None:
         rows = with_doubles(rows, columns, theirs)
@@ -149,6 +152,20 @@ def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mappi
         if one.kind is Kind.TEXT and table.kind(one.name) != pa.string():
             table = table.cast(one.name, pa.string())
     return table
+
+
+def takes_of(column: Column) -> Takes:
+    """Return the test of the types that this process takes for a column."""
+    if column.kind is Kind.INSTANT:
+        return partial(tells_instants, column.unit, column.timezone)
+    return TAKES[column.kind]
+
+
+def tells_instants(unit: str | None, timezone: str, kind: pa.DataType) -> bool:
+    """Return True for timestamps, and integers with a unit; without a zone they are in UTC."""
+    if pa.types.is_timestamp(kind):
+        return kind.tz is not None or timezone == "UTC"
+    return is_whole(kind) and unit is not None
 
 
 def is_kept(column: Column, schema: pa.Schema, names: Mapping[str, str]) -> bool:
@@ -197,7 +214,7 @@ def is_refused(kind: Kind, found: pa.DataType) -> bool:
             return is_fraction or is_flag or is_other
         case Kind.WHOLE:
             return is_fraction or is_flag or is_other or is_text
-        case Kind.NUMBER | Kind.SCORE | Kind.CLASS_NUMBER:
+        case Kind.NUMBER | Kind.SCORE | Kind.EXACT | Kind.CLASS_NUMBER:
             return is_text or is_other
         case Kind.CLASS_NAME:
             return is_fraction or is_flag or is_other or is_whole(found)
@@ -266,10 +283,19 @@ def local_table(
     return LocalTable(fields, rows)
 
 
-def theirs_of(name: str, names: Sequence[str], columns: Mapping[str, str], wanted: Wanted) -> dict[str, str]:
-    """Return their columns by ours; raise DataError for missing ones, NotPlain for fields and case."""
+def theirs_of(
+    name: str,
+    names: Sequence[str],
+    columns: Mapping[str, str],
+    wanted: Wanted,
+    found: Sequence[DataError] = (),
+) -> dict[str, str]:
+    """Return their columns by ours; raise NotPlain for fields and case.
+
+    Raises one DataError for missing columns, and for ``found``, what was found of them before.
+    """
     optional = [ours for ours in wanted.optional if ours in columns or ours in names]
-    theirs, faults = {}, []
+    theirs, faults = {}, [*found]
     for ours in (*wanted.needed, *optional):
         one = columns.get(ours, ours)
         alike = [column for column in names if column.lower() in (one.lower(), one.split(".")[0].lower())]

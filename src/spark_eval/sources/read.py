@@ -16,7 +16,7 @@ from spark_eval.errors import ConfigError, DataError, collect_errors, nearest
 from spark_eval.evaluation.conform import conform_table
 from spark_eval.evaluation.plan import Plan
 from spark_eval.names import quote_column
-from spark_eval.predictions.specs import specs_of
+from spark_eval.predictions.specs import specs_of as prediction_specs
 from spark_eval.runtime.any_session import refuse_remote
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
@@ -24,7 +24,7 @@ from spark_eval.sources.listing import FILE_FORMATS, data_files, depth_of, parti
 from spark_eval.sources.schemas import PARQUET, check_files
 from spark_eval.sources.snapshots import load_table
 from spark_eval.sources.typed import read_typed
-from spark_eval.splits.conform import conform_interactions
+from spark_eval.splits.specs import specs_of as log_specs
 from spark_eval.tables.catalog_tables import is_place, published_rows
 from spark_eval.tables.exact_types import as_signed, in_microseconds
 from spark_eval.tables.inputs import conformed_on_spark
@@ -163,8 +163,9 @@ def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan,
     """Return a source with our columns, and an error code for each invalid row."""
     match name:
         case "interactions":
-            return conform_interactions(frame, source.columns, source.timestamp_unit, timezone, timed)
+            specs = log_specs(source.timestamp_unit, timezone, timed=timed)
+            return conformed_on_spark(specs, name, frame, source.columns)[0]
         case "predictions":
-            specs = specs_of(source.checked(), source.model)
+            specs = prediction_specs(source.checked(), source.model)
             return conformed_on_spark(specs, name, frame, source.columns)[0]
     return conform_table(frame, name, source, timezone, plan)

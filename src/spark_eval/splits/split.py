@@ -16,15 +16,8 @@ from spark_eval.results.exported import SmallFrame
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.shown import Displayable, TextTable, as_if_published
 from spark_eval.results.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
-from spark_eval.runners.engine import (
-    parse_engine,
-    reason_for_spark,
-    refuse_or_explain,
-    say_local,
-    say_spark,
-)
+from spark_eval.runners.door import open_given
 from spark_eval.runners.local_rows import LocalTable
-from spark_eval.runners.local_tables import NotPlain, columns_of
 from spark_eval.runners.rows import Rows, SparkRows, write_frame
 from spark_eval.runners.spread import collect_objects, map_batches
 from spark_eval.runtime import events
@@ -34,7 +27,6 @@ from spark_eval.schema import (
     FOLD,
     ITEM,
     RELEVANCE,
-    REQUEST,
     SUBSET,
     SUBSETS,
     TIMESTAMP,
@@ -52,9 +44,16 @@ from spark_eval.splits.leakage import (
     count_subsets,
     leakage_rows,
 )
-from spark_eval.splits.local_log import check_strata, local_log
 from spark_eval.splits.rules.fold_rule import FoldRule, Found, Layout
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of, with_options
+from spark_eval.splits.specs import (
+    LOG,
+    NEEDS_OTHER_ROWS,
+    OURS,
+    check_strata,
+    specs_of_rule,
+    with_faults,
+)
 from spark_eval.splits.worker.labels import RowLabeller
 from spark_eval.tables.arrow_frames import Frame, like_given
 from spark_eval.tables.file_parts import takes_files
@@ -430,40 +429,28 @@ def split(
         given = ", ".join([*(["method"] if method else []), *options])
         raise ConfigError("INVALID_SPLIT", f"give a rule or its options, not both: {given}")
     rule = rule or rule_of(method or GLOBAL_LOCAL_RANKER, options)
-    chosen = parse_engine(engine)
-    reason = reason_for_spark(chosen, [("interactions", interactions)])
-    if reason is None:
-        try:
-            log = local_log(columns_of("interactions", interactions), columns or {}, timestamp_unit, rule)
-        except NotPlain as fault:
-            reason = refuse_or_explain(chosen, str(fault))
-        else:
-            say_local(log.n_rows)
-            return split_here(log, rule, timestamp_unit, interactions)
-    say_spark(reason)
-    return split_on_spark(interactions, rule, columns, timestamp_unit)
+    only_spark = NEEDS_OTHER_ROWS if rule.needs_other_rows else None
+    names = {LOG: columns or {}}
+    rows = open_given({LOG: interactions}, specs_of_rule(rule, timestamp_unit), engine, names, only_spark)
+    return split_rows(rows[LOG], rule, timestamp_unit, interactions)
 
 
-def split_here(log: LocalTable, rule: FoldRule, unit: str | None, given: Any = None) -> Split:
-    """Split a log of this process; its rows are of the kind of ``given``."""
+def split_rows(log: Rows, rule: FoldRule, unit: str | None, given: Any = None) -> Split:
+    """Split a conformed log, where it is; in this process its rows are of the kind of ``given``."""
+    check_strata(rule, [*OURS, *log.columns])
+    if isinstance(log, SparkRows):
+        return split_on_spark(log, rule, unit)
+    assert isinstance(log, LocalTable)
     timeline = rule.find(Times(log, unit))
     return Split(log, rule, timeline, rule.layout(timeline), unit=unit, given=given)
 
 
-def split_on_spark(
-    interactions: Any, rule: FoldRule, columns: Mapping[str, str] | None, unit: str | None
-) -> Split:
-    """Split a log on Spark."""
-    from spark_eval.splits.conform import conform_interactions, plain_log
+def split_on_spark(given: SparkRows, rule: FoldRule, unit: str | None) -> Split:
+    """Split a conformed log on Spark."""
     from spark_eval.splits.label import label
-    from spark_eval.tables.frames import to_spark_frames
 
-    frame = to_spark_frames({"interactions": interactions})["interactions"]
-    listed = ListedFiles.of(frame)
-    added = [REQUEST] if rule.has_requests else []
-    log = conform_interactions(frame, columns, unit, rule.timezone, rule.timed, added)
-    check_strata(rule, log.columns)
-    plain = None if rule.needs_other_rows else plain_log(frame, columns or {}, rule.timezone)
+    log, plain = with_faults(given.frame, timed=rule.timed), given.files
+    listed = ListedFiles.of(given.frame)
     timeline = rule.find(Times(SparkRows(log, plain if rule.timed else None), unit))
     layout = rule.layout(timeline)
     return Split(SparkRows(label(log, rule, layout), plain), rule, timeline, layout, unit, listed)

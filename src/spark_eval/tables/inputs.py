@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
+from spark_eval.arrow.row_faults import inexact_relevance
 from spark_eval.errors import DataError
 from spark_eval.names import quote_column
 from spark_eval.schema import (
@@ -26,7 +27,7 @@ from spark_eval.schema import (
 from spark_eval.tables import spec as specs
 from spark_eval.tables.columns import NO_TIMESTAMP_UNIT, check_mapping, missing_column
 from spark_eval.tables.file_parts import PlainFiles
-from spark_eval.tables.plain_files import plain_files
+from spark_eval.tables.plain_files import PLAIN_TYPES, VALUE_TYPES, plain_files
 
 # Spark's collation of plain strings.
 BYTE_BY_BYTE: Final = "UTF8_BINARY"
@@ -48,6 +49,7 @@ ALLOWED: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
     specs.Kind.WHOLE: (T.IntegralType,),
     specs.Kind.NUMBER: (T.NumericType, T.BooleanType),
     specs.Kind.SCORE: (T.NumericType, T.BooleanType),
+    specs.Kind.EXACT: (T.NumericType, T.BooleanType),
     specs.Kind.CLASS_NUMBER: (T.NumericType, T.BooleanType),
     specs.Kind.CLASS_NAME: (T.StringType,),
     specs.Kind.VECTOR: (T.ArrayType,),
@@ -137,6 +139,14 @@ class Input:
                 return self.original(name)
             case specs.Kind.SCORE if not isinstance(self.kind(name), T.LongType):
                 return self.column(name).cast("double")
+            case specs.Kind.EXACT:
+                # Rows are published: their reader could not know that a number was rounded.
+                refused = F.raise_error(F.lit(str(inexact_relevance())))
+                return F.when(self.is_inexact(name), refused).otherwise(self.column(name).cast("double"))
+            case specs.Kind.INSTANT:
+                return instant(self, column.unit, column.timezone)
+            case specs.Kind.VALUE if isinstance(self.kind(name), T.StringType):
+                return self.readable(name, self.column(name))
         # The workers find the longs that a double cannot represent.
         return self.column(name)
 
@@ -229,7 +239,7 @@ def conformed_on_spark(
     """
     spec = specs.spec_for(spec_of, name, frame.columns, names)
     columns = spec.there(frame.columns, names)
-    table = Input(frame, name, {one.name: one.theirs(names) for one in columns})
+    table = Input(frame, name, {one.name: one.theirs(names) for one in columns}, [*spec.faults])
     conformed: dict[str, Column] = {}
     for one in columns:
         if table.lacks(one.name):
@@ -250,12 +260,23 @@ def files_of_workers(
     Arrow formats integers and text as Spark does; it has no lists in plain files.
     """
     read = [one for one in columns if one.kind is not specs.Kind.ORIGINAL]
+    kinds = {one.kind for one in read}
     texts = [theirs[one.name] for one in read if one.kind is specs.Kind.TEXT]
-    if any(one.kind is specs.Kind.VECTOR for one in read):
+    if specs.Kind.VECTOR in kinds or not all(tells_instants(frame, one, theirs) for one in read):
         return None
     if not all(isinstance(frame.schema[name].dataType, T.StringType | T.IntegralType) for name in texts):
         return None
-    return plain_files(frame, {one.name: theirs[one.name] for one in read})
+    types = VALUE_TYPES if kinds & {specs.Kind.VALUE, specs.Kind.INSTANT, specs.Kind.EXACT} else PLAIN_TYPES
+    return plain_files(frame, {one.name: theirs[one.name] for one in read}, types)
+
+
+def tells_instants(frame: DataFrame, column: specs.Column, theirs: Mapping[str, str]) -> bool:
+    """Return False for a column of points in time of a type that workers do not read."""
+    if column.kind is not specs.Kind.INSTANT:
+        return True
+    kind = frame.schema[theirs[column.name]].dataType
+    is_local = isinstance(kind, T.TimestampNTZType) and column.timezone == "UTC"
+    return is_local or isinstance(kind, T.TimestampType | T.IntegralType)
 
 
 def fold_of(table: Input) -> dict[str, Column]:

@@ -18,6 +18,9 @@ class Kind(StrEnum):
     WHOLE = "an integer"
     NUMBER = "a number"
     SCORE = "a number that orders rows"
+    EXACT = "a number that a double holds"
+    INSTANT = "a point in time"
+    VALUE = "anything that files hold"
     VECTOR = "a list of numbers"
     CLASS_NAME = "a class that is text"
     CLASS_NUMBER = "a class that is a number"
@@ -31,6 +34,7 @@ NEEDED: Final = {
     Kind.WHOLE: "a whole number is needed",
     Kind.NUMBER: "a number is needed",
     Kind.SCORE: "a number is needed",
+    Kind.EXACT: "a number is needed",
     Kind.VECTOR: "a list of numbers is needed",
 }
 
@@ -46,6 +50,8 @@ class Column:
         code: Code of the error for another type than its kind.
         named: Its name in the table and in mappings; by default that in our rows.
         needs: End of the message on another type; by default that of the kind.
+        unit: Unit of a point in time that is a number: s, ms or us.
+        timezone: Zone of a point in time without one.
     """
 
     name: str
@@ -54,6 +60,8 @@ class Column:
     code: str = "UNSUPPORTED_TYPE"
     named: str = ""
     needs: str = ""
+    unit: str | None = None
+    timezone: str = "UTC"
 
     @property
     def key(self) -> str:
@@ -78,6 +86,7 @@ class TableSpec:
     """An input table: its name in messages, and its columns in the order that they get.
 
     With ``is_judged_by_workers`` the workers may read its files themselves: they find invalid rows.
+    ``faults`` are errors of its columns that are known from their names.
 
     Examples:
         >>> pairs = TableSpec("pairs", (Column("a", Kind.ID), Column("score", Kind.NUMBER, is_needed=False)))
@@ -88,6 +97,7 @@ class TableSpec:
     name: str
     columns: Sequence[Column]
     is_judged_by_workers: bool = False
+    faults: Sequence[DataError] = ()
 
     def there(self, theirs: Sequence[str], names: Mapping[str, str]) -> list[Column]:
         """Return the columns to read of a table with ``theirs``: all but optional ones that it lacks."""

@@ -23,7 +23,7 @@ from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import INPUT_COLUMNS, KIND, TIMESTAMP, USER
 from spark_eval.sources.plain import open_plain
 from spark_eval.sources.snapshots import pinned
-from spark_eval.splits.local_log import local_log
+from spark_eval.splits.specs import specs_of_rule
 from spark_eval.tables.columns import check_mapping, missing_column
 from spark_eval.verbs import VERBS, evaluate, linkage, online
 
@@ -96,7 +96,8 @@ def open_list(work: Work, name: str) -> Rows:
     opened = partial(open_plain, source, name, segments, None, work.session)
     match name:
         case "interactions":
-            return local_log(opened(), source.columns, source.timestamp_unit, work.config.split.rule())
+            specs = specs_of_rule(work.config.split.rule(), source.timestamp_unit)
+            return conformed_here(specs, name, opened(), source.columns)
         case "predictions":
             specs = specs_of(source.checked(), source.model)
             return conformed_here(specs, name, opened(), source.columns)

@@ -1,0 +1,87 @@
+"""Columns of an interaction log."""
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from spark_eval.errors import DataError, nearest
+from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, REQUEST, SUBSET, TIMESTAMP, USER, Fault
+from spark_eval.splits.rules.fold_rule import FoldRule
+from spark_eval.tables.spec import Column, Kind, SpecOf, TableSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LOG: Final = "interactions"
+OURS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)
+# Names that columns of a log must not have: the written tables have them.
+RESERVED: Final = frozenset({*OURS, FOLD, SUBSET, FAULT, "run_id"})
+NEEDS_OTHER_ROWS: Final = "the split sorts rows, or drops some by others"
+
+
+def specs_of_rule(rule: FoldRule, unit: str | None) -> SpecOf:
+    """Return the spec of a log that a rule splits; ``unit`` is that of timestamps that are integers."""
+    added = (REQUEST,) if rule.has_requests else ()
+    return specs_of(unit, rule.timezone, timed=rule.timed, added=added, by_workers=not rule.needs_other_rows)
+
+
+def specs_of(
+    unit: str | None,
+    timezone: str,
+    *,
+    timed: bool = True,
+    added: Collection[str] = (),
+    by_workers: bool = False,
+) -> SpecOf:
+    """Return the spec of a log: user, item, timestamp, relevance, and whatever other columns it has.
+
+    If ``timed`` is false, timestamps may be null and the column may be missing. ``added`` are columns that
+    the split adds.
+    """
+    when = Column(TIMESTAMP, Kind.INSTANT, is_needed=timed, unit=unit, timezone=timezone)
+    relevance = Column(RELEVANCE, Kind.EXACT, is_needed=False, code="RELEVANCE_NOT_NUMERIC")
+    ours = (Column(USER, Kind.ID), Column(ITEM, Kind.ID), when, relevance)
+    return partial(spec_of, ours, RESERVED.union(added), by_workers)
+
+
+def spec_of(
+    ours: Sequence[Column], reserved: Collection[str], by_workers: bool, name: str, columns: Sequence[str]
+) -> TableSpec:
+    """Return the spec of a log with these columns."""
+    others = list(columns)
+    for one in ours:
+        if one.name in others:
+            others.remove(one.name)
+    faults = [
+        DataError("RESERVED_COLUMN", f"{name}: column {one!r} would clash with ours; rename it or map it")
+        for one in others
+        if one.lower() in reserved
+    ]
+    values = [Column(one, Kind.VALUE) for one in others if one.lower() not in reserved]
+    return TableSpec(name, [*ours, *values], by_workers, faults)
+
+
+def check_strata(rule: FoldRule, columns: Iterable[str]) -> None:
+    """Raise DataError MISSING_COLUMN for a column to stratify by that the log does not have."""
+    known = [name for name in columns if name != FAULT]
+    for name in rule.strata:
+        if name not in known:
+            hint = nearest(name, known)
+            raise DataError("MISSING_COLUMN", f"{LOG}: no column {name!r} to stratify by; {hint}")
+
+
+def with_faults(log: "DataFrame", *, timed: bool) -> "DataFrame":
+    """Return a conformed log on Spark with the columns that it may lack, and the code of each invalid row."""
+    from pyspark.sql import functions as F
+
+    from spark_eval.names import quote_column
+    from spark_eval.tables.inputs import first_fault_column, is_any_null
+
+    defaults = {TIMESTAMP: F.lit(None).cast("timestamp"), RELEVANCE: F.lit(1.0)}
+    ours = {name: F.col(name) if name in log.columns else defaults[name] for name in OURS}
+    faults = {Fault.NULL_ID: is_any_null(ours[USER], ours[ITEM])}
+    if timed:
+        faults[Fault.NULL_TIMESTAMP] = ours[TIMESTAMP].isNull()
+    others = [F.col(quote_column(name)) for name in log.columns if name not in OURS]
+    named = [column.alias(name) for name, column in ours.items()]
+    return log.select(*named, *others, first_fault_column(faults).alias(FAULT))
