@@ -32,9 +32,9 @@ from spark_eval.runtime.file_kinds import NAMES, kind_of_file
 from spark_eval.runtime.local_files import is_hidden, local_path
 from spark_eval.schema import MODEL
 from spark_eval.tables.arrow_frames import as_arrow
-from spark_eval.tables.columns import missing_column
+from spark_eval.tables.columns import NO_TIMESTAMP_UNIT, missing_column
 from spark_eval.tables.file_parts import PlainFiles
-from spark_eval.tables.spec import Column, Kind, SpecOf, spec_for
+from spark_eval.tables.spec import TIMES, Column, Kind, SpecOf, spec_for
 
 # Summaries: Spark takes the columns of a folder from them.
 SUMMARIES: Final = ("_metadata", "_common_metadata")
@@ -62,6 +62,11 @@ def is_number(kind: pa.DataType) -> bool:
     return kind in NUMBERS
 
 
+def is_number_or_boolean(kind: pa.DataType) -> bool:
+    """Return True for types of numbers, and booleans, which are 0 and 1."""
+    return is_number(kind) or kind == pa.bool_()
+
+
 def is_value(kind: pa.DataType) -> bool:
     """Return True for types of any column that workers read."""
     return kind in IDS or kind in NUMBERS or kind in MOMENTS or kind in (pa.bool_(), pa.date32())
@@ -84,13 +89,14 @@ TAKES: Final[Mapping[Kind, Takes]] = {
     Kind.ID: is_id,
     Kind.TEXT: is_id,
     Kind.WHOLE: is_whole,
-    Kind.NUMBER: is_number,
-    Kind.SCORE: is_number,
+    Kind.NUMBER: is_number_or_boolean,
+    Kind.SCORE: is_number_or_boolean,
     Kind.VECTOR: is_vector,
     Kind.CLASS_NAME: lambda kind: kind == pa.string(),
-    Kind.CLASS_NUMBER: lambda kind: is_number(kind) or kind == pa.bool_(),
-    Kind.EXACT: lambda kind: is_number(kind) or kind == pa.bool_(),
+    Kind.CLASS_NUMBER: is_number_or_boolean,
+    Kind.EXACT: is_number_or_boolean,
     Kind.VALUE: is_value,
+    Kind.SCALAR: lambda kind: is_id(kind) or is_number_or_boolean(kind),
     Kind.ORIGINAL: lambda _: True,
 }
 
@@ -151,12 +157,14 @@ def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mappi
     for one in columns:
         if one.kind is Kind.TEXT and table.kind(one.name) != pa.string():
             table = table.cast(one.name, pa.string())
+        if one.kind in (Kind.NUMBER, Kind.SCORE) and table.kind(one.name) == pa.bool_():
+            table = table.cast(one.name, pa.float64())
     return table
 
 
 def takes_of(column: Column) -> Takes:
     """Return the test of the types that this process takes for a column."""
-    if column.kind is Kind.INSTANT:
+    if column.kind in TIMES:
         return partial(tells_instants, column.unit, column.timezone)
     return TAKES[column.kind]
 
@@ -198,7 +206,9 @@ def check_kinds(name: str, columns: Sequence[Column], theirs: Mapping[str, str],
     faults = []
     for one in columns:
         kind = normal(schema.field(theirs[one.name]).type)
-        if is_refused(one.kind, kind):
+        if one.kind in TIMES and is_number(kind) and one.unit is None:
+            faults.append(DataError("TIMESTAMP_UNIT_MISSING", f"{name}: {NO_TIMESTAMP_UNIT}"))
+        elif is_refused(one.kind, kind):
             is_fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
             faults.append(one.fault(name, theirs[one.name], in_words(kind), is_fraction=is_fraction))
     DataError.raise_all(faults)
@@ -224,27 +234,21 @@ def is_refused(kind: Kind, found: pa.DataType) -> bool:
 
 
 def with_doubles(rows: pa.Table, columns: Sequence[Column], theirs: Mapping[str, str]) -> pa.Table:
-    """Return rows with doubles for decimals and booleans that are numbers, as Spark casts them.
+    """Return rows with doubles for decimals that are numbers, as Spark casts them.
 
-    Decimals pass through text: it is rounded once, as by Spark, which Arrow's own cast does not promise.
-    Those that order rows stay: Spark marks the ones that a double rounds.
+    They pass through text: it is rounded once, as by Spark, which Arrow's own cast does not promise. Decimals
+    that order rows stay: Spark marks the ones that a double rounds.
 
     >>> score = Column("score", Kind.NUMBER)
-    >>> with_doubles(pa.table({"s": [True, None]}), [score], {"score": "s"}).to_pydict()
-    {'s': [1.0, None]}
+    >>> rows = pa.table({"s": pa.array(["0.10", None]).cast(pa.decimal128(3, 2))})
+    >>> with_doubles(rows, [score], {"score": "s"}).to_pydict()
+    {'s': [0.1, None]}
     """
-    originals = {theirs[one.name] for one in columns if one.kind is Kind.ORIGINAL}
-    for one in columns:
-        name = theirs[one.name]
-        if one.kind not in (Kind.NUMBER, Kind.SCORE) or name in originals:
-            continue
+    for name in (theirs[one.name] for one in columns if one.kind is Kind.NUMBER):
         for index in rows.schema.get_all_field_indices(name):
             column = rows.column(index)
-            if pa.types.is_decimal(column.type) and one.kind is Kind.NUMBER:
-                column = column.cast(pa.string())
-            elif not pa.types.is_boolean(column.type):
-                continue
-            rows = rows.set_column(index, name, column.cast(pa.float64()))
+            if pa.types.is_decimal(column.type):
+                rows = rows.set_column(index, name, column.cast(pa.string()).cast(pa.float64()))
     return rows
 
 

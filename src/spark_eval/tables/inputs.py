@@ -44,6 +44,18 @@ CASTS: Final = {
     specs.Kind.CLASS_NUMBER: "double",
     specs.Kind.VECTOR: "array<double>",
 }
+# Types of columns of a kind in files that workers read; for others PLAIN_TYPES. Arrow formats integers as
+# Spark does, and has no lists in plain files.
+IN_FILES: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
+    specs.Kind.TEXT: (T.StringType, T.IntegralType),
+    specs.Kind.EXACT: (*PLAIN_TYPES, T.BooleanType),
+    specs.Kind.INSTANT: (T.TimestampType, T.IntegralType),
+    specs.Kind.MICROSECONDS: (T.TimestampType, T.IntegralType),
+    # A float has another text than the double that Spark makes of it.
+    specs.Kind.SCALAR: (T.StringType, T.BooleanType, T.IntegralType, T.DoubleType),
+    specs.Kind.VALUE: VALUE_TYPES,
+    specs.Kind.VECTOR: (),
+}
 # Types of columns of a kind.
 ALLOWED: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
     specs.Kind.WHOLE: (T.IntegralType,),
@@ -130,25 +142,43 @@ class Input:
             return F.lit(None)
         if kind in CASTS:
             return self.column(name).cast(CASTS[kind])
-        match kind:
-            case specs.Kind.ID:
-                return self.id(name)
-            case specs.Kind.TEXT:
-                return self.text(name)
-            case specs.Kind.ORIGINAL:
-                return self.original(name)
-            case specs.Kind.SCORE if not isinstance(self.kind(name), T.LongType):
-                return self.column(name).cast("double")
-            case specs.Kind.EXACT:
-                # Rows are published: their reader could not know that a number was rounded.
-                refused = F.raise_error(F.lit(str(inexact_relevance())))
-                return F.when(self.is_inexact(name), refused).otherwise(self.column(name).cast("double"))
-            case specs.Kind.INSTANT:
-                return instant(self, column.unit, column.timezone)
-            case specs.Kind.VALUE if isinstance(self.kind(name), T.StringType):
-                return self.readable(name, self.column(name))
-        # The workers find the longs that a double cannot represent.
-        return self.column(name)
+        if kind in specs.TIMES:
+            when = instant(self, column.unit, column.timezone)
+            return when if kind is specs.Kind.INSTANT else F.unix_micros(when)
+        makers = {
+            specs.Kind.ID: self.id,
+            specs.Kind.TEXT: self.text,
+            specs.Kind.SCORE: self.score,
+            specs.Kind.EXACT: self.exact,
+            specs.Kind.SCALAR: self.scalar,
+            specs.Kind.VALUE: self.value,
+            specs.Kind.ORIGINAL: self.original,
+        }
+        return makers.get(kind, self.column)(name)
+
+    def score(self, name: str) -> Column:
+        """Return a number as a double; longs as they are: the workers find those that no double holds."""
+        column = self.column(name)
+        return column if isinstance(self.kind(name), T.LongType) else column.cast("double")
+
+    def exact(self, name: str) -> Column:
+        """Return a number as a double; one that is rounded fails the job, for no reader of it could know."""
+        refused = F.raise_error(F.lit(str(inexact_relevance())))
+        return F.when(self.is_inexact(name), refused).otherwise(self.column(name).cast("double"))
+
+    def value(self, name: str) -> Column:
+        """Return a column unchanged; text must be UTF-8."""
+        column, is_text = self.column(name), isinstance(self.kind(name), T.StringType)
+        return self.readable(name, column) if is_text else column
+
+    def scalar(self, name: str) -> Column:
+        """Return a column as text, a boolean, a long or a double."""
+        kind = self.kind(name)
+        if isinstance(kind, T.BooleanType):
+            return self.column(name)
+        if isinstance(kind, T.NumericType):
+            return self.column(name).cast("long" if isinstance(kind, T.IntegralType) else "double")
+        return self.text(name)
 
     def original(self, name: str) -> Column:
         """Return a column as it was given; as text if the workers lack its type."""
@@ -255,28 +285,20 @@ def conformed_on_spark(
 def files_of_workers(
     frame: DataFrame, columns: Sequence[specs.Column], theirs: Mapping[str, str]
 ) -> PlainFiles | None:
-    """Return the files of a frame with the columns that are judged; None if Spark must read some.
-
-    Arrow formats integers and text as Spark does; it has no lists in plain files.
-    """
+    """Return the files of a frame with the columns that are judged; None if Spark must read some."""
     read = [one for one in columns if one.kind is not specs.Kind.ORIGINAL]
-    kinds = {one.kind for one in read}
-    texts = [theirs[one.name] for one in read if one.kind is specs.Kind.TEXT]
-    if specs.Kind.VECTOR in kinds or not all(tells_instants(frame, one, theirs) for one in read):
+    if any(frame.columns.count(theirs[one.name]) != 1 for one in read):
         return None
-    if not all(isinstance(frame.schema[name].dataType, T.StringType | T.IntegralType) for name in texts):
+    if not all(are_judged_by_workers(frame.schema[theirs[one.name]].dataType, one) for one in read):
         return None
-    types = VALUE_TYPES if kinds & {specs.Kind.VALUE, specs.Kind.INSTANT, specs.Kind.EXACT} else PLAIN_TYPES
-    return plain_files(frame, {one.name: theirs[one.name] for one in read}, types)
+    return plain_files(frame, {one.name: theirs[one.name] for one in read}, VALUE_TYPES)
 
 
-def tells_instants(frame: DataFrame, column: specs.Column, theirs: Mapping[str, str]) -> bool:
-    """Return False for a column of points in time of a type that workers do not read."""
-    if column.kind is not specs.Kind.INSTANT:
-        return True
-    kind = frame.schema[theirs[column.name]].dataType
-    is_local = isinstance(kind, T.TimestampNTZType) and column.timezone == "UTC"
-    return is_local or isinstance(kind, T.TimestampType | T.IntegralType)
+def are_judged_by_workers(kind: T.DataType, column: specs.Column) -> bool:
+    """Return True if workers take values of this type, in plain files, as Spark does for a column."""
+    if column.kind in specs.TIMES and isinstance(kind, T.TimestampNTZType):
+        return column.timezone == "UTC"
+    return isinstance(kind, IN_FILES.get(column.kind, PLAIN_TYPES))
 
 
 def fold_of(table: Input) -> dict[str, Column]:

@@ -20,6 +20,8 @@ class Kind(StrEnum):
     SCORE = "a number that orders rows"
     EXACT = "a number that a double holds"
     INSTANT = "a point in time"
+    MICROSECONDS = "a point in time, which Spark gives in microseconds since 1970"
+    SCALAR = "text, a boolean or a number"
     VALUE = "anything that files hold"
     VECTOR = "a list of numbers"
     CLASS_NAME = "a class that is text"
@@ -116,6 +118,8 @@ class TableSpec:
         return missing_column(self.name, column.key, names, theirs)
 
 
+# Kinds of points in time.
+TIMES: Final = (Kind.INSTANT, Kind.MICROSECONDS)
 # The spec of a table, from its name and its columns, by our names where they are mapped.
 SpecOf = Callable[[str, Sequence[str]], TableSpec]
 
