@@ -108,6 +108,7 @@ class TableSpec:
             for one in self.columns
             if one.is_needed
             or one.theirs(names) in theirs
+            or one.theirs(names).split(".")[0] in theirs
             or (one.key in names and one.kind is not Kind.ORIGINAL)
         ]
 
