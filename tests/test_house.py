@@ -41,9 +41,7 @@ RINGS: Final = {
     "versions": "releases of Spark, Python and libraries",
 }
 # Modules that import each other in a circle, over all imports. None may be added.
-CIRCLES: Final = (
-    {"cli.metric_tables", "kernels", "metrics"},
-)
+CIRCLES: Final = ({"cli.metric_tables", "kernels", "metrics"},)
 # Modules of one subject that are longer than others may be: nothing is cut to fit.
 LONG: Final = {"experiments.plan": 520}
 # What runs a query, or brings rows to the driver.

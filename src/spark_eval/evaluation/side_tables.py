@@ -32,7 +32,6 @@ from spark_eval.runners.spread import (
     map_batches,
 )
 from spark_eval.schema import (
-    FAULT,
     FEATURES,
     FOLD,
     GROUPS,
@@ -304,7 +303,7 @@ def valid_items(items: Rows) -> pa.Table:
     if not isinstance(items, SparkRows):
         rows = items.table()
         return rows.filter(pc.is_valid(rows[ITEM]))
-    return items.frame.where(items.frame[FAULT].isNull()).drop(FAULT).toArrow()
+    return items.frame.where(items.frame[ITEM].isNotNull()).toArrow()
 
 
 def trained_pairs(train: Rows, check: Callable[[int], None]) -> pa.Table:
@@ -328,7 +327,8 @@ def trained_pairs(train: Rows, check: Callable[[int], None]) -> pa.Table:
 def trained_items(train: "DataFrame", *more: str) -> "DataFrame":
     """Return item, fold if present, and ``more`` columns of the valid training interactions, deduplicated."""
     fold = [FOLD] if FOLD in train.columns else []
-    return train.where(train[FAULT].isNull()).select(ITEM, *fold, *more).distinct()
+    is_valid = reduce(and_, (train[name].isNotNull() for name in (USER, ITEM, *fold)))
+    return train.where(is_valid).select(ITEM, *fold, *more).distinct()
 
 
 def mark_trained(rows: Rows, train: Rows) -> Rows:

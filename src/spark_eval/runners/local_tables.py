@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import INSTANT, check_text, named_read_errors
@@ -32,7 +33,7 @@ from spark_eval.runtime.file_kinds import NAMES, kind_of_file
 from spark_eval.runtime.local_files import is_hidden, local_path
 from spark_eval.schema import MODEL
 from spark_eval.tables.arrow_frames import as_arrow
-from spark_eval.tables.columns import NO_TIMESTAMP_UNIT, missing_column
+from spark_eval.tables.columns import DIVIDER, NO_TIMESTAMP_UNIT, missing_column
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.spec import TIMES, Column, Kind, SpecOf, spec_for
 
@@ -96,6 +97,10 @@ TAKES: Final[Mapping[Kind, Takes]] = {
     Kind.CLASS_NUMBER: is_number_or_boolean,
     Kind.EXACT: is_number_or_boolean,
     Kind.VALUE: is_value,
+    Kind.ORDERED: is_number_or_boolean,
+    Kind.RANK: is_number,
+    Kind.SET: is_set,
+    Kind.EMBEDDING: is_vector,
     Kind.SCALAR: lambda kind: is_id(kind) or is_number_or_boolean(kind),
     Kind.ORIGINAL: lambda _: True,
 }
@@ -140,6 +145,8 @@ def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mappi
     """
     rows, paths, schema = opened
     spec = spec_for(spec_of, name, schema.names, names)
+    if spec.only_spark is not None:
+        raise NotPlain(f"{name} {spec.only_spark}")
     columns = [one for one in spec.there(schema.names, names) if is_kept(one, schema, names)]
     takes = {one.name: takes_of(one) for one in columns}
     by_name = {one.name: one for one in columns}
@@ -154,12 +161,38 @@ def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mappi
         schema = rows.schema
     check_kinds(name, columns, theirs, schema)
     table = local_table(name, (rows, paths, schema), mapped, wanted)
+    return with_kinds(table, columns)
+
+
+def with_kinds(table: LocalTable, columns: Sequence[Column]) -> LocalTable:
+    """Return a table whose text is text, whose numbers are numbers, and whose lists have one type."""
     for one in columns:
-        if one.kind is Kind.TEXT and table.kind(one.name) != pa.string():
+        kind = table.kind(one.name)
+        if one.kind is Kind.TEXT and kind != pa.string():
             table = table.cast(one.name, pa.string())
-        if one.kind in (Kind.NUMBER, Kind.SCORE) and table.kind(one.name) == pa.bool_():
+        elif one.kind in (Kind.NUMBER, Kind.SCORE, Kind.ORDERED) and kind == pa.bool_():
             table = table.cast(one.name, pa.float64())
+        elif one.kind is Kind.SET:
+            table = with_column(table, one.name, text_sets)
+        elif one.kind is Kind.EMBEDDING and kind.value_type != pa.float32():
+            table = with_column(table, one.name, lambda column: column.cast(pa.list_(pa.float64())))
     return table
+
+
+def with_column(
+    table: LocalTable, name: str, make: Callable[[pa.ChunkedArray], pa.ChunkedArray]
+) -> LocalTable:
+    """Return a table in memory with another column made of one of its own."""
+    rows = table.table()
+    rows = rows.set_column(rows.column_names.index(name), name, make(rows[name]))
+    return LocalTable(rows.schema, rows)
+
+
+def text_sets(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return sets as lists of text; text is divided by ``|``."""
+    if pa.types.is_string(column.type):
+        return pc.split_pattern(column, DIVIDER)
+    return column.cast(pa.list_(pa.string()))
 
 
 def takes_of(column: Column) -> Takes:
@@ -224,11 +257,15 @@ def is_refused(kind: Kind, found: pa.DataType) -> bool:
             return is_fraction or is_flag or is_other
         case Kind.WHOLE:
             return is_fraction or is_flag or is_other or is_text
-        case Kind.NUMBER | Kind.SCORE | Kind.EXACT | Kind.CLASS_NUMBER:
+        case Kind.NUMBER | Kind.SCORE | Kind.EXACT | Kind.ORDERED | Kind.CLASS_NUMBER:
             return is_text or is_other
+        case Kind.RANK:
+            return is_text or is_other or is_flag
+        case Kind.SET:
+            return is_fraction or is_flag or is_other or is_whole(found)
         case Kind.CLASS_NAME:
             return is_fraction or is_flag or is_other or is_whole(found)
-        case Kind.VECTOR:
+        case Kind.VECTOR | Kind.EMBEDDING:
             return is_fraction or is_flag or is_other or is_text or is_whole(found)
     return False
 

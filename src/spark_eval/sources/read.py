@@ -1,8 +1,7 @@
 """Read the sources of a config as DataFrames; only this package knows paths and formats."""
 
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -12,11 +11,8 @@ from pyspark.sql import functions as F
 
 from spark_eval.arrow.footers import unsigned_in_all
 from spark_eval.config.inputs import Source
-from spark_eval.errors import ConfigError, DataError, collect_errors, nearest
-from spark_eval.evaluation.conform import conform_table
-from spark_eval.evaluation.plan import Plan
+from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.names import quote_column
-from spark_eval.predictions.specs import specs_of as prediction_specs
 from spark_eval.runtime.any_session import refuse_remote
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
@@ -24,10 +20,8 @@ from spark_eval.sources.listing import FILE_FORMATS, data_files, depth_of, parti
 from spark_eval.sources.schemas import PARQUET, check_files
 from spark_eval.sources.snapshots import load_table
 from spark_eval.sources.typed import read_typed
-from spark_eval.splits.specs import specs_of as log_specs
 from spark_eval.tables.catalog_tables import is_place, published_rows
 from spark_eval.tables.exact_types import as_signed, in_microseconds
-from spark_eval.tables.inputs import conformed_on_spark
 from spark_eval.tables.listed import named_type
 from spark_eval.tables.partitions import with_partitions
 
@@ -133,39 +127,3 @@ def column_named(frame: DataFrame, name: str, where: str) -> Column:
     if name not in frame.columns:
         raise DataError("MISSING_COLUMN", f"{where}: no column {name!r}; {nearest(name, frame.columns)}")
     return F.col(quote_column(name))
-
-
-def read_each(
-    spark: SparkSession,
-    sources: Mapping[str, Any],
-    timezone: str,
-    plan: Plan,
-    before: Mapping[str, Collection[str]],
-    timed: bool = True,
-) -> dict[str, tuple[DataFrame, DataFrame]]:
-    """Return each source as read, and conformed; one DataError lists the errors of all sources.
-
-    ``before``: the names of each source's files at the start of the run. ``timed``: True if rows of
-    ``interactions`` need a timestamp.
-    """
-    segments = {"users": plan.user_columns}
-    if "predictions" in sources:
-        segments["predictions"] = sources["predictions"].segments
-
-    def read(name: str) -> tuple[DataFrame, DataFrame]:
-        frame = read_source(spark, sources[name], name, timezone, segments.get(name, ()), before.get(name))
-        return frame, conform(frame, name, sources[name], timezone, plan, timed)
-
-    return collect_errors({name: partial(read, name) for name in sources})
-
-
-def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan, timed: bool) -> DataFrame:
-    """Return a source with our columns, and an error code for each invalid row."""
-    match name:
-        case "interactions":
-            specs = log_specs(source.timestamp_unit, timezone, timed=timed)
-            return conformed_on_spark(specs, name, frame, source.columns)[0]
-        case "predictions":
-            specs = prediction_specs(source.checked(), source.model)
-            return conformed_on_spark(specs, name, frame, source.columns)[0]
-    return conform_table(frame, name, source, timezone, plan)

@@ -25,7 +25,7 @@ from spark_eval.schema import (
     Fault,
 )
 from spark_eval.tables import spec as specs
-from spark_eval.tables.columns import NO_TIMESTAMP_UNIT, check_mapping, missing_column
+from spark_eval.tables.columns import DIVIDER, NO_TIMESTAMP_UNIT, check_mapping, missing_column
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.plain_files import PLAIN_TYPES, VALUE_TYPES, plain_files
 
@@ -55,6 +55,8 @@ IN_FILES: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
     specs.Kind.SCALAR: (T.StringType, T.BooleanType, T.IntegralType, T.DoubleType),
     specs.Kind.VALUE: VALUE_TYPES,
     specs.Kind.VECTOR: (),
+    specs.Kind.SET: (),
+    specs.Kind.EMBEDDING: (),
 }
 # Types of columns of a kind.
 ALLOWED: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
@@ -62,9 +64,13 @@ ALLOWED: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
     specs.Kind.NUMBER: (T.NumericType, T.BooleanType),
     specs.Kind.SCORE: (T.NumericType, T.BooleanType),
     specs.Kind.EXACT: (T.NumericType, T.BooleanType),
+    specs.Kind.ORDERED: (T.NumericType, T.BooleanType),
+    specs.Kind.RANK: (T.NumericType,),
     specs.Kind.CLASS_NUMBER: (T.NumericType, T.BooleanType),
     specs.Kind.CLASS_NAME: (T.StringType,),
     specs.Kind.VECTOR: (T.ArrayType,),
+    specs.Kind.SET: (T.StringType,),
+    specs.Kind.EMBEDDING: (T.UserDefinedType,),
 }
 
 
@@ -137,7 +143,7 @@ class Input:
     def of_kind(self, column: specs.Column) -> Column:
         """Return a column of a spec, with the type of its kind; note an error for another type."""
         name, kind = column.name, column.kind
-        if kind in ALLOWED and not isinstance(self.kind(name), (*ALLOWED[kind], T.NullType)):
+        if not self.is_allowed(kind, self.kind(name)):
             self.note(column.fault(self.source, self.names[name], self.kind(name).simpleString()))
             return F.lit(None)
         if kind in CASTS:
@@ -150,11 +156,60 @@ class Input:
             specs.Kind.TEXT: self.text,
             specs.Kind.SCORE: self.score,
             specs.Kind.EXACT: self.exact,
+            specs.Kind.ORDERED: self.ordered,
+            specs.Kind.RANK: self.rank,
+            specs.Kind.SET: self.set_of,
+            specs.Kind.EMBEDDING: self.embedding,
             specs.Kind.SCALAR: self.scalar,
             specs.Kind.VALUE: self.value,
             specs.Kind.ORIGINAL: self.original,
         }
         return makers.get(kind, self.column)(name)
+
+    def is_allowed(self, kind: specs.Kind, found: T.DataType) -> bool:
+        """Return True for a type of columns of this kind."""
+        if isinstance(found, T.NullType):
+            return True
+        match kind, found:
+            case specs.Kind.SET, T.ArrayType():
+                return isinstance(found.elementType, (*ID_TYPES, T.NullType))
+            case specs.Kind.EMBEDDING, T.ArrayType():
+                return isinstance(found.elementType, T.NumericType | T.NullType)
+            case specs.Kind.EMBEDDING, T.MapType():
+                return isinstance(found.keyType, T.IntegralType) and isinstance(
+                    found.valueType, T.NumericType
+                )
+        return kind not in ALLOWED or isinstance(found, ALLOWED[kind])
+
+    def ordered(self, name: str) -> Column:
+        """Return a number with its order preserved: longs and decimals unchanged, others as doubles."""
+        is_exact = isinstance(self.kind(name), T.LongType | T.DecimalType)
+        return self.column(name) if is_exact else self.column(name).cast("double")
+
+    def rank(self, name: str) -> Column:
+        """Return ranks as longs, or as doubles: pandas returns whole ranks as doubles."""
+        is_whole = isinstance(self.kind(name), T.IntegralType)
+        return self.column(name).cast("long" if is_whole else "double")
+
+    def set_of(self, name: str) -> Column:
+        """Return a column of sets as arrays of text."""
+        if isinstance(self.kind(name), T.StringType):
+            return F.split(self.readable(name, self.column(name)), rf"\{DIVIDER}")
+        return self.column(name).cast("array<string>")
+
+    def embedding(self, name: str) -> Column:
+        """Return a column of vectors; dense vectors of floats stay floats."""
+        column = self.column(name)
+        match self.kind(name):
+            case T.ArrayType(elementType=T.FloatType()):
+                return column
+            case T.MapType():
+                return column.cast("map<bigint,double>")
+            case T.UserDefinedType():
+                from pyspark.ml.functions import vector_to_array
+
+                return F.when(column.isNotNull(), vector_to_array(column))
+        return column.cast("array<double>")
 
     def score(self, name: str) -> Column:
         """Return a number as a double; longs as they are: the workers find those that no double holds."""
@@ -201,11 +256,6 @@ class Input:
     def number(self, name: str, code: str) -> Column:
         """Return the column as a double."""
         return self.typed(name, (T.NumericType, T.BooleanType), code, "a number is needed").cast("double")
-
-    def ordered(self, name: str, code: str) -> Column:
-        """Return a number with its order preserved: longs and decimals unchanged, others as doubles."""
-        number = self.number(name, code)
-        return self.column(name) if isinstance(self.kind(name), T.LongType | T.DecimalType) else number
 
     def is_inexact(self, name: str) -> Column:
         """Return True for numbers that a double may not distinguish from another number.
@@ -268,6 +318,9 @@ def conformed_on_spark(
     Raises one DataError with all errors of its columns.
     """
     spec = specs.spec_for(spec_of, name, frame.columns, names)
+    if spec.unfold is not None:
+        frame, names = spec.unfold(frame), {}
+        spec = specs.spec_for(spec_of, name, frame.columns, names)
     columns = spec.there(frame.columns, names)
     table = Input(frame, name, {one.name: one.theirs(names) for one in columns}, [*spec.faults])
     conformed: dict[str, Column] = {}

@@ -1,9 +1,9 @@
 """What an input table is: its columns, and what each of them holds. Both engines read it; no Spark here."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from spark_eval.errors import DataError
 from spark_eval.schema import MODEL
@@ -17,7 +17,11 @@ class Kind(StrEnum):
     TEXT = "anything, as text"
     WHOLE = "an integer"
     NUMBER = "a number"
-    SCORE = "a number that orders rows"
+    SCORE = "a number of which the workers find what a double rounds"
+    ORDERED = "a number that orders rows, as exact as it is"
+    RANK = "a whole number, of any type of numbers"
+    SET = "a list of text or integers, or text divided by |"
+    EMBEDDING = "a vector of an item: a list of numbers, or a map of integers to numbers"
     EXACT = "a number that a double holds"
     INSTANT = "a point in time"
     MICROSECONDS = "a point in time, which Spark gives in microseconds since 1970"
@@ -37,6 +41,10 @@ NEEDED: Final = {
     Kind.NUMBER: "a number is needed",
     Kind.SCORE: "a number is needed",
     Kind.EXACT: "a number is needed",
+    Kind.ORDERED: "a number is needed",
+    Kind.RANK: "ranks are whole numbers from 1; cast them, in pandas by .astype(int)",
+    Kind.SET: "give an array of text or integers, or text divided by |",
+    Kind.EMBEDDING: "give an array of numbers, or a map of int to double",
     Kind.VECTOR: "a list of numbers is needed",
 }
 
@@ -52,6 +60,8 @@ class Column:
         code: Code of the error for another type than its kind.
         named: Its name in the table and in mappings; by default that in our rows.
         needs: End of the message on another type; by default that of the kind.
+        purpose: What it is needed for, in the message on a table that lacks it.
+        is_mapped: False if it has that name in the table whatever mappings say.
         unit: Unit of a point in time that is a number: s, ms or us.
         timezone: Zone of a point in time without one.
     """
@@ -62,6 +72,8 @@ class Column:
     code: str = "UNSUPPORTED_TYPE"
     named: str = ""
     needs: str = ""
+    purpose: str = ""
+    is_mapped: bool = True
     unit: str | None = None
     timezone: str = "UTC"
 
@@ -72,7 +84,7 @@ class Column:
 
     def theirs(self, names: Mapping[str, str]) -> str:
         """Return its name in the table; ``names`` map our columns to theirs."""
-        return names.get(self.key, self.key)
+        return names.get(self.key, self.key) if self.is_mapped else self.key
 
     def fault(self, source: str, theirs: str, in_words: str, *, is_fraction: bool = False) -> DataError:
         """Return the error for a table whose column has another type; ``in_words`` is Spark's name of it."""
@@ -85,10 +97,16 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """An input table: its name in messages, and its columns in the order that they get.
+    """An input table.
 
-    With ``is_judged_by_workers`` the workers may read its files themselves: they find invalid rows.
-    ``faults`` are errors of its columns that are known from their names.
+    Attributes:
+        name: Its name in messages.
+        columns: Its columns, in the order that they get.
+        is_judged_by_workers: True if the workers may read its files themselves: they find invalid rows.
+        faults: Errors of its columns that are known from their names.
+        lacking: Of columns with an error of their own where they are missing: its maker, from their columns.
+        only_spark: Why only Spark can read it; None if this process can, too.
+        unfold: Function of a Spark frame that returns a row for each element of its lists, by our names.
 
     Examples:
         >>> pairs = TableSpec("pairs", (Column("a", Kind.ID), Column("score", Kind.NUMBER, is_needed=False)))
@@ -100,6 +118,9 @@ class TableSpec:
     columns: Sequence[Column]
     is_judged_by_workers: bool = False
     faults: Sequence[DataError] = ()
+    lacking: Mapping[str, Callable[[Sequence[str]], DataError]] = field(default_factory=dict)
+    only_spark: str | None = None
+    unfold: Callable[[Any], Any] | None = None
 
     def there(self, theirs: Sequence[str], names: Mapping[str, str]) -> list[Column]:
         """Return the columns to read of a table with ``theirs``: all but optional ones that it lacks."""
@@ -116,9 +137,12 @@ class TableSpec:
         """Return the error for a table that lacks a needed column; ``names`` map our columns to theirs."""
         if column.name == MODEL and MODEL not in names:
             return DataError("MISSING_MODEL", f"{self.name}: {NO_MODEL}")
-        return missing_column(self.name, column.key, names, theirs)
+        if column.name in self.lacking and column.key not in names:
+            return self.lacking[column.name](theirs)
+        return missing_column(self.name, column.key, names, theirs, column.purpose)
 
 
+USERS: Final = "users"
 # Kinds of points in time.
 TIMES: Final = (Kind.INSTANT, Kind.MICROSECONDS)
 # The spec of a table, from its name and its columns, by our names where they are mapped.
@@ -130,6 +154,7 @@ def spec_for(spec_of: SpecOf, name: str, theirs: Sequence[str], names: Mapping[s
 
     Raises ConfigError UNKNOWN_CONFIG_KEY for names that are not ours.
     """
-    check_mapping(name, names)
+    if name != USERS:  # its segments may be mapped, too
+        check_mapping(name, names)
     ours = {their: our for our, their in names.items()}
     return spec_of(name, [ours.get(column, column) for column in theirs])
