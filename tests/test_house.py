@@ -20,9 +20,9 @@ SOURCE = REPOSITORY / "src" / "spark_eval"
 MODULES: Final = sorted(path for path in SOURCE.rglob("*.py"))
 # Modules that make DataFrames of DataFrames; whoever calls them decides when a query runs.
 TRANSFORMS: Final = {
-    *("evaluation.conform", "evaluation.exchange"),
-    *("predictions.conform", "predictions.measure", "runners.user_buckets"),
-    *("splits.conform", "splits.label"),
+    *("evaluation.exchange", "evaluation.specs"),
+    *("predictions.measure", "runners.user_buckets"),
+    *("splits.label", "splits.specs"),
     *("tables.inputs", "tables.partitions"),
 }
 TESTS = REPOSITORY / "tests"

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from conformed import conformed_log
 from frames import assert_rows
-from pyspark.sql import DataFrame, SparkSession
-
-from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_truth
-from spark_eval.conventions import Conventions
-from spark_eval.conventions.presets import parse_conventions
-from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.conform import (
+from opened_tables import (
     conform_items,
     conform_recommendations,
     conform_train,
     conform_truth,
     conform_users,
 )
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_truth
+from spark_eval.conventions import Conventions
+from spark_eval.conventions.presets import parse_conventions
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.runners.conformed import align_ids, check_id_types
 from spark_eval.runners.quarantine import unusable_rows
 from spark_eval.runners.rows import SparkRows

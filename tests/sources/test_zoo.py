@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pytest
 from conformed import conformed_log, files_of_log
+from opened_tables import conform_recommendations, opened
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,8 +20,6 @@ from zoo import LISTS, LOG, PLAIN, PREDICTIONS, ZOO, Folder, under
 from spark_eval.arrow.files import read_parts
 from spark_eval.config.inputs import Recommendations, Source
 from spark_eval.errors import DataError, SparkEvalError
-from spark_eval.evaluation.conform import conform_recommendations, plain_table
-from spark_eval.evaluation.plan import make_plan
 from spark_eval.predictions.specs import specs_of
 from spark_eval.runners.local_tables import NotPlain, Wanted, is_id, is_number, local_table
 from spark_eval.runs.sections import PredictionsSection
@@ -58,7 +57,7 @@ def conformed(frame: DataFrame, source: Any, table: str) -> DataFrame:
 def plain(frame: DataFrame, source: Any, table: str) -> PlainFiles | None:
     """The files that the workers read themselves."""
     if table == LISTS:
-        return plain_table(frame, LISTS, source, make_plan())
+        return opened(frame, LISTS, source)[1]
     if table == PREDICTIONS:
         return predictions_of(frame, source)[1]
     return files_of_log(frame, source.columns, source.timestamp_unit, "UTC")

@@ -21,6 +21,7 @@ from spark_eval.runs.tables import check_sources, sources_here, sources_on_spark
 from spark_eval.runs.verb import LocalInput, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import INPUT_COLUMNS, KIND, TIMESTAMP, USER
+from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.plain import open_plain
 from spark_eval.sources.snapshots import pinned
 from spark_eval.splits.specs import specs_of_rule
@@ -100,7 +101,8 @@ def job_with(verb: Verb, config: Config, names: Collection[str], session: OpenSe
     """Return the job of a verb with these sources alone."""
     job = Job.of(verb, config, None, session)
     sources = {name: pinned(getattr(config, name).at(job.splits), session) for name in names}
-    return replaced(job, sources=sources, inputs={name: job.inputs.get(name, ()) for name in names})
+    inputs = {name: job.inputs.get(name) or fingerprint(sources[name], session) for name in names}
+    return replaced(job, sources=sources, inputs=inputs)
 
 
 def open_lists(work: Work) -> LocalInput:
