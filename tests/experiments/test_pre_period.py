@@ -145,6 +145,6 @@ def test_healthy_experiments_hold_at_fourteen_looks_if_it_is_sequential() -> Non
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 def test_healthy_experiments_pass_at_every_look_if_it_is_sequential() -> None:
-    shares = blocked_at_some_look(250, 140, 2)
+    shares = blocked_at_some_look(1500, 280, 2)
     assert shares["sequential"] <= 0.002
     assert shares["sequential"] < shares["fixed"]
