@@ -191,6 +191,7 @@ def test_scores_that_are_no_numbers_are_refused(engine: str) -> None:
     assert refused.value.code == "UNSUPPORTED_TYPE"
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("n", [2_000, pytest.param(1_000_000, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("kind", ["integers", "text"])
 def test_one_cluster_of_most_records_is_no_exception(kind: str, n: int) -> None:

@@ -1,9 +1,8 @@
 """Read footers of Parquet files whose column chunks Arrow can look at.
 
 Arrow judges a column chunk when ``row_group(n).column(i)`` and its properties are read. There it throws C++
-exceptions that Python cannot catch: the process ends. So the bytes of a footer are checked first, as Arrow
-writes a footer that it has read (Thrift's compact protocol): lengths and types of fields are sound, and only
-values may be wrong.
+exceptions that Python cannot catch: the process ends. So the bytes of a footer (Thrift's compact protocol)
+are checked first.
 """
 
 import os
@@ -22,7 +21,8 @@ MOST_KEPT: Final = 1024
 ENCRYPTED: Final = b"PARE"
 SIGNATURE_BYTES: Final = 28
 # Types of values in the protocol. Of a boolean in a struct, the type is the value.
-INTEGERS: Final = (4, 5, 6)
+BOOLEANS: Final = (1, 2)
+SHORT, INTEGER, LONG_INTEGER = INTEGERS = (4, 5, 6)
 BINARY: Final = 8
 LIST: Final = 9
 STRUCT: Final = 12
@@ -32,15 +32,40 @@ MORE: Final = 0x7F
 LONG: Final = 15
 # Texts up to this length are passed over fast.
 MOST_SHORT: Final = 40
-# Numbers of fields: of a column chunk, of its metadata, and of its statistics of sizes.
+# Numbers of fields: of a footer, a row group, a column chunk, its metadata, and its statistics of sizes.
+ROW_GROUPS, ENCRYPTED_COLUMNS = 4, 8
+COLUMNS: Final = 1
 METADATA, ENCRYPTION = 3, 8
 TYPE, CODEC, RAW_BYTES, BYTES, SIZES = 1, 4, 6, 7, 16
 TEXT_BYTES, REPETITIONS, DEFINITIONS = 1, 2, 3
-# Fields that are looked into: row groups, their columns, the metadata of each, and statistics of sizes.
-ROW_GROUPS: Final = 4
-COLUMNS: Final = 1
-Parts = Mapping[int, "Parts"]
-PARTS: Final[Parts] = {ROW_GROUPS: {COLUMNS: {METADATA: {SIZES: {}}}}}
+
+
+class Part(NamedTuple):
+    """Struct that is looked into: types of its fields, in the order of their numbers, and structs in it."""
+
+    types: tuple[int, ...]
+    parts: Mapping[int, "Part"]
+
+
+# As in parquet.thrift of Apache Parquet 2.12.
+SIZES_PART: Final = Part((LONG_INTEGER, LIST, LIST), {})
+METADATA_PART: Final = Part(
+    (
+        *(INTEGER, LIST, LIST, INTEGER, LONG_INTEGER, LONG_INTEGER, LONG_INTEGER, LIST),
+        *(LONG_INTEGER, LONG_INTEGER, LONG_INTEGER, STRUCT, LIST, LONG_INTEGER, INTEGER, STRUCT, STRUCT),
+    ),
+    {SIZES: SIZES_PART},
+)
+CHUNK: Final = Part(
+    (BINARY, LONG_INTEGER, STRUCT, LONG_INTEGER, INTEGER, LONG_INTEGER, INTEGER, STRUCT, BINARY),
+    {METADATA: METADATA_PART},
+)
+GROUP: Final = Part(
+    (LIST, LONG_INTEGER, LONG_INTEGER, LIST, LONG_INTEGER, LONG_INTEGER, SHORT), {COLUMNS: CHUNK}
+)
+FOOTER: Final = Part(
+    (INTEGER, LIST, LONG_INTEGER, LIST, LIST, BINARY, LIST, STRUCT, BINARY), {ROW_GROUPS: GROUP}
+)
 # Physical types in the order of their numbers, and codecs as they are written.
 TYPES: Final = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 CODES: Final = range(0, 16, 2)
@@ -62,6 +87,8 @@ def cached_footer(path: str, n_bytes: int, _: int) -> pq.FileMetaData:
     with Path(path).open("rb") as file:
         file.seek(-min(8, n_bytes), os.SEEK_END)
         end = file.read(8)
+        file.seek(-min(8 + int.from_bytes(end[:4], "little"), n_bytes), os.SEEK_END)
+        data = file.read()[:-8]
     if end[4:] == ENCRYPTED:
         raise EncryptedFile(f"{path} has an encrypted footer")
     try:
@@ -73,27 +100,30 @@ def cached_footer(path: str, n_bytes: int, _: int) -> pq.FileMetaData:
         raise EncryptedFile(f"{path} has encrypted columns")
     if n_left:
         raise pa.ArrowInvalid(f"its footer ends {n_left} bytes too early")
-    check_chunks(footer)
+    check_chunks(footer, data)
     return footer
 
 
-def check_chunks(footer: pq.FileMetaData) -> None:
+def check_chunks(footer: pq.FileMetaData, data: bytes) -> None:
     """Raise pyarrow's ArrowInvalid for a column chunk that Arrow would end the process for, or misread."""
-    sink = pa.BufferOutputStream()
-    footer.write_metadata_file(sink)
-    data = sink.getvalue().to_pybytes()
     columns = [SchemaColumn.of(footer.schema.column(number)) for number in range(footer.num_columns)]
-    # The first four bytes name the format.
-    content, _ = fields(data, 4, PARTS)
-    for group in content[ROW_GROUPS]:
-        chunks = group[COLUMNS]
-        if len(chunks) != len(columns):
-            raise pa.ArrowInvalid(f"its footer has {len(chunks)} columns in a row group, not {len(columns)}")
-        for chunk, column in zip(chunks, columns, strict=True):
-            if not is_sound(data, chunk, column):
+    try:
+        content, _ = fields(data, 0, FOOTER)
+        if ENCRYPTED_COLUMNS in content:
+            raise pa.ArrowInvalid("its footer is damaged: it names a cipher, but is not signed")
+        for group in content[ROW_GROUPS]:
+            chunks = group[COLUMNS]
+            if len(chunks) != len(columns):
                 raise pa.ArrowInvalid(
-                    f"its footer is damaged: column {column.path!r} is not as in its schema"
+                    f"its footer has {len(chunks)} columns in a row group, not {len(columns)}"
                 )
+            for chunk, column in zip(chunks, columns, strict=True):
+                if not is_sound(data, chunk, column):
+                    raise pa.ArrowInvalid(
+                        f"its footer is damaged: column {column.path!r} is not as in its schema"
+                    )
+    except LookupError as error:
+        raise pa.ArrowInvalid("its footer is damaged: it is cut off, or lacks a field") from error
 
 
 class SchemaColumn(NamedTuple):
@@ -130,29 +160,47 @@ def is_sound(data: bytes, chunk: Mapping[int, Any], column: SchemaColumn) -> boo
     )
 
 
-def fields(data: bytes, at: int, parts: Parts) -> tuple[dict[int, Any], int]:
+def fields(data: bytes, at: int, part: Part) -> tuple[dict[int, Any], int]:
     """Return the fields of a struct by number, and its end.
 
-    Those in ``parts``, structs or lists of them, have their own fields; of others the index of the value is
-    returned.
+    Structs that are looked into, and lists of them, have their own fields; of others the index of the value
+    is returned. Raises LookupError for a field of another type, or twice.
     """
     by_number: dict[int, Any] = {}
     number = 0
     while head := data[at]:
-        at += 1
-        number += head >> 4
-        if number not in parts:
+        number, at = field_at(data, at, number)
+        kind = head & LONG
+        # Numbers beyond those of today are of later releases of the format.
+        if (
+            number in by_number
+            or number < 1
+            or (number <= len(part.types) and kind != part.types[number - 1])
+        ):
+            raise LookupError
+        if number not in part.parts:
             by_number[number] = at
-            at = end_of(data, at, head & LONG)
-        elif head & LONG == STRUCT:
-            by_number[number], at = fields(data, at, parts[number])
+            at = end_of(data, at, kind)
+        elif kind == STRUCT:
+            by_number[number], at = fields(data, at, part.parts[number])
         else:
-            n_structs, _, at = list_at(data, at)
+            n_structs, kind, at = list_at(data, at)
+            if kind != STRUCT:
+                raise LookupError
             by_number[number] = []
             for _ in range(n_structs):
-                one, at = fields(data, at, parts[number])
+                one, at = fields(data, at, part.parts[number])
                 by_number[number].append(one)
     return by_number, at + 1
+
+
+def field_at(data: bytes, at: int, before: int) -> tuple[int, int]:
+    """Return the number of a field, written as the step from the one before, and the index of its value."""
+    if step := data[at] >> 4:
+        return before + step, at + 1
+    number, at = varint(data, at + 1)
+    # The last bit is the sign.
+    return (number >> 1) ^ -(number & 1), at
 
 
 def end_of(data: bytes, at: int, kind: int) -> int:
@@ -168,12 +216,13 @@ def end_of(data: bytes, at: int, kind: int) -> int:
         if (match := flat_struct().match(data, at)) is not None:
             return match.end()
         while head := data[at]:
-            at = end_of(data, at + 1, head & LONG)
+            at = end_of(data, field_at(data, at, 0)[1], head & LONG)
         return at + 1
     if kind == LIST:
         n_values, kind, at = list_at(data, at)
+        # In a list a boolean has a byte.
         for _ in range(n_values):
-            at = end_of(data, at, kind)
+            at = at + 1 if kind in BOOLEANS else end_of(data, at, kind)
         return at
     return at + WIDTHS[kind]
 
@@ -182,6 +231,8 @@ def list_at(data: bytes, at: int) -> tuple[int, int, int]:
     """Return the number of values of a list, their type, and the index of the first."""
     head = data[at]
     length, at = (head >> 4, at + 1) if head >> 4 < LONG else varint(data, at + 1)
+    if length > len(data) - at:
+        raise IndexError
     return length, head & LONG, at
 
 
