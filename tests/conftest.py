@@ -1,6 +1,7 @@
 """What all rings of tests share: one Spark session per process, and hypothesis for a shared machine."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -31,6 +32,9 @@ os.environ["SPARK_SUBMIT_OPTS"] = (
 if CLASSES.exists() and CLASSES.stat().st_size:
     os.environ["SPARK_SUBMIT_OPTS"] += f" -XX:SharedArchiveFile={CLASSES} -Xlog:cds*=off"
 
+
+# A shell that starts a call in the background has it ignore SIGINT, and with it all that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests are of Spark unless they name an engine; the default of users is auto.
 os.environ["SPARK_EVAL_ENGINE"] = "spark"

@@ -5,6 +5,7 @@ When all have passed, docs/testing.md says on which commit, and what each took.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -75,9 +76,12 @@ def result_of(ring: str, commit: str) -> dict[str, Any]:
 def printed(ring: str) -> tuple[int, str]:
     """Run a target of make and pass on what it prints; return its exit code and the output."""
     lines = []
+    # The call's own ARGS are names of rings; make hands them on in both.
+    environment = {name: value for name, value in os.environ.items() if name not in ("ARGS", "MAKEFLAGS")}
     with subprocess.Popen(
         ["make", "--no-print-directory", ring],
         cwd=REPOSITORY,
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -46,3 +46,12 @@ def test_a_ring_that_has_passed_on_a_commit_is_not_run_again(
     assert rings.main(["check", "test"]) == 1
     assert rings.main(["check", "test"]) == 0
     assert runs == ["check", "test", "test"]
+
+
+def test_a_ring_does_not_get_the_names_of_rings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make hands the variables of its call on to the make that it runs."""
+    (tmp_path / "Makefile").write_text("check:\n\t@echo '<$(ARGS)>'\n", encoding="utf-8")
+    monkeypatch.setattr(rings, "REPOSITORY", tmp_path)
+    monkeypatch.setenv("MAKEFLAGS", " -- ARGS=check")
+    monkeypatch.setenv("ARGS", "check")
+    assert rings.printed("check") == (0, "<>\n")
