@@ -19,9 +19,9 @@ from zoo import LISTS, LOG, PLAIN, PREDICTIONS, ZOO, Folder, under
 
 from spark_eval.arrow.files import read_parts
 from spark_eval.config.inputs import Recommendations, Source
-from spark_eval.errors import DataError, SparkEvalError
+from spark_eval.errors import SparkEvalError
 from spark_eval.predictions.specs import specs_of
-from spark_eval.runners.local_tables import NotPlain, Wanted, is_id, is_number, local_table
+from spark_eval.runners.local_tables import conformed_here
 from spark_eval.runs.sections import PredictionsSection
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.sources.listing import fingerprint
@@ -29,6 +29,8 @@ from spark_eval.sources.plain import open_plain
 from spark_eval.sources.read import read_source
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.inputs import conformed_on_spark
+from spark_eval.tables.opened import NotPlain
+from spark_eval.tables.spec import Column, Kind, TableSpec
 
 COLUMNS = {
     LOG: ["user", "item", "timestamp", "relevance"],
@@ -84,10 +86,17 @@ def by_workers(files: PlainFiles, names: list[str]) -> Rows:
 
 def by_this_process(source: Source, table: str, names: list[str]) -> Rows:
     """The rows as an evaluation in this process reads them."""
-    takes = {name: is_number if name in ("relevance", "score") else is_id for name in names}
-    wanted = Wanted(takes, {}, lambda name, _: DataError("MISSING_COLUMN", name))
+    columns = [
+        Column(
+            name,
+            Kind.NUMBER if name in ("relevance", "score") else Kind.ID,
+            named=source.columns.get(name, name),
+        )
+        for name in names
+    ]
     opened = open_plain(source, table, (), None, no_session)
-    return rows_of(local_table(table, opened, source.columns, wanted).table(), names)
+    spec = TableSpec(table, columns)
+    return rows_of(conformed_here(lambda *_: spec, table, opened, {}).table(), names)
 
 
 def no_session() -> SparkSession:

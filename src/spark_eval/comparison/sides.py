@@ -26,6 +26,8 @@ from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
 from spark_eval.predictions.evaluate import Predictions
 from spark_eval.predictions.values import ModelValues, compared_values
 from spark_eval.runners.conformed import check_id_types, has_text_ids
+from spark_eval.runners.local_tables import is_number
+from spark_eval.runners.rows import Rows
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, REQUEST, USER
@@ -155,9 +157,7 @@ class UserColumns(NamedTuple):
     segments: Sequence[str]
 
 
-def columns_of_users(
-    names: Sequence[str], is_number: Callable[[str], bool], role: str, model: str | None
-) -> UserColumns:
+def columns_of_users(names: Sequence[str], role: str, model: str | None) -> UserColumns:
     """Return the columns of a per-user table of a role, baseline or candidate.
 
     ``model`` names the only model if the table has no column of model names.
@@ -179,7 +179,10 @@ def columns_of_users(
     means = [
         mean for mean in means_of_users(list(values.values())) if theirs.keys() >= set(columns_of_mean(mean))
     ]
-    check_unread(role, means, segments, is_number)
+    if not means:
+        shown = ", ".join(map(shown_column, segments)) or "none but ids"
+        message = f"{role}: no column of a metric of users; found {shown}"
+        raise ConfigError("METRIC_NOT_MEASURED", f"{message}; columns are named as ndcg_at_10")
     return UserColumns(theirs, means, segments)
 
 
@@ -203,23 +206,21 @@ def value_columns(names: Sequence[str], role: str) -> dict[str, MetricValue]:
     return values
 
 
-def check_unread(
-    role: str, means: Sequence[MetricValue], columns: Sequence[str], is_number: Callable[[str], bool]
-) -> None:
-    """Warn about numeric columns whose names look like a metric at a cutoff, but which are not compared.
-
-    Raises ConfigError METRIC_NOT_MEASURED, with these columns, if there is no metric at all.
-    """
+def warn_of_unread(role: str, columns: Sequence[str], rows: Rows) -> None:
+    """Warn about numeric columns whose names look like a metric at a cutoff, but which are not compared."""
     unread = [
-        f"{name!r}{nearest_metric(name)}" for name in columns if looks_like_metric(name) and is_number(name)
+        shown_column(name)
+        for name in columns
+        if looks_like_metric(name) and name in rows.columns and is_number(rows.kind(name))
     ]
-    if not means:
-        names = ", ".join(unread or map(repr, columns)) or "none but ids"
-        message = f"{role}: no column of a metric of users; found {names}"
-        raise ConfigError("METRIC_NOT_MEASURED", f"{message}; columns are named as ndcg_at_10")
     if unread:
         message = f"{role}: no metric of users, not compared: {', '.join(unread)}"
         events.say("columns_not_read", message, logging.WARNING)
+
+
+def shown_column(name: str) -> str:
+    """Return the name of a column, with the nearest metric if it looks like one."""
+    return f"{name!r}{nearest_metric(name) if looks_like_metric(name) else ''}"
 
 
 def check_models(names: Iterable[str | None], role: str) -> list[str]:

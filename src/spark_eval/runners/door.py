@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from spark_eval.errors import collect_errors
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
-from spark_eval.runners.local_rows import LocalTable
-from spark_eval.runners.local_tables import NotPlain, OpenedTable, columns_of, conformed_here
+from spark_eval.runners.local_rows import LocalRows, LocalTable
+from spark_eval.runners.local_tables import conformed_here
 from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.tables.opened import NotPlain, OpenedTable, open_table
 from spark_eval.tables.spec import SpecOf
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def open_given(
     """Return frames and paths, by name, as rows of one engine; log which one, and why.
 
     Args:
-        given: A pandas, polars or Spark frame, an Arrow table, or the path of Parquet files, of each table.
+        given: A pandas, polars or Spark frame, an Arrow table, or the path of Parquet files, of each table;
+            or rows that are conformed.
         spec_of: Returns the spec of a table from its name and columns.
         engine: ``local``, ``spark``, ``auto``, or None for that of the environment.
         names: Names of columns, ours to theirs, of each table that has others than ours.
@@ -45,17 +47,27 @@ def open_given(
         reason = refuse_or_explain(chosen, only_spark)
     if reason is None:
         try:
-            opened = {name: partial(columns_of, name, one) for name, one in given.items()}
-            tables = tables_here(opened, spec_of, names)
+            ready = {name: one for name, one in given.items() if isinstance(one, LocalRows)}
+            opened = {name: partial(open_table, name, given[name]) for name in given if name not in ready}
+            tables = ready | tables_here(opened, spec_of, names)
         except NotPlain as fault:
             reason = refuse_or_explain(chosen, str(fault))
         else:
-            say_local(sum(table.n_rows for table in tables.values()))
-            return dict(tables)
+            say_local(sum(table.count() for table in tables.values()))
+            return tables
     say_spark(reason)
+    return given_on_spark(given, spec_of, names)
+
+
+def given_on_spark(given: Mapping[str, Any], spec_of: SpecOf, names: Mapping[str, Names]) -> dict[str, Rows]:
+    """Return frames, paths and conformed rows as rows on Spark; see ``open_given``."""
     from spark_eval.tables.frames import to_spark_frames
 
-    return tables_on_spark(to_spark_frames(given), spec_of, names)
+    on_spark = {name: one for name, one in given.items() if isinstance(one, SparkRows)}
+    here = {name: one.table() for name, one in given.items() if isinstance(one, LocalRows)}
+    others = {name: one for name, one in given.items() if name not in {*on_spark, *here}}
+    moved = {name: SparkRows(frame) for name, frame in to_spark_frames(here).items()}
+    return on_spark | moved | tables_on_spark(to_spark_frames(others), spec_of, names)
 
 
 def tables_here(

@@ -17,10 +17,12 @@ from pyarrow.dataset import dataset, partitioning
 
 from spark_eval.arrow.codes import to_numpy
 from spark_eval.arrow.files import BATCH_ROWS, INSTANT, Batches, FilePart, read_parts
+from spark_eval.arrow.sound_footers import read_footer
 from spark_eval.runners.in_process import ShuffleBuffer, cores, run
 from spark_eval.runners.rows import MakeBatches
 from spark_eval.schema import MODEL
 from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.opened import FolderValue
 
 # Rows of a part of a frame.
 PART_ROWS: Final = 1 << 20
@@ -171,8 +173,8 @@ class LocalRows(ABC):
         rows = (row for part in self.parts() for batch in part() for row in batch.to_pylist())
         return list(islice(rows, most))
 
-    def distinct(self, name: str, most: int) -> list[Any]:
-        """Return the first distinct values of a column, at most this number."""
+    def distinct(self, name: str, most: int | None = None) -> list[Any]:
+        """Return the first distinct values of a column; see ``Rows.distinct``."""
         values: list[Any] = self.table(name)[name].unique()[:most].to_pylist()
         return values
 
@@ -252,7 +254,7 @@ class LocalTable(LocalRows):
     schema: pa.Schema
     rows: Any = None  # pa.Table
     files: PlainFiles | None = None
-    folders: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    folders: Mapping[str, Mapping[str, FolderValue]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: pa.Table) -> "LocalTable":
@@ -268,12 +270,15 @@ class LocalTable(LocalRows):
         folders = {name: values for name, values in self.folders.items() if name in names}
         return replace(self, schema=schema, rows=rows, files=files, folders=folders)
 
-    def with_models(self, models: Mapping[str, str], model: str) -> "LocalTable":
-        """Return the table with a column of models: that of each file, or of all rows in memory."""
-        schema = self.schema.append(pa.field(MODEL, pa.string()))
-        if self.rows is None:
-            return replace(self, schema=schema, folders={MODEL: models})
-        return LocalTable(schema, self.rows.append_column(MODEL, pa.repeat(model, len(self.rows))))
+    def with_text(self, name: str, text: str) -> "LocalTable":
+        """Return the table with a column of this text."""
+        schema = self.schema.append(pa.field(name, pa.string()))
+        if self.files is not None:
+            folders = {**self.folders, name: dict.fromkeys(self.files.states, text)}
+            return replace(self, schema=schema, folders=folders)
+        return replace(
+            self, schema=schema, rows=self.rows.append_column(name, pa.repeat(text, len(self.rows)))
+        )
 
     def where_in(self, name: str, values: Sequence[Any]) -> LocalRows:
         """Return the rows with one of these values; files of folders that name other values are left out."""
@@ -289,12 +294,25 @@ class LocalTable(LocalRows):
         """Return the table with another type of a column; rows of files are cast when they are measured."""
         index = self.schema.get_field_index(name)
         schema = self.schema.set(index, pa.field(name, kind))
-        return replace(self, schema=schema, rows=self.rows and self.rows.cast(schema))
+        folders = dict(self.folders)
+        if name in folders:
+            values = pa.array(list(folders[name].values()), self.kind(name)).cast(kind)
+            folders[name] = dict(zip(folders[name], values.to_pylist(), strict=True))
+        return replace(self, schema=schema, rows=self.rows and self.rows.cast(schema), folders=folders)
+
+    def distinct(self, name: str, most: int | None = None) -> list[Any]:
+        """Return the first distinct values of a column; see ``Rows.distinct``."""
+        if name in self.folders:
+            return list(dict.fromkeys(self.folders[name].values()))[:most]
+        return super().distinct(name, most)
 
     def are_filled(self, names: Sequence[str]) -> bool:
         """Return True if these columns certainly have no nulls."""
         if self.files is not None:
-            return self.files.are_filled(names)
+            of_folders = [self.folders[name] for name in names if name in self.folders]
+            return not any(None in one.values() for one in of_folders) and self.files.are_filled(
+                [name for name in names if name not in self.folders]
+            )
         return not any(self.rows[name].null_count for name in names)
 
     @property
@@ -317,9 +335,12 @@ class LocalTable(LocalRows):
             yield from read_parts(part, columns, coded=coded)
             return
         for one in part:
-            for batch in read_parts([one], columns, coded=coded):
+            # Rows without a column have no number.
+            read = read_parts([one], columns, coded=coded) if columns else [unread(one)]
+            for batch in read:
                 for name, values in self.folders.items():
-                    batch = batch.append_column(name, pa.repeat(values[one.path], batch.num_rows))
+                    value = pa.scalar(values[one.path], self.kind(name))
+                    batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
                 yield batch.select(self.columns)
 
     def read(self) -> "LocalTable":
@@ -338,6 +359,13 @@ class LocalTable(LocalRows):
         batches = chain.from_iterable(part() for part in chosen.parts(1, coded=False))
         tables = [pa.table(batch).cast(chosen.schema) for batch in batches]
         return pa.concat_tables([chosen.schema.empty_table(), *tables])
+
+
+def unread(part: FilePart) -> pa.RecordBatch:
+    """Return as many rows as a part of a file has, with a column of nothing."""
+    footer = read_footer(part.path)
+    n_rows = sum(footer.row_group(number).num_rows for number in part.groups)
+    return pa.record_batch([pa.nulls(n_rows)], names=[""])
 
 
 def applied(make: MakeBatches, part: Callable[[], Batches]) -> Iterator[pa.RecordBatch]:

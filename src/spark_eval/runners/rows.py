@@ -102,8 +102,11 @@ class Rows(Protocol):
     def first(self, most: int) -> list[dict[str, Any]]:
         """Return the first rows, at most this number; only the parts with them are computed."""
 
-    def distinct(self, name: str, most: int) -> list[Any]:
-        """Return some distinct values of a column, at most this number."""
+    def distinct(self, name: str, most: int | None = None) -> list[Any]:
+        """Return the distinct values of a column, null too; some if there are more than ``most``."""
+
+    def with_text(self, name: str, text: str) -> "Rows":
+        """Return the rows with a column of this text."""
 
     def values(self, name: str) -> list[Any]:
         """Collect the values of a column that are not null."""
@@ -248,9 +251,16 @@ class SparkRows:
         """Return the first rows, at most this number."""
         return [row.asDict() for row in self.frame.limit(most).collect()]
 
-    def distinct(self, name: str, most: int) -> list[Any]:
-        """Return some distinct values of a column, at most this number."""
-        return [row[0] for row in self.frame.select(quote_column(name)).distinct().take(most)]
+    def distinct(self, name: str, most: int | None = None) -> list[Any]:
+        """Return the distinct values of a column; see ``Rows.distinct``."""
+        values = self.frame.select(quote_column(name)).distinct()
+        return [row[0] for row in (values.collect() if most is None else values.take(most))]
+
+    def with_text(self, name: str, text: str) -> Self:
+        """Return the rows with a column of this text."""
+        from pyspark.sql import functions as F
+
+        return self.of(self.frame.withColumn(name, F.lit(text)))
 
     def values(self, name: str) -> list[Any]:
         """Collect the values of a column that are not null."""

@@ -12,7 +12,6 @@ from spark_eval.errors import ConfigError
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.results.driver_tables import SmallRows, small_table, write_rows, write_small
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
-from spark_eval.runners.local_tables import NotPlain
 from spark_eval.runners.quarantine import quarantined
 from spark_eval.runners.rows import Rows, SparkRows, write_frame
 from spark_eval.runs.job import Job, Run
@@ -22,6 +21,7 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.versions import LOCAL
 from spark_eval.schema import MODEL, Outcome, Table
+from spark_eval.tables.opened import NotPlain
 
 Given = TypeVar("Given")
 # Settings of the session that change how files are read.

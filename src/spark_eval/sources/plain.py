@@ -1,13 +1,22 @@
 """Sources of a config that this process reads: plain Parquet files of this machine. No Spark here."""
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection
+from typing import Final
+
+import pyarrow as pa
 
 from spark_eval.config.inputs import Source
-from spark_eval.runners.local_tables import NotPlain, OpenedTable, file_schema, paths_by_folder, plain_paths
+from spark_eval.names import INTEGER, TAKEN_FOR_A_VALUE
 from spark_eval.runtime.any_session import OpenSession
-from spark_eval.schema import SUBSET, SUBSETS
+from spark_eval.schema import ITEM, MODEL, SUBSET, SUBSETS, USER
 from spark_eval.sources.listing import list_plainly
 from spark_eval.sources.schemas import PARQUET, check_files
+from spark_eval.tables.opened import NotPlain, OpenedTable, open_files
+
+# Values of folders that Spark takes for text: it tries numbers, dates and times before.
+TEXT: Final = re.compile(r"(?!T\d)[A-Za-z_][A-Za-z0-9_. -]*")
+MOST_INT: Final = 2**31
 
 
 def open_plain(
@@ -20,25 +29,57 @@ def open_plain(
     """
     if reason := reason_for_spark(source):
         raise NotPlain(f"{name} {reason}")
-    paths = sorted(check_files(source, name, segments, before, session).local)
-    if source.subset is not None:
-        return open_subset(paths, source.path_or_empty, source.subset, name)
-    if paths != plain_paths(source.path_or_empty):
+    files = check_files(source, name, segments, before, session).local
+    opened = open_files(source.path_or_empty)
+    if sorted(files) != sorted(opened.paths):
         raise NotPlain(f"{name} is not a folder of files alone")
-    return None, paths, file_schema(paths)
+    if source.subset is not None:
+        opened = of_subset(opened, source.subset, name)
+    return with_inferred_types(opened, source, segments)
 
 
-def open_subset(paths: Sequence[str], folder: str, subset: str, name: str) -> OpenedTable:
+def of_subset(opened: OpenedTable, subset: str, name: str) -> OpenedTable:
     """Return those of the files of a split that are of a subset; NotPlain if only Spark can read them."""
-    values = paths_by_folder(folder, SUBSET)
-    if values is None or sorted(values) != list(paths):
-        raise NotPlain(f"{name} is not a folder of subsets alone")
-    schema = file_schema(paths)
+    if SUBSET not in opened.folders:
+        raise NotPlain(f"{name} is not a folder of subsets")
     parts = {part.value for part in SUBSETS[subset]}
-    chosen = [path for path in paths if values[path] in parts]
-    if not chosen or SUBSET in map(str.lower, schema.names):
-        raise NotPlain(f"{name} has no folder of {subset} alone")
-    return None, chosen, schema
+    chosen = [path for path in opened.paths if opened.folders[SUBSET][path] in parts]
+    if not chosen:
+        raise NotPlain(f"{name} has no folder of {subset}")
+    return opened.at(chosen).without(SUBSET)
+
+
+def with_inferred_types(opened: OpenedTable, source: Source, segments: Collection[str]) -> OpenedTable:
+    """Return a table whose columns of folders have the types that they get on Spark.
+
+    Models and segments are text, and ids of digits are longs. Others have the type that Spark infers; null if
+    that is no integer and no text.
+    """
+    texts = {source.columns.get(one, one) for one in (MODEL, *segments)}
+    ids = {source.columns.get(one, one) for one in (USER, ITEM)}
+    for column, values in opened.folders.items():
+        kind = inferred_type([str(one) for one in values.values() if one is not None])
+        if column in texts:
+            continue
+        if column in ids and pa.types.is_integer(kind):
+            kind = pa.int64()
+        opened = opened.with_values(column, kind, int if pa.types.is_integer(kind) else str)
+    return opened
+
+
+def inferred_type(values: Collection[str]) -> pa.DataType:
+    """Return the type that Spark infers for a column of folders; null if it may be any other.
+
+    >>> inferred_type(["7", "12"]), inferred_type(["a", "7"]), inferred_type(["2024-01-01"])
+    (DataType(int32), DataType(string), DataType(null))
+    """
+    are_integers = [bool(INTEGER.fullmatch(one)) for one in values]
+    are_texts = [bool(TEXT.fullmatch(one)) and not TAKEN_FOR_A_VALUE.fullmatch(one) for one in values]
+    if not all(map(max, are_integers, are_texts)):
+        return pa.null()
+    if not all(are_integers):
+        return pa.string()
+    return pa.int32() if all(-MOST_INT <= int(one) < MOST_INT for one in values) else pa.int64()
 
 
 def reason_for_spark(source: Source) -> str | None:

@@ -43,7 +43,6 @@ from spark_eval.publishing.published import (
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.runners.conformed import check_id_types
 from spark_eval.runners.door import Names, tables_here, tables_on_spark
-from spark_eval.runners.local_tables import OpenedTable, file_schema
 from spark_eval.runners.rows import Rows
 from spark_eval.runs.job import Job, JobKind, Run, digest_of, usual_id
 from spark_eval.runs.run import needed, taken_here
@@ -52,6 +51,7 @@ from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Sc
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
 from spark_eval.sources.plain import open_plain
+from spark_eval.tables.opened import OpenedTable, file_schema
 from spark_eval.tables.spec import SpecOf, TableSpec
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ def open_days(job: Job) -> OpenedTable:
     """Return the local files of the days and their columns."""
     folders = [table.folder for table in tables_of_days(job)]
     paths = [str(path) for folder in folders if folder is not None for path in data_files(folder)]
-    return None, paths, file_schema(paths)
+    return OpenedTable(file_schema(paths), None, paths)
 
 
 def read_days(job: Job, spark: "SparkSession") -> "DataFrame":

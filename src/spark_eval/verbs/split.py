@@ -7,7 +7,6 @@ from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
 from spark_eval.errors import DataError
 from spark_eval.results.report.origins import leak_verdict
 from spark_eval.results.subsets import SUBSET_TABLE, cold_warnings, counted_ways_to_train
-from spark_eval.runners.local_tables import NotPlain
 from spark_eval.runners.quarantine import share_faults
 from spark_eval.runs.job import SPLIT, Run
 from spark_eval.runs.tables import rows_of, sources_here
@@ -19,6 +18,7 @@ from spark_eval.splits.rules.fold_rule import Leak
 from spark_eval.splits.rules.methods import options_in_words
 from spark_eval.splits.specs import LOG, NEEDS_OTHER_ROWS, specs_of_rule
 from spark_eval.splits.split import split_rows
+from spark_eval.tables.opened import NotPlain
 
 # Explanations of the rows that a leakage check counts although the rule allows them.
 REPEATED = "repeat a train pair; allowed here, `seen: drop` removes them"

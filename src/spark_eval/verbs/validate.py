@@ -13,7 +13,6 @@ from spark_eval.linkage.specs import spec_of as spec_of_links
 from spark_eval.predictions.measure import PREDICTIONS
 from spark_eval.predictions.specs import specs_of as specs_of_predictions
 from spark_eval.runners.conformed import check_id_types
-from spark_eval.runners.local_tables import NotPlain
 from spark_eval.runs.job import Job
 from spark_eval.runs.run import taken_here
 from spark_eval.runs.sections import Config
@@ -26,6 +25,7 @@ from spark_eval.sources.plain import open_plain
 from spark_eval.sources.snapshots import pinned
 from spark_eval.splits.specs import specs_of_rule
 from spark_eval.tables.columns import check_mapping, missing_column
+from spark_eval.tables.opened import NotPlain
 from spark_eval.tables.spec import USERS, SpecOf, TableSpec
 from spark_eval.verbs import VERBS, evaluate, linkage, online
 
@@ -146,9 +146,9 @@ def check_alone(session: OpenSession, config: Config, job: Job, name: str) -> No
         )
 
     def open_locally(work: Work) -> LocalInput:
-        _, paths, schema = open_plain(source, name, (), None, work.session)
-        check(schema.names)
-        return LocalInput(paths, sum(read_footer(path).num_rows for path in paths))
+        opened = open_plain(source, name, (), None, work.session)
+        check(opened.schema.names)
+        return LocalInput(opened, sum(read_footer(path).num_rows for path in opened.paths))
 
     if taken_here(replaced(online.VERB, open_locally=open_locally), job, config, session) is None:
         check(job.read(session(), name).columns)
