@@ -94,7 +94,7 @@ def by_this_process(source: Source, table: str, names: list[str]) -> Rows:
         )
         for name in names
     ]
-    opened = open_plain(source, table, (), None, no_session)
+    opened = open_plain(source, table, "UTC", (), None, no_session)
     spec = TableSpec(table, columns)
     return rows_of(conformed_here(lambda *_: spec, table, opened, {}).table(), names)
 

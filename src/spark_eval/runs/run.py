@@ -80,7 +80,7 @@ def local_input(verb: Verb, work: Work) -> Any:
         except NotPlain as fault:
             reason = str(fault)
         else:
-            say_local(local.n_rows, "plain Parquet")
+            say_local(local.n_rows, "files")
             return local.tables
     say_spark(refuse_or_explain(engine, reason or f"{verb.name} has no other engine"))
     return None

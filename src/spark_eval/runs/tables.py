@@ -31,7 +31,9 @@ def sources_here(
     """
     sources, before = given or work.job.sources, work.job.before
     opened = {
-        name: partial(open_plain, source, name, segments.get(name, ()), before[name], work.session)
+        name: partial(
+            open_plain, source, name, work.job.timezone, segments.get(name, ()), before[name], work.session
+        )
         for name, source in sources.items()
     }
     tables = tables_here(opened, spec_of, {name: source.columns for name, source in sources.items()})

@@ -1,41 +1,44 @@
-"""Sources of a config that this process reads: plain Parquet files of this machine. No Spark here."""
+"""Sources of a config that this process reads: plain Parquet and text of this machine. No Spark here."""
 
-import re
 from collections.abc import Collection
-from typing import Final
 
 import pyarrow as pa
 
 from spark_eval.config.inputs import Source
-from spark_eval.names import INTEGER, TAKEN_FOR_A_VALUE
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import ITEM, MODEL, SUBSET, SUBSETS, USER
+from spark_eval.sources.delimited import CSV, Form, open_delimited
 from spark_eval.sources.listing import list_plainly
-from spark_eval.sources.schemas import PARQUET, check_files
+from spark_eval.sources.schemas import LOG, PARQUET, check_files
+from spark_eval.tables.inferred import infer_type, typed
 from spark_eval.tables.opened import NotPlain, OpenedTable, open_files
-
-# Values of folders that Spark takes for text: it tries numbers, dates and times before.
-TEXT: Final = re.compile(r"(?!T\d)[A-Za-z_][A-Za-z0-9_. -]*")
-MOST_INT: Final = 2**31
 
 
 def open_plain(
-    source: Source, name: str, segments: Collection[str], before: Collection[str] | None, session: OpenSession
+    source: Source,
+    name: str,
+    timezone: str,
+    segments: Collection[str],
+    before: Collection[str] | None,
+    session: OpenSession,
 ) -> OpenedTable:
     """Return the files of a source and their columns, after the checks that sources have on Spark.
 
-    ``segments`` are columns of users that are read, ``before`` the names of the files at the start of the
-    run. Raises NotPlain if only Spark can read the source.
+    Text without a zone is in ``timezone``. ``segments`` are columns of users that are read, ``before`` the
+    names of the files at the start of the run. Raises NotPlain if only Spark can read the source.
     """
     if reason := reason_for_spark(source):
         raise NotPlain(f"{name} {reason}")
-    files = check_files(source, name, segments, before, session).local
-    opened = open_files(source.path_or_empty)
-    if sorted(files) != sorted(opened.paths):
-        raise NotPlain(f"{name} is not a folder of files alone")
+    checked = check_files(source, name, segments, before, session)
+    if (form := Form.of(source)) is not None and source.format == CSV:
+        opened = open_delimited(source.path_or_empty, form, None if name == LOG else checked.wanted)
+    else:
+        opened = open_files(source.path_or_empty)
+        if sorted(checked.local) != sorted(opened.paths):
+            raise NotPlain(f"{name} is not a folder of files alone")
     if source.subset is not None:
         opened = of_subset(opened, source.subset, name)
-    return with_inferred_types(opened, source, segments)
+    return with_inferred_types(opened, source, timezone, segments)
 
 
 def of_subset(opened: OpenedTable, subset: str, name: str) -> OpenedTable:
@@ -49,46 +52,35 @@ def of_subset(opened: OpenedTable, subset: str, name: str) -> OpenedTable:
     return opened.at(chosen).without(SUBSET)
 
 
-def with_inferred_types(opened: OpenedTable, source: Source, segments: Collection[str]) -> OpenedTable:
-    """Return a table whose columns of folders have the types that they get on Spark.
+def with_inferred_types(
+    opened: OpenedTable, source: Source, timezone: str, segments: Collection[str]
+) -> OpenedTable:
+    """Return a table whose columns of text files and of folders have the types that they get on Spark.
 
     Models and segments are text, and ids of digits are longs. Others have the type that Spark infers; null if
-    that is no integer and no text.
+    that is not sure.
     """
     texts = {source.columns.get(one, one) for one in (MODEL, *segments)}
     ids = {source.columns.get(one, one) for one in (USER, ITEM)}
-    for column, values in opened.folders.items():
-        kind = inferred_type([str(one) for one in values.values() if one is not None])
-        if column in texts:
-            continue
-        if column in ids and pa.types.is_integer(kind):
-            kind = pa.int64()
-        opened = opened.with_values(column, kind, int if pa.types.is_integer(kind) else str)
+    of_folders = opened.rows is None
+    for column in opened.folders if of_folders else opened.schema.names:
+        values = opened.values(column)
+        if column not in texts and values.type == pa.string():
+            kind = infer_type(values, None if of_folders else timezone)
+            kind = pa.int64() if column in ids and pa.types.is_integer(kind) else kind
+            opened = opened.with_column(column, typed(values, kind))
     return opened
-
-
-def inferred_type(values: Collection[str]) -> pa.DataType:
-    """Return the type that Spark infers for a column of folders; null if it may be any other.
-
-    >>> inferred_type(["7", "12"]), inferred_type(["a", "7"]), inferred_type(["2024-01-01"])
-    (DataType(int32), DataType(string), DataType(null))
-    """
-    are_integers = [bool(INTEGER.fullmatch(one)) for one in values]
-    are_texts = [bool(TEXT.fullmatch(one)) and not TAKEN_FOR_A_VALUE.fullmatch(one) for one in values]
-    if not all(map(max, are_integers, are_texts)):
-        return pa.null()
-    if not all(are_integers):
-        return pa.string()
-    return pa.int32() if all(-MOST_INT <= int(one) < MOST_INT for one in values) else pa.int64()
 
 
 def reason_for_spark(source: Source) -> str | None:
     """Return why only Spark reads a source; None if this process may."""
     if source.table is not None:
         return "is a table of the catalog"
-    if source.format != PARQUET:
+    if source.format not in (PARQUET, CSV):
         return f"is {source.format.upper()}"
-    if source.options:
+    if source.format == CSV and Form.of(source) is None:
+        return "is CSV with other options than header and sep"
+    if source.format == PARQUET and source.options:
         return f"has the option {next(iter(source.options))}"
     if source.where or source.fold is not None:
         return "is read by conditions"

@@ -3,7 +3,7 @@
 Anything else is Spark's to read.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -64,11 +64,21 @@ class OpenedTable:
         folders = {name: values for name, values in self.folders.items() if name != column}
         return replace(self, schema=self.schema.remove(index), folders=folders)
 
-    def with_values(self, column: str, kind: pa.DataType, make: Callable[[str], FolderValue]) -> Self:
-        """Return the table with another type of a column that folders name."""
-        schema = self.schema.set(self.schema.get_field_index(column), pa.field(column, kind))
-        values = {path: None if one is None else make(str(one)) for path, one in self.folders[column].items()}
-        return replace(self, schema=schema, folders={**self.folders, column: values})
+    def values(self, column: str) -> pa.ChunkedArray:
+        """Return the values of a column in memory, or one for each file."""
+        if self.rows is not None:
+            return self.rows[column]
+        index = self.schema.get_field_index(column)
+        return pa.chunked_array([list(self.folders[column].values())], self.schema.field(index).type)
+
+    def with_column(self, column: str, values: pa.ChunkedArray) -> Self:
+        """Return the table with other values of a column; see ``values``."""
+        index = self.schema.get_field_index(column)
+        schema = self.schema.set(index, pa.field(column, values.type))
+        if self.rows is not None:
+            return replace(self, schema=schema, rows=self.rows.set_column(index, column, values))
+        by_file = dict(zip(self.folders[column], values.to_pylist(), strict=True))
+        return replace(self, schema=schema, folders={**self.folders, column: by_file})
 
 
 def open_table(name: str, given: Any) -> OpenedTable:
@@ -87,24 +97,35 @@ def open_files(path: str) -> OpenedTable:
 
     Such columns are text. Raises NotPlain for anything else, and the errors of ``file_schema``.
     """
-    top = path_here(path)
-    values = {file: named for file, named in files_below(top) if Path(file).stat().st_size}
-    if not values:
-        raise NotPlain(f"{path} has no rows")
-    columns = next(iter(values.values())).keys()
-    schema = file_schema(list(values))
-    is_mixed = any(named.keys() != columns for named in values.values())
-    if is_mixed or (columns and not are_distinct([*schema.names, *columns])):
-        raise NotPlain(f"{path} has folders and files of other columns")
+    named = named_files(path)
+    schema = file_schema(list(named))
+    columns = list(next(iter(named.values())))
+    check_distinct(path, schema.names, columns)
     for column in columns:
         schema = schema.append(pa.field(column, pa.string()))
-    folders = {column: {file: named[column] for file, named in values.items()} for column in columns}
-    return OpenedTable(schema, None, list(values), folders)
+    folders = {column: {file: values[column] for file, values in named.items()} for column in columns}
+    return OpenedTable(schema, None, list(named), folders)
 
 
-def are_distinct(names: Collection[str]) -> bool:
-    """Return True if no two names are the same to Spark, which ignores case."""
-    return len({name.lower() for name in names}) == len(names)
+def named_files(path: str) -> dict[str, Mapping[str, str | None]]:
+    """Return the files with rows at a path, each with the columns and values of the folders above it.
+
+    Raises NotPlain if there is none, and for files that are named otherwise than all by the same columns.
+    """
+    named = {file: values for file, values in files_below(path_here(path)) if Path(file).stat().st_size}
+    if not named:
+        raise NotPlain(f"{path} has no rows")
+    columns = next(iter(named.values())).keys()
+    if any(values.keys() != columns for values in named.values()):
+        raise NotPlain(f"{path} has folders of different columns")
+    return named
+
+
+def check_distinct(path: str, in_files: Collection[str], of_folders: Collection[str]) -> None:
+    """Raise NotPlain if a column of folders is in the files, too, to Spark, which ignores case."""
+    names = [name.lower() for name in (*in_files, *of_folders)]
+    if of_folders and len({*names}) < len(names):
+        raise NotPlain(f"{path} has a column in files and in folders")
 
 
 def path_here(path: str) -> Path:

@@ -153,7 +153,8 @@ def open_locally(work: Work) -> LocalInput:
     def opened(name: str, own: Sequence[str] = ()) -> OpenedTable:
         if name not in job.sources:
             return open_days(job)
-        return open_plain(job.sources[name], name, own, job.before[name], work.session)
+        zone = job.timezone if plan is None or name == INTERLEAVING else plan.timezone
+        return open_plain(job.sources[name], name, zone, own, job.before[name], work.session)
 
     opening = dict[str, Callable[[], OpenedTable]]()
     if plan is not None:

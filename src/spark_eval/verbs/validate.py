@@ -146,7 +146,7 @@ def check_alone(session: OpenSession, config: Config, job: Job, name: str) -> No
         )
 
     def open_locally(work: Work) -> LocalInput:
-        opened = open_plain(source, name, (), None, work.session)
+        opened = open_plain(source, name, job.timezone, (), None, work.session)
         check(opened.schema.names)
         return LocalInput(opened, sum(read_footer(path).num_rows for path in opened.paths))
 
