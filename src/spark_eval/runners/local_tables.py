@@ -68,7 +68,7 @@ Takes = Callable[[pa.DataType], bool]
 # Types that this process takes for a column of each kind: those that the workers read of files.
 TAKES: Final[Mapping[Kind, Takes]] = {
     Kind.ID: is_id,
-    Kind.TEXT: is_id,
+    Kind.TEXT: lambda kind: is_id(kind) or kind == pa.bool_(),
     Kind.WHOLE: is_whole,
     Kind.NUMBER: is_number_or_boolean,
     Kind.SCORE: is_number_or_boolean,

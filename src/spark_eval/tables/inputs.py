@@ -47,7 +47,7 @@ CASTS: Final = {
 # Types of columns of a kind in files that workers read; for others PLAIN_TYPES. Arrow formats integers as
 # Spark does, and has no lists in plain files.
 IN_FILES: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
-    specs.Kind.TEXT: (T.StringType, T.IntegralType),
+    specs.Kind.TEXT: (T.StringType, T.IntegralType, T.BooleanType),
     specs.Kind.EXACT: (*PLAIN_TYPES, T.BooleanType),
     specs.Kind.INSTANT: (T.TimestampType, T.IntegralType),
     specs.Kind.MICROSECONDS: (T.TimestampType, T.IntegralType),

@@ -154,7 +154,7 @@ def spec_for(spec_of: SpecOf, name: str, theirs: Sequence[str], names: Mapping[s
 
     Raises ConfigError UNKNOWN_CONFIG_KEY for names that are not ours.
     """
-    if name != USERS:  # its segments may be mapped, too
+    if names and name != USERS:  # its segments may be mapped, too
         check_mapping(name, names)
     ours = {their: our for our, their in names.items()}
     return spec_of(name, [ours.get(column, column) for column in theirs])
