@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
-from tests.days.days import FIRST, SECOND, publish_day
+from tests.monitoring.days import FIRST, SECOND, publish_day
 from tests.results.report import made_runs
 
 import spark_eval

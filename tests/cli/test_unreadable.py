@@ -13,7 +13,7 @@ import pytest
 import yaml
 from tests.cli.conftest import call
 from tests.cli.test_validate_sections import KEYS, OTHERS, TABLES
-from tests.days.test_window_verb import no_spark
+from tests.monitoring.test_window_verb import no_spark
 
 from spark_eval import evaluate
 from spark_eval.errors import SparkEvalError

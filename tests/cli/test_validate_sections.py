@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cli.conftest import Answer, call
-from tests.days.test_window_verb import no_spark
+from tests.monitoring.test_window_verb import no_spark
 
 pytestmark = pytest.mark.usefixtures("engine_of_users")
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from tests.days.test_watch import days_of
-from tests.days.test_window_verb import no_spark
+from tests.monitoring.test_watch import days_of
+from tests.monitoring.test_window_verb import no_spark
 
 from spark_eval.cli.commands import main
 from spark_eval.comparison.rows import GateRow

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.conftest import Answer, call
-from tests.days.test_watch import days_of
+from tests.monitoring.test_watch import days_of
 
 from spark_eval.runs.verdict import Verdict, is_verdict
 

@@ -11,14 +11,14 @@ from tests.comparison.plain_pairs import population_of, table_of
 
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.comparison.worker.ranking import DifferenceCounter, SizeCounts, merge_slices
-from spark_eval.per_user import resampling
-from spark_eval.per_user.cells import EVERYBODY, SegmentValue
-from spark_eval.per_user.population import CANDIDATE, AlignedUsers, ComparisonTask
-from spark_eval.per_user.resampling import Amount, ResampledSums, Resampler
 from spark_eval.statistics.differences import to_quanta
 from spark_eval.statistics.draws import flips, poisson_weights
 from spark_eval.statistics.ranked import RankSums
 from spark_eval.statistics.resampling import scale_of, scaled
+from spark_eval.users import resampling
+from spark_eval.users.cells import EVERYBODY, SegmentValue
+from spark_eval.users.population import CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.users.resampling import Amount, ResampledSums, Resampler
 
 COLUMNS = ("ap_at_5", "ndcg_at_5")
 TASK = ComparisonTask(

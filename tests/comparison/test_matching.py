@@ -13,7 +13,7 @@ from spark_eval.metrics.aliases import ALIASES
 from spark_eval.metrics.columns import looks_like_metric, value_of_column, value_of_foreign_column
 from spark_eval.metrics.registry import RANKING
 from spark_eval.metrics.values import MetricValue
-from spark_eval.per_user.population import BASELINE, CANDIDATE
+from spark_eval.users.population import BASELINE, CANDIDATE
 
 ANY: Any = None
 PLAN = make_compare_plan()

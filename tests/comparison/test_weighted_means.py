@@ -15,7 +15,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.columns import value_of_column
 from spark_eval.metrics.means import means_of_users
-from spark_eval.per_user.population import CANDIDATE, ComparisonTask
+from spark_eval.users.population import CANDIDATE, ComparisonTask
 
 COLUMNS = ("auc_at_5", "fcp_at_5")
 WEIGHTED = (

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from tests.days.test_window_verb import no_spark
+from tests.monitoring.test_window_verb import no_spark
 
 from spark_eval import evaluate_linkage, sample_pairs
 from spark_eval.cli.commands import main

@@ -7,10 +7,10 @@ from typing import Any
 
 from spark_eval.cli.runner import open_config, working
 from spark_eval.cli.terminal import Terminal
-from spark_eval.days.history import History
-from spark_eval.days.page import changed
-from spark_eval.days.plan import HistoryOptions, HistoryPlan, make_history_plan
 from spark_eval.errors import ConfigError
+from spark_eval.monitoring.history import History
+from spark_eval.monitoring.page import changed
+from spark_eval.monitoring.plan import HistoryOptions, HistoryPlan, make_history_plan
 from spark_eval.options import declared
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.stores import store_of

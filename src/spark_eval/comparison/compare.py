@@ -70,7 +70,6 @@ from spark_eval.comparison.worker.sums import BucketTotals, sum_bucket
 from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.options import checked_call, documented
-from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
@@ -89,6 +88,7 @@ from spark_eval.runners.user_buckets import Buckets, UserTable, buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, FOLDS, Table
 from spark_eval.statistics.differences import ComparedSums
+from spark_eval.users.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 
 # Number of shuffle partitions of counted differences, per concurrent task.
 PARTS_PER_TASK: Final = 4

@@ -22,7 +22,6 @@ from spark_eval.evaluation.result import Evaluation
 from spark_eval.metrics import RANKING, MetricValue
 from spark_eval.metrics.columns import looks_like_metric, value_of_foreign_column
 from spark_eval.metrics.means import WeightedMean, means_of_users
-from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
 from spark_eval.predictions.evaluate import Predictions
 from spark_eval.predictions.values import ModelValues, compared_values
 from spark_eval.runners.conformed import check_id_types, has_text_ids
@@ -32,6 +31,7 @@ from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, REQUEST, USER
 from spark_eval.statistics.intervals import Summary
+from spark_eval.users.population import BASELINE, CANDIDATE, ComparisonTask
 
 Means = Mapping[MeanCell, Summary]
 # Columns of a per-user table that are neither segments nor metrics.

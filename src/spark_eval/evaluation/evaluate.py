@@ -34,8 +34,6 @@ from spark_eval.evaluation.tables import (
 )
 from spark_eval.names import summarize_names
 from spark_eval.options import checked_call, documented
-from spark_eval.per_user.population import CANDIDATE
-from spark_eval.per_user.resampling import largest_amounts
 from spark_eval.results.driver_tables import to_arrow
 from spark_eval.runners.conformed import check_unchanged, has_text_ids
 from spark_eval.runners.door import open_given
@@ -47,6 +45,8 @@ from spark_eval.schema import USER
 from spark_eval.statistics.intervals import LowHigh
 from spark_eval.tables.arrow_frames import Frame, like_given
 from spark_eval.tables.file_parts import takes_files
+from spark_eval.users.population import CANDIDATE
+from spark_eval.users.resampling import largest_amounts
 
 
 @events.timed_call("evaluate")

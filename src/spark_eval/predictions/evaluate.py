@@ -15,7 +15,6 @@ from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import model_faults, models_shown, summarize_names
 from spark_eval.options import checked_call, documented
-from spark_eval.per_user.cells import SegmentValue
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.measure import (
     PREDICTIONS,
@@ -62,6 +61,7 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import release_with
 from spark_eval.schema import ALL, Outcome, Table
 from spark_eval.tables.arrow_frames import Frame, like_given
+from spark_eval.users.cells import SegmentValue
 
 # Approximate number of rows that a task sorts: distinct scores per label, and rows for metrics per user.
 SCORES_PER_RANGE: Final = 1_000_000

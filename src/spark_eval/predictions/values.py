@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_eval.per_user.cells import EVERYBODY, SegmentValue
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.registry import PredictionMetric
 from spark_eval.schema import ALL
 from spark_eval.statistics.slopes import Slopes
+from spark_eval.users.cells import EVERYBODY, SegmentValue
 
 # Key of the commit record of predictions: values with slopes, and the digest of rows, by model.
 SCORED: Final = "scored"

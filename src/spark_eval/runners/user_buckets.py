@@ -23,8 +23,6 @@ from spark_eval.arrow.messages import Content, group_by_bucket, partition_bucket
 from spark_eval.arrow.send import Sender
 from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
 from spark_eval.errors import DataError
-from spark_eval.per_user.cells import EVERYBODY, SegmentValue, rows_by_cell
-from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.runners.conformed import id_type, rows_here
 from spark_eval.runners.in_process import MOST_IN_MEMORY
 from spark_eval.runners.rows import Rows
@@ -38,6 +36,8 @@ from spark_eval.runners.spread import (
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.schema import ALL, FOLD, MODEL, N_RELEVANT, REQUEST, SEGMENT, SEGMENT_VALUE
 from spark_eval.tables.file_parts import takes_files
+from spark_eval.users.cells import EVERYBODY, SegmentValue, rows_by_cell
+from spark_eval.users.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 
 # Groups of overlapping files are used if they are at most this many times coarser than the files.
 COARSEST: Final = 8

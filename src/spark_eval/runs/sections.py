@@ -26,17 +26,6 @@ from spark_eval.config.input_policy import check_secrets
 from spark_eval.config.inputs import Output, Recommendations, RunId, Scalar, Source
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed, setting_keys
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
-from spark_eval.days.plan import (
-    HistoryOptions,
-    HistoryPlan,
-    WatchOptions,
-    WatchPlan,
-    WindowOptions,
-    WindowPlan,
-    make_history_plan,
-    make_watch_plan,
-    make_window_plan,
-)
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import EvaluateOptions, Plan, make_plan
 from spark_eval.evaluation.segments import check_given
@@ -58,6 +47,17 @@ from spark_eval.linkage.plan import (
 )
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.metrics.values import parse_metric
+from spark_eval.monitoring.plan import (
+    HistoryOptions,
+    HistoryPlan,
+    WatchOptions,
+    WatchPlan,
+    WindowOptions,
+    WindowPlan,
+    make_history_plan,
+    make_watch_plan,
+    make_window_plan,
+)
 from spark_eval.options import check_keys, declared
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import named_read_errors
 from spark_eval.arrow.user_files import UserFile, check_no_nan, overlapping_groups, read_files, user_files
-from spark_eval.days.history import COLUMNS, READ, History, Mark, PastRun, make_history
-from spark_eval.days.plan import HistoryOptions, HistoryPlan, make_history_plan
-from spark_eval.days.requests import is_of_users
-from spark_eval.days.rows import Line
-from spark_eval.days.spread import ModelUsers, map_users
-from spark_eval.days.window import mean_columns
-from spark_eval.days.worker.pairs import PairTotals, pair_totals
-from spark_eval.days.worker.user_sums import MeanColumns
 from spark_eval.errors import DataError
+from spark_eval.monitoring.history import COLUMNS, READ, History, Mark, PastRun, make_history
+from spark_eval.monitoring.plan import HistoryOptions, HistoryPlan, make_history_plan
+from spark_eval.monitoring.requests import is_of_users
+from spark_eval.monitoring.rows import Line
+from spark_eval.monitoring.spread import ModelUsers, map_users
+from spark_eval.monitoring.window import mean_columns
+from spark_eval.monitoring.worker.pairs import PairTotals, pair_totals
+from spark_eval.monitoring.worker.user_sums import MeanColumns
 from spark_eval.options import checked_call, documented
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from spark_eval.comparison.rows import GATES, GateRow
 from spark_eval.conventions.comparison import Decision
-from spark_eval.days.history import PastRun, make_history
-from spark_eval.days.plan import WatchOptions, WatchPlan, make_watch_plan, parse_day
-from spark_eval.days.rows import HistoryRow
-from spark_eval.days.watch import Judgement, Point, judge
 from spark_eval.errors import ConfigError, DataError, GateFailure
+from spark_eval.monitoring.history import PastRun, make_history
+from spark_eval.monitoring.plan import WatchOptions, WatchPlan, make_watch_plan, parse_day
+from spark_eval.monitoring.rows import HistoryRow
+from spark_eval.monitoring.watch import Judgement, Point, judge
 from spark_eval.names import summarize_names
 from spark_eval.options import checked_call, documented, meanings
 from spark_eval.predictions import PREDICTION_METRICS

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Unpack
 
 from spark_eval.config.inputs import Source
-from spark_eval.days.plan import WindowOptions, WindowPlan, make_window_plan
-from spark_eval.days.published import Day
-from spark_eval.days.scored import ScoredDay, merge_scored_days
-from spark_eval.days.window import Window, merge_days
 from spark_eval.errors import DataError
+from spark_eval.monitoring.plan import WindowOptions, WindowPlan, make_window_plan
+from spark_eval.monitoring.predictions import ScoredDay, merge_scored_days
+from spark_eval.monitoring.published import Day
+from spark_eval.monitoring.window import Window, merge_days
 from spark_eval.names import summarize_names
 from spark_eval.options import checked_call, documented, meanings
 from spark_eval.predictions.tables import metrics_by_model

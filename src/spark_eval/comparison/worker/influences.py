@@ -8,12 +8,12 @@ from typing import Final, Self
 
 import numpy as np
 
-from spark_eval.per_user.cells import SegmentValue
-from spark_eval.per_user.population import AlignedUsers, PairCounts
 from spark_eval.predictions.values import SlopedValue
 from spark_eval.predictions.worker.clusters import column_of
 from spark_eval.statistics.exact import DigitSums, Floats, add, exact_sums, integers_of_sums
 from spark_eval.statistics.slopes import Slopes, SumKey
+from spark_eval.users.cells import SegmentValue
+from spark_eval.users.population import AlignedUsers, PairCounts
 
 # Contributions that differ by less than this share of their size are equal.
 EQUAL: Final = 2.0**-40

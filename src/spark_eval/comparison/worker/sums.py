@@ -11,13 +11,13 @@ import numpy as np
 
 from spark_eval.arrow.codes import Booleans
 from spark_eval.comparison.worker.ranking import quanta_of_users
-from spark_eval.per_user.cells import PairTotals, SegmentCombinations, cells_of, combine_segments
-from spark_eval.per_user.population import AlignedUsers, ComparisonTask, PairCounts
-from spark_eval.per_user.products import DIGIT_BITS as PRODUCT_BITS
-from spark_eval.per_user.products import ProductAccumulator, Products, pair_products, parts_of_users
-from spark_eval.per_user.resampling import Amount, values_of
 from spark_eval.statistics.differences import PairSums, RatioSums
 from spark_eval.statistics.exact import DIGIT_BITS, POINT_BITS, DigitSums, Floats, Ints, add
+from spark_eval.users.cells import PairTotals, SegmentCombinations, cells_of, combine_segments
+from spark_eval.users.population import AlignedUsers, ComparisonTask, PairCounts
+from spark_eval.users.products import DIGIT_BITS as PRODUCT_BITS
+from spark_eval.users.products import ProductAccumulator, Products, pair_products, parts_of_users
+from spark_eval.users.resampling import Amount, values_of
 
 # Limits of memory: values of a bucket, and sums of products of digits.
 VALUES_AT_ONCE: Final = 1 << 21

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import Booleans, Codes, count_unique, row_codes, rows_at, run_starts, to_numpy
 from spark_eval.errors import DataError
-from spark_eval.per_user.cells import EVERYBODY, SegmentValue
-from spark_eval.per_user.products import Match, model_indices
 from spark_eval.schema import FOLD, MISSING, N_RELEVANT, REQUEST, USER
 from spark_eval.statistics.exact import Floats, Ints, sums_by_group
+from spark_eval.users.cells import EVERYBODY, SegmentValue
+from spark_eval.users.products import Match, model_indices
 
 BASELINE: Final = "baseline"
 CANDIDATE: Final = "candidate"

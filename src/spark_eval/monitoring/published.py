@@ -9,12 +9,12 @@ import pyarrow.dataset as ds
 
 from spark_eval.accounting import Entry, entries_of_rows
 from spark_eval.arrow.user_files import UserFile, overlapping_groups, user_files
-from spark_eval.days.spread import ModelUsers, map_users
-from spark_eval.days.sums import sum_row
-from spark_eval.days.worker.user_rows import UserFiles, UserRows, UserTables
 from spark_eval.errors import DataError
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.summary import SumRow
+from spark_eval.monitoring.spread import ModelUsers, map_users
+from spark_eval.monitoring.sums import sum_row
+from spark_eval.monitoring.worker.user_rows import UserFiles, UserRows, UserTables
 from spark_eval.names import summarize_names
 from spark_eval.publishing.published import PublishedTable
 from spark_eval.schema import ALL, FOLDS, Table

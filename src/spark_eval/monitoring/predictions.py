@@ -7,11 +7,11 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import ClassVar, Final
 
-from spark_eval.days.plan import Errors, Unit, WindowPlan
-from spark_eval.days.published import PublishedDay, check_models, check_same_question, map_ranges
-from spark_eval.days.window import Window, merge_entries
-from spark_eval.days.worker.influences import CellInfluences, influences_of
 from spark_eval.errors import ConfigError, DataError
+from spark_eval.monitoring.plan import Errors, Unit, WindowPlan
+from spark_eval.monitoring.published import PublishedDay, check_models, check_same_question, map_ranges
+from spark_eval.monitoring.window import Window, merge_entries
+from spark_eval.monitoring.worker.influences import CellInfluences, influences_of
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.tables import (
     CURVES,

@@ -12,7 +12,7 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from spark_eval.days.rows import HistoryRow
+from spark_eval.monitoring.rows import HistoryRow
 from spark_eval.results.leaderboard import measure_of
 from spark_eval.results.report.data import part_name
 from spark_eval.results.report.page import hash_of
@@ -240,4 +240,4 @@ def title_of(metric: str, k: int | None, segment: str, segment_value: str) -> st
 
 def asset(name: str) -> str:
     """Return the text of an asset of this package."""
-    return files("spark_eval.days").joinpath("assets", name).read_text(encoding="utf-8")
+    return files("spark_eval.monitoring").joinpath("assets", name).read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import to_numpy
-from spark_eval.days.worker.user_rows import Tables, check_ids
-from spark_eval.days.worker.user_sums import MeanColumns, as_floats
+from spark_eval.monitoring.worker.user_rows import Tables, check_ids
+from spark_eval.monitoring.worker.user_sums import MeanColumns, as_floats
 from spark_eval.schema import ALL, MISSING, USER
 from spark_eval.statistics.differences import Estimate, RatioSums
 from spark_eval.statistics.exact import GroupSums, Term, sum_of_term_products, sum_of_terms, terms_of

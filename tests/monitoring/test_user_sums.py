@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_eval.arrow.user_files import read_ids
-from spark_eval.days.worker.user_rows import UserFiles, UserTables
-from spark_eval.days.worker.user_sums import MeanColumns, UserSums, user_sums
+from spark_eval.monitoring.worker.user_rows import UserFiles, UserTables
+from spark_eval.monitoring.worker.user_sums import MeanColumns, UserSums, user_sums
 from spark_eval.statistics.exact import VALUES_AT_ONCE
 
 N_ROWS = 2 * VALUES_AT_ONCE + 100

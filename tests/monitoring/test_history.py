@@ -18,15 +18,15 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.days.days import FIRST, SECOND, UserDay, publish_day
+from tests.monitoring.days import FIRST, SECOND, UserDay, publish_day
 
 from spark_eval import History, history
 from spark_eval.cli.commands import program
 from spark_eval.comparison.rows import GATES, GateRow
-from spark_eval.days.history import Mark, PastRun, make_history, sorted_rows
-from spark_eval.days.plan import make_history_plan
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.summary import METRICS, MetricRow
+from spark_eval.monitoring.history import Mark, PastRun, make_history, sorted_rows
+from spark_eval.monitoring.plan import make_history_plan
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.driver_tables import arrow_table, write_small

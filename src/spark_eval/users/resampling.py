@@ -12,11 +12,11 @@ import numpy as np
 from spark_eval.arrow.codes import Booleans, Hashes
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.per_user.cells import SegmentCombinations, SegmentValue, combine_segments
-from spark_eval.per_user.population import AlignedUsers
 from spark_eval.statistics.draws import flips, poisson_weights, resampled_sums
 from spark_eval.statistics.exact import Floats, Ints
 from spark_eval.statistics.resampling import SCALE_BITS, scale_of, scaled
+from spark_eval.users.cells import SegmentCombinations, SegmentValue, combine_segments
+from spark_eval.users.population import AlignedUsers
 
 # Index of a model in the task, and a column of its ``per_user`` rows.
 Factor = tuple[int, str]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from spark_eval.days.worker.user_rows import Tables, by_source, check_ids, send_users
+from spark_eval.monitoring.worker.user_rows import Tables, by_source, check_ids, send_users
 from spark_eval.names import quote_column
 from spark_eval.publishing.published import PublishedTable, with_named_errors
 from spark_eval.runners.rows import SparkRows

@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.days.days import FIRST, publish_day
-from tests.days.test_window_verb import no_spark
+from tests.monitoring.days import FIRST, publish_day
+from tests.monitoring.test_window_verb import no_spark
 
 from spark_eval import add_sums, window
 from spark_eval.cli.commands import main
-from spark_eval.days.plan import make_window_plan
-from spark_eval.days.scored import ScoredDay, ScoredWindow, merge_scored_days
 from spark_eval.errors import ConfigError, DataError
+from spark_eval.monitoring.plan import make_window_plan
+from spark_eval.monitoring.predictions import ScoredDay, ScoredWindow, merge_scored_days
 from spark_eval.predictions.tables import PredictionRow
 from spark_eval.publishing.local import LocalStore
 from spark_eval.runs.run import run_verb

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.days.days import FIRST, METRICS_AT, SECOND, OfDay, UserDay, publish_day, sums_of
+from tests.monitoring.days import FIRST, METRICS_AT, SECOND, OfDay, UserDay, publish_day, sums_of
 
 from spark_eval import Window, add_sums, window
-from spark_eval.days.plan import make_window_plan
-from spark_eval.days.window import merge_days
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.summary import MetricRow, metric_rows
+from spark_eval.monitoring.plan import make_window_plan
+from spark_eval.monitoring.window import merge_days
 from spark_eval.publishing.local import LocalStore
 from spark_eval.schema import VERSION
 from spark_eval.verbs.window import day_of

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import to_numpy, unique_sorted
 from spark_eval.arrow.messages import partition_rows
-from spark_eval.days.worker.user_rows import UserRows
+from spark_eval.monitoring.worker.user_rows import UserRows
 from spark_eval.predictions.worker.clusters import (
     CellSlopes,
     InfluenceSums,

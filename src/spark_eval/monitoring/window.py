@@ -9,16 +9,6 @@ from typing import ClassVar, Final
 
 from spark_eval.accounting import ACCOUNTING, USERS, Entry, check_closed
 from spark_eval.conventions.presets import request_rules
-from spark_eval.days.plan import Errors, Unit, WindowPlan
-from spark_eval.days.published import (
-    Day,
-    check_models,
-    check_same_question,
-    map_ranges,
-    segments_of,
-)
-from spark_eval.days.requests import check_requests, check_same_lists, is_of_users, request_sums
-from spark_eval.days.worker.user_sums import Cell, MeanColumns, UserSums, user_sums
 from spark_eval.errors import DataError
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.summary import (
@@ -33,6 +23,16 @@ from spark_eval.evaluation.summary import (
 )
 from spark_eval.metrics.means import WeightedMean, means_of_users
 from spark_eval.metrics.values import UNCUT
+from spark_eval.monitoring.plan import Errors, Unit, WindowPlan
+from spark_eval.monitoring.published import (
+    Day,
+    check_models,
+    check_same_question,
+    map_ranges,
+    segments_of,
+)
+from spark_eval.monitoring.requests import check_requests, check_same_lists, is_of_users, request_sums
+from spark_eval.monitoring.worker.user_sums import Cell, MeanColumns, UserSums, user_sums
 from spark_eval.names import summarize_names
 from spark_eval.predictions.tables import PredictionRow, PredictionSumRow
 from spark_eval.results.driver_tables import SmallRows

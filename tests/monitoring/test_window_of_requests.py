@@ -10,13 +10,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from request_lists import drawn
-from tests.days.days import UserDay, publish_day, sums_of
+from tests.monitoring.days import UserDay, publish_day, sums_of
 
 from spark_eval import evaluate, window
-from spark_eval.days.plan import make_window_plan
-from spark_eval.days.window import merge_days
 from spark_eval.errors import DataError
 from spark_eval.evaluation.summary import MetricRow, metric_rows
+from spark_eval.monitoring.plan import make_window_plan
+from spark_eval.monitoring.window import merge_days
 from spark_eval.publishing.local import LocalStore
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config

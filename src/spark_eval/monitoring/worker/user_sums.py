@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spark_eval.arrow.codes import Booleans, Codes, stable_argsort, to_numpy, unique
 from spark_eval.arrow.user_files import check_same_type
-from spark_eval.days.worker.user_rows import UserRows
+from spark_eval.monitoring.worker.user_rows import UserRows
 from spark_eval.schema import ALL, MISSING, USER
 from spark_eval.statistics.differences import RatioSums
 from spark_eval.statistics.exact import (

@@ -8,7 +8,7 @@ from typing import NoReturn
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.days.days import UserDay, publish_day
+from tests.monitoring.days import UserDay, publish_day
 
 from spark_eval.accounting import Entry
 from spark_eval.cli.commands import main

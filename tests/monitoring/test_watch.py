@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tests.days.days import UserDay, publish_day
-from tests.days.test_window_verb import no_spark
+from tests.monitoring.days import UserDay, publish_day
+from tests.monitoring.test_window_verb import no_spark
 
 from spark_eval import history, watch
 from spark_eval.cli.commands import main
-from spark_eval.days.plan import WatchPlan
-from spark_eval.days.watch import Judgement, Point, distance_of, judge
 from spark_eval.errors import ConfigError, DataError
+from spark_eval.monitoring.plan import WatchPlan
+from spark_eval.monitoring.watch import Judgement, Point, distance_of, judge
 from spark_eval.verbs.watch import Watched
 
 START = date(2024, 1, 1)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from scipy.special import stdtr, stdtrit
 
-from spark_eval.days.plan import WatchPlan
+from spark_eval.monitoring.plan import WatchPlan
 
 NORMAL: Final = NormalDist()
 # Fewer runs before the day leave it undecided.

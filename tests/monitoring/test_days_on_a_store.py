@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
-from tests.days.days import UserDay, publish_day
-from tests.days.test_window_of_predictions import BINARY, publish, rows_of
+from tests.monitoring.days import UserDay, publish_day
+from tests.monitoring.test_window_of_predictions import BINARY, publish, rows_of
 
-from spark_eval.days import spread
-from spark_eval.days.plan import make_history_plan, make_window_plan
-from spark_eval.days.window import Window
 from spark_eval.errors import DataError
+from spark_eval.monitoring import spread
+from spark_eval.monitoring.plan import make_history_plan, make_window_plan
+from spark_eval.monitoring.window import Window
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.remote import HadoopStore
 from spark_eval.runtime.hadoop_files import HadoopFiles
