@@ -15,7 +15,7 @@ from tests.results.report import made_runs
 
 import spark_eval
 from spark_eval import functions
-from spark_eval.metrics.registry import RANKING
+from spark_eval.kernels.registry import RANKING
 from spark_eval.predictions import PREDICTION_METRICS
 
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ def test_the_examples_of_functions_of_columns_hold(spark: "SparkSession") -> Non
 def test_most_modules_with_kernels_have_examples() -> None:
     """Guards the search itself: an empty list of modules would pass."""
     assert {
-        "spark_eval.metrics.binary",
-        "spark_eval.metrics.stages",
+        "spark_eval.kernels.binary",
+        "spark_eval.kernels.stages",
         "spark_eval.conventions.presets",
     } <= set(MODULES)
 

@@ -24,7 +24,7 @@ from spark_eval.conventions.choice import Choice
 from spark_eval.conventions.comparison import Correction, Decision, Drop, Mode, PairTest, Zeros
 from spark_eval.errors import SparkEvalError
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
-from spark_eval.metrics.stages import Fate, StageOptions
+from spark_eval.kernels.stages import Fate, StageOptions
 from spark_eval.options import declared
 from spark_eval.runs.sections import Config, read_config
 from spark_eval.runtime.spark_errors import FIXES, REFUSALS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_eval.schema import VERSION
 
 if TYPE_CHECKING:
-    from spark_eval import metrics
+    from spark_eval.cli.metric_tables import metrics
     from spark_eval.comparison.compare import Comparison, compare
     from spark_eval.errors import SparkEvalError
     from spark_eval.evaluation.evaluate import evaluate
@@ -91,6 +91,7 @@ _HOMES: Final = {
     "evaluate_interleaving": "spark_eval.experiments.interleaving",
     "UserDays": "spark_eval.experiments.user_days",
     "sum_user_days": "spark_eval.experiments.user_days",
+    "metrics": "spark_eval.cli.metric_tables",
     "Linkage": "spark_eval.linkage.evaluate",
     "evaluate_linkage": "spark_eval.linkage.evaluate",
     "sample_pairs": "spark_eval.linkage.reviews",
@@ -98,8 +99,6 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "metrics":  # a package that can be called
-        return import_module("spark_eval.metrics")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'spark_eval' has no attribute {name!r}")

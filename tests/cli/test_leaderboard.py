@@ -13,7 +13,7 @@ from spark_eval.accounting import Entry
 from spark_eval.cli import terminal
 from spark_eval.cli.leaderboard import show
 from spark_eval.evaluation.plan import DEFAULT_METRICS
-from spark_eval.metrics import RANKING
+from spark_eval.kernels.registry import RANKING
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.results.subsets import SubsetRow
 from spark_eval.schema import Direction, Table

@@ -10,7 +10,7 @@ from expected import expected
 from users import User
 
 from spark_eval.conventions import Conventions, Ties, TruthDuplicates
-from spark_eval.metrics import MetricValue
+from spark_eval.kernels.values import MetricValue
 
 Id = int | str
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_eval.evaluation.evaluate import evaluate
 from spark_eval.evaluation.result import Evaluation
-from spark_eval.metrics import RANKING
+from spark_eval.kernels.registry import RANKING
 
 N_USERS, N_ITEMS, LENGTH = 50, 30, 8
 KS = (1, 3, LENGTH)

@@ -32,8 +32,8 @@ TOOLS = ("chispa", "hypothesis", "polars", "pyspark[connect]", "pytest", "pytest
 # The numbers, lists and items against oracles, comparison, splits, predictions, the commands end to end, and
 # the values of one evaluation.
 TESTS = (
-    "tests/metrics/test_textbook.py",
-    "tests/metrics/test_golden.py",
+    "tests/kernels/test_textbook.py",
+    "tests/kernels/test_golden.py",
     "tests/evaluation/test_engine_oracle.py",
     "tests/evaluation/test_evaluate.py",
     "tests/tables/test_frames.py",

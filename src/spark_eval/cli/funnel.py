@@ -7,7 +7,7 @@ from rich.bar import Bar
 from rich.console import Console
 
 from spark_eval.cli.leaderboard import drawn
-from spark_eval.metrics.stages import ADDED_RECALL, STAGE_RECALL
+from spark_eval.kernels.stages import ADDED_RECALL, STAGE_RECALL
 from spark_eval.results.leaderboard import four_digits
 from spark_eval.results.report.funnel import HEADINGS, counts_of, reached_rows, said_of, with_share
 from spark_eval.results.sentences import Row, TextLines

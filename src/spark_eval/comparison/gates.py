@@ -9,9 +9,9 @@ from spark_eval.comparison.values import ComparedValue, is_of_predictions
 from spark_eval.conventions.choice import Choice
 from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.aliases import as_list
-from spark_eval.metrics.means import weighted_means
-from spark_eval.metrics.values import has_cutoff, parse_k, parse_metric, published_name, split_metric_text
+from spark_eval.kernels.aliases import as_list
+from spark_eval.kernels.means import weighted_means
+from spark_eval.kernels.values import has_cutoff, parse_k, parse_metric, published_name, split_metric_text
 from spark_eval.options import (
     AT_LEAST_0,
     AT_LEAST_1,

@@ -9,7 +9,7 @@ from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.conventions.presets import request_rules
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import ListWeight
-from spark_eval.metrics.means import WeightedMean
+from spark_eval.kernels.means import WeightedMean
 from spark_eval.schema import FOLD
 from spark_eval.users.population import ComparisonTask
 

@@ -19,9 +19,10 @@ from spark_eval.comparison.plan import COMPARE
 from spark_eval.comparison.values import ComparedValue
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.evaluation.result import Evaluation
-from spark_eval.metrics import RANKING, MetricValue
-from spark_eval.metrics.columns import looks_like_metric, value_of_foreign_column
-from spark_eval.metrics.means import WeightedMean, means_of_users
+from spark_eval.kernels.columns import looks_like_metric, value_of_foreign_column
+from spark_eval.kernels.means import WeightedMean, means_of_users
+from spark_eval.kernels.registry import RANKING
+from spark_eval.kernels.values import MetricValue
 from spark_eval.predictions.evaluate import Predictions
 from spark_eval.predictions.values import ModelValues, compared_values
 from spark_eval.runners.conformed import check_id_types, has_text_ids

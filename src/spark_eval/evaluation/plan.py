@@ -11,14 +11,13 @@ from spark_eval.conventions import Checks, Conventions, Gain
 from spark_eval.conventions.choice import Choice, Need
 from spark_eval.conventions.presets import parse_conventions, stamp, with_choices
 from spark_eval.errors import ConfigError
-from spark_eval.metrics import MetricValue, metric_values
-from spark_eval.metrics.aliases import as_list
-from spark_eval.metrics.columns import sum_of_columns
-from spark_eval.metrics.means import WeightedMean, weighted_means
-from spark_eval.metrics.parsers import RESAMPLES, Seed, as_tuple, metric_texts
-from spark_eval.metrics.registry import OF_LISTS
-from spark_eval.metrics.stages import Stage, make_stages
-from spark_eval.metrics.values import METRICS_KEY, UNCUT, canonical_text, parse_k
+from spark_eval.kernels.aliases import as_list
+from spark_eval.kernels.columns import sum_of_columns
+from spark_eval.kernels.means import WeightedMean, weighted_means
+from spark_eval.kernels.parsers import RESAMPLES, Seed, as_tuple, metric_texts
+from spark_eval.kernels.registry import OF_LISTS
+from spark_eval.kernels.stages import Stage, make_stages
+from spark_eval.kernels.values import METRICS_KEY, UNCUT, MetricValue, canonical_text, metric_values, parse_k
 from spark_eval.options import checked
 from spark_eval.schema import FEATURES, FOLD, GROUPS, VECTOR, BuiltIn
 from spark_eval.statistics.resampling import DEFAULT_RESAMPLES

@@ -24,7 +24,7 @@ from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.lists import ColumnSums, SegmentCell, SegmentTotals, merge_sums
 from spark_eval.evaluation.worker.measure import ModelSummary
 from spark_eval.evaluation.worker.requests import means_of
-from spark_eval.metrics.beyond.catalog import GroupWeights
+from spark_eval.kernels.beyond.catalog import GroupWeights
 from spark_eval.schema import ALL, Outcome
 
 SUMMARY: Final = "summary"

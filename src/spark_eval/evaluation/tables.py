@@ -26,7 +26,7 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import LARGEST_DOUBLE, ListWeight, MeanInterval, Plan, RequestTruth
 from spark_eval.evaluation.specs import LISTS, without_coarser
 from spark_eval.evaluation.summaries import Summaries
-from spark_eval.metrics.stages import check_stage_models
+from spark_eval.kernels.stages import check_stage_models
 from spark_eval.names import model_faults
 from spark_eval.runners.conformed import align_ids, check_id_types, id_type
 from spark_eval.runners.quarantine import MOST_EXAMPLES, share_faults, unusable_rows

@@ -34,7 +34,7 @@ from spark_eval.experiments.plan import (
 )
 from spark_eval.experiments.worker.timeline import LARGEST_SUM
 from spark_eval.experiments.worker.units import DAY_SINCE, EXPOSED_ON, NOVELTY
-from spark_eval.metrics.aliases import as_list
+from spark_eval.kernels.aliases import as_list
 from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, check_keys, check_kind, checked
 from spark_eval.schema import ALL, USER, Direction
 

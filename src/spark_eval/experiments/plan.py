@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.parsers import as_tuple
+from spark_eval.kernels.parsers import as_tuple
 from spark_eval.options import INSIDE_0_AND_1, SHARE, checked, whole_numbers
 from spark_eval.schema import LARGEST_EXACT, Direction
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from spark_eval.arrow.codes import row_codes, to_numpy
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.summary import METRICS
-from spark_eval.metrics.values import has_cutoff, parse_metric, published_name, split_metric_text
+from spark_eval.kernels.values import has_cutoff, parse_metric, published_name, split_metric_text
 from spark_eval.monitoring.page import history_page
 from spark_eval.monitoring.plan import HistoryPlan
 from spark_eval.monitoring.rows import HISTORY, HistoryRow, Line

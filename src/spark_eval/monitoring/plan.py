@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Final, TypedDict, Unpack
 
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.aliases import as_list
+from spark_eval.kernels.aliases import as_list
 from spark_eval.options import INSIDE_0_AND_1, checked, whole_numbers
 from spark_eval.schema import WATCH
 

@@ -10,7 +10,7 @@ from spark_eval.evaluation.plan import ListWeight, Plan
 from spark_eval.evaluation.summary import SumRow, request_sum_rows
 from spark_eval.evaluation.worker.lists import SegmentTotals, merge_sums
 from spark_eval.evaluation.worker.requests import means_of
-from spark_eval.metrics.columns import sum_of_columns
+from spark_eval.kernels.columns import sum_of_columns
 from spark_eval.monitoring.plan import Errors, Unit, WindowPlan
 from spark_eval.monitoring.published import Day, map_ranges, segments_of
 from spark_eval.monitoring.worker.request_sums import sums_of_requests

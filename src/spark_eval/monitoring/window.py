@@ -21,8 +21,8 @@ from spark_eval.evaluation.summary import (
     merge_sum_rows,
     metric_rows,
 )
-from spark_eval.metrics.means import WeightedMean, means_of_users
-from spark_eval.metrics.values import UNCUT
+from spark_eval.kernels.means import WeightedMean, means_of_users
+from spark_eval.kernels.values import UNCUT
 from spark_eval.monitoring.plan import Errors, Unit, WindowPlan
 from spark_eval.monitoring.published import (
     Day,

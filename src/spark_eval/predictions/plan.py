@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.errors import ConfigError, parse_choice
-from spark_eval.metrics.aliases import as_list, metric_named
-from spark_eval.metrics.parsers import RESAMPLES, Seed, as_tuple, metric_texts
+from spark_eval.kernels.aliases import as_list, metric_named
+from spark_eval.kernels.parsers import RESAMPLES, Seed, as_tuple, metric_texts
 from spark_eval.options import check_keys, checked
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.task import (

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 from spark_eval.conventions import NoRecommendations
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.values import (
+from spark_eval.kernels.values import (
     UNCUT,
     has_cutoff,
     parse_metric,

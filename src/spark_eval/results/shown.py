@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pandas as pd
 
 from spark_eval.errors import ConfigError, escape_control_characters
-from spark_eval.metrics.aliases import as_list
+from spark_eval.kernels.aliases import as_list
 from spark_eval.results.driver_tables import is_of_spark, to_arrow, write_rows
 from spark_eval.results.exported import Exported
 from spark_eval.results.mlflow_runs import log_run

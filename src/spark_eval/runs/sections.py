@@ -37,6 +37,8 @@ from spark_eval.experiments.plan import (
     InterleavingPlan,
     make_interleaving_plan,
 )
+from spark_eval.kernels.stages import StageOptions
+from spark_eval.kernels.values import parse_metric
 from spark_eval.linkage.plan import (
     LinkageOptions,
     LinkagePlan,
@@ -45,8 +47,6 @@ from spark_eval.linkage.plan import (
     make_linkage_plan,
     make_sample_plan,
 )
-from spark_eval.metrics.stages import StageOptions
-from spark_eval.metrics.values import parse_metric
 from spark_eval.monitoring.plan import (
     HistoryOptions,
     HistoryPlan,

@@ -48,7 +48,7 @@ from spark_eval.evaluation.worker.users import (
     number_requests,
     number_users,
 )
-from spark_eval.metrics.beyond.catalog import UNKNOWN, Entries
+from spark_eval.kernels.beyond.catalog import UNKNOWN, Entries
 from spark_eval.names import model_faults
 from spark_eval.schema import (
     FAULT,

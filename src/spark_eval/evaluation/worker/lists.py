@@ -16,8 +16,8 @@ from spark_eval.accounting import EntryKey, ListCounts
 from spark_eval.arrow.codes import Booleans, count_by_code, lexsort, run_starts
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.evaluation.worker.truth import Truth
-from spark_eval.metrics.beyond.catalog import Entries
-from spark_eval.metrics.lists import FilledRanks, Lists, Ragged
+from spark_eval.kernels.beyond.catalog import Entries
+from spark_eval.kernels.lists import FilledRanks, Lists, Ragged
 from spark_eval.schema import ALL, ROW_FAULTS, USER, Fault, Outcome, Reason
 from spark_eval.statistics.exact import (
     MOST_SUMMED,

@@ -21,8 +21,8 @@ from spark_eval.evaluation.worker.items.counts import ItemTally
 from spark_eval.evaluation.worker.lists import BucketLists, SegmentTotals, sums
 from spark_eval.evaluation.worker.requests import means_of, sums_of_users
 from spark_eval.evaluation.worker.users import segments_of
-from spark_eval.metrics.beyond.catalog import GroupWeights, require_fact
-from spark_eval.metrics.lists import Lists
+from spark_eval.kernels.beyond.catalog import GroupWeights, require_fact
+from spark_eval.kernels.lists import Lists
 from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, REQUEST, USER
 from spark_eval.statistics.exact import Floats, Ints
 

@@ -24,7 +24,7 @@ from spark_eval.arrow.codes import (
 )
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.conventions import Ties
-from spark_eval.metrics.beyond.catalog import index_in_run
+from spark_eval.kernels.beyond.catalog import index_in_run
 from spark_eval.statistics.exact import Ints
 
 TIES_SEED = np.int32(20231)

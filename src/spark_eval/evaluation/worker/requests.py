@@ -17,7 +17,7 @@ from spark_eval.evaluation.worker.lists import (
     Group,
     SegmentTotals,
 )
-from spark_eval.metrics.columns import weighted
+from spark_eval.kernels.columns import weighted
 from spark_eval.schema import ALL
 from spark_eval.statistics.exact import (
     LARGEST_FACTOR,

@@ -9,7 +9,7 @@ from spark_eval.arrow.codes import Codes, to_numpy, unique_sorted
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.worker.lists import SegmentTotals, sums
 from spark_eval.evaluation.worker.requests import means_of, sums_of_users
-from spark_eval.metrics.columns import sum_of_columns
+from spark_eval.kernels.columns import sum_of_columns
 from spark_eval.monitoring.worker.user_rows import UserRows
 from spark_eval.monitoring.worker.user_sums import as_floats, segment_codes
 from spark_eval.schema import FOLD, REQUEST, USER

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.metrics.registry import RANKING
+from spark_eval.kernels.registry import RANKING
 from spark_eval.results.leaderboard import cutoff_text, list_direction, measure_of
 from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, chart
 from spark_eval.results.report.data import RunFacts, as_number, is_of_hits, metric_of, preferred_metric

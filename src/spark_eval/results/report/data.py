@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 from spark_eval.conventions.choice import Need
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.registry import RANKING, RankingMetric
-from spark_eval.metrics.values import UNCUT, ranking_names, split_metric_text
+from spark_eval.kernels.registry import RANKING, RankingMetric
+from spark_eval.kernels.values import UNCUT, ranking_names, split_metric_text
 from spark_eval.results.leaderboard import (
     cutoff_text,
     is_list_metric,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.metrics.stages import (
+from spark_eval.kernels.stages import (
     ADDED_RECALL,
     CONDITIONAL,
     EFFICIENCY,
