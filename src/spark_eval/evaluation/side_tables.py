@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from operator import and_
+from operator import add, and_
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -102,7 +102,7 @@ def read_train(tables: Tables) -> Training:
     sees_takers = Need.POPULARITY in plan.needs
     parts = collect_objects(counted_train(messages, n_buckets, most_items, sees_takers=sees_takers))
     summaries = [summary for part in parts for summary in part.summaries]
-    counts = reduce(Counts.plus, (one.counts for one in summaries), Counts())
+    counts = reduce(add, (one.counts for one in summaries), Counts())
     check_train(counts)
     activity = sum((one.activity for one in summaries), Counter[int]())
     items = [part.items for part in parts if part.n_items]

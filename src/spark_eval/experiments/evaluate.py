@@ -169,7 +169,7 @@ def measure_experiments(
         plan = replace(plan, caps=caps_of(parts, n_buckets, plan))
     sums = BucketSums()
     for one in of_buckets(parts, n_buckets, partial(measure_bucket, plan=plan)):
-        sums.merge(one)
+        sums += one
     entries = entries_of(plan, sums)
     of_tables = judged(tables, plan, entries)
     check_accounting(

@@ -186,7 +186,7 @@ def measure_interleaving(table: Rows, plan: InterleavingPlan, most_quarantined: 
     users = map_objects(impressions, iter)
     sums = DraftSums()
     for one in collect_or_raise(group_by_key(users, n_buckets, lambda _, objects: reduce_users(objects))):
-        sums.merge(one)
+        sums += one
     entries = entries_of(sums)
     bad = quarantined_impressions(table, entries)
     check_accounting(

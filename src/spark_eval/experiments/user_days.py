@@ -191,7 +191,7 @@ def measure_user_days(
     )
     sums, n_found = BucketSums(), 0
     for one, n_own in collect_or_raise(counts):
-        sums.merge(one)
+        sums += one
         n_found += n_own
     entries = [entry for entry in entries_of(plan, with_exposures(sums)) if entry.model is None]
     bad = judged(tables, plan, entries)

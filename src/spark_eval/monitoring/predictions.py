@@ -101,7 +101,7 @@ def merge_scored_days(days: Sequence[ScoredDay], plan: WindowPlan) -> ScoredWind
         by_user = plan.errors is Errors.CLUSTERED
         influences, n_rows = InfluenceSums(), Counter[Cell]()
         for own in chain.from_iterable(users_of(days, model, measured, by_user=by_user) for model in models):
-            influences.merge(own.influences)
+            influences += own.influences
             n_rows[own.cell] += own.n_rows
             if by_user and own.cell[1] == ALL:
                 n_users[str(own.cell[0])] = n_users.get(str(own.cell[0]), 0) + own.n_users

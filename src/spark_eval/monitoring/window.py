@@ -176,7 +176,7 @@ def users_of(days: Sequence[Day], model: str, unit: Unit) -> OfModel:
         for mean, cells in part.items():
             known = sums.setdefault(mean, {})
             for cell, more in cells.items():
-                known[cell] = known.get(cell, UserSums()).plus(more)
+                known[cell] = known.get(cell, UserSums()) + more
     return sums
 
 

@@ -148,12 +148,12 @@ def measure_predictions(
             outputs = outputs.persist(resources)
         counts = TaskCounts()
         for one in collect_objects(counts_of_tasks(outputs)):
-            counts.merge(one)
+            counts += one
         entries = checked_entries(predictions, counts, most_quarantined or {})
         if plan.by_user:
             n_buckets = 1 + counts.n_user_rows // USER_ROWS_PER_BUCKET
             for totals in collect_objects(sums_over_users(outputs, n_buckets, predictions.reader)):
-                counts.totals.merge(totals)
+                counts.totals += totals
         rows = outputs
         if plan.by_score:
             ranges = score_ranges(counts.samples, SCORES_PER_RANGE)
@@ -193,7 +193,7 @@ def with_errors(result: "Predictions", sums: Rows) -> "Predictions":
     with ExitStack() as resources:
         sums, influences = sums.persist(resources), InfluenceSums()
         for one in collect_objects(sum_influences(sums, result.slopes)):
-            influences.merge(one)
+            influences += one
         is_drawn = bool(result.plan.bootstrapped)
         return replace(
             result,

@@ -344,7 +344,7 @@ class Split(Displayable):
         """Return the sum of the counts of all tasks, and the files that they have written."""
         facts, files = SplitCounts(self.rule), set[str]()
         for of_task, written in collect_objects(tasks):
-            facts.add(of_task)
+            facts += of_task
             files.update(written)
         return facts, files
 

@@ -198,7 +198,7 @@ class UserPairs:
         else:
             parts = map_users(users, make)
         for part in parts:
-            totals.merge(part)
+            totals += part
         return totals.difference
 
     def users_of(self, run_id: str) -> RunUsers | None:

@@ -72,7 +72,7 @@ def sums_of_users(
             is_mean = weight is ListWeight.USERS and len(factors) == 1
             clusters = clusters_of([columns[factor][order] for factor in factors], starts, is_mean=is_mean)
             add_clusters(part, column, clusters, cell, squares, has_total=is_mean)
-        totals.add(part)
+        totals += part
     return totals
 
 

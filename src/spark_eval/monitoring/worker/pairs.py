@@ -12,20 +12,23 @@ from spark_eval.arrow.codes import to_numpy
 from spark_eval.monitoring.worker.user_rows import Tables, check_ids
 from spark_eval.monitoring.worker.user_sums import MeanColumns, as_floats
 from spark_eval.schema import ALL, MISSING, USER
+from spark_eval.statistics.additive import Accumulator, added_by, by_element
 from spark_eval.statistics.differences import Estimate, RatioSums
 from spark_eval.statistics.exact import GroupSums, Term, sum_of_term_products, sum_of_terms, terms_of
 
 
 @dataclass
-class PairTotals:
+class PairTotals(Accumulator):
     """Exact sums over the users of two tables: values and weights of each table, and their products.
 
     ``n`` counts the users who have a value in either table.
     """
 
     n: int = 0
-    totals: list[Fraction] = field(default_factory=lambda: [Fraction()] * 4)
-    products: list[list[Fraction]] = field(default_factory=lambda: [[Fraction()] * 4 for _ in range(4)])
+    totals: list[Fraction] = field(metadata=added_by(by_element), default_factory=lambda: [Fraction()] * 4)
+    products: list[list[Fraction]] = field(
+        metadata=added_by(by_element), default_factory=lambda: [[Fraction()] * 4 for _ in range(4)]
+    )
 
     def add(self, n: int, amounts: Sequence[Sequence[Term]]) -> None:
         """Add other users: those with a value, and the terms of the amounts of all."""
@@ -37,13 +40,6 @@ class PairTotals:
                 self.products[i][j] += product
                 if i != j:
                     self.products[j][i] += product
-
-    def merge(self, other: "PairTotals") -> None:
-        """Add the sums over other users."""
-        self.n += other.n
-        self.totals = [one + more for one, more in zip(self.totals, other.totals, strict=True)]
-        for own, more in zip(self.products, other.products, strict=True):
-            own[:] = [one + another for one, another in zip(own, more, strict=True)]
 
     @property
     def difference(self) -> Estimate:

@@ -15,6 +15,7 @@ from spark_eval.arrow.codes import Booleans, Codes, stable_argsort, to_numpy, un
 from spark_eval.arrow.user_files import check_same_type
 from spark_eval.monitoring.worker.user_rows import UserRows
 from spark_eval.schema import ALL, MISSING, USER
+from spark_eval.statistics.additive import Additive
 from spark_eval.statistics.differences import RatioSums
 from spark_eval.statistics.exact import (
     Floats,
@@ -41,7 +42,7 @@ class MeanColumns(NamedTuple):
 
 
 @dataclass(frozen=True)
-class UserSums:
+class UserSums(Additive):
     """Exact sums over users, each with the total x of the values and the total w of the weights of all rows.
 
     ``n_users`` have rows; ``n`` of them have a value. Squares and products are of x and w rounded to doubles,
@@ -69,11 +70,6 @@ class UserSums:
             weight_squares=sum_of_term_products(w.rounded, w.rounded),
         )
 
-    def plus(self, other: "UserSums") -> "UserSums":
-        """Add the sums of other users."""
-        both = zip(vars(self).values(), vars(other).values(), strict=True)
-        return UserSums(*(one + more for one, more in both))
-
     @property
     def ratio(self) -> Summary:
         """The mean of all rows, with the standard error clustered by user.
@@ -84,7 +80,7 @@ class UserSums:
         >>> users = [(half, 2), (Fraction(1), 1), (quarter, 1)]
         >>> sums = UserSums()
         >>> for x, w in users:
-        ...     sums = sums.plus(UserSums(1, 1, x, x * x, x * w, Fraction(w), Fraction(w * w)))
+        ...     sums += UserSums(1, 1, x, x * x, x * w, Fraction(w), Fraction(w * w))
         >>> sums.ratio.value, round(sums.ratio.std_error, 6)
         (0.4375, 0.214808)
         """
@@ -210,7 +206,7 @@ def user_sums(
     added: dict[MeanColumns, dict[Cell, UserSums]] = {mean: {} for mean in chosen}
     for mean, of_mean in sums.items():
         for cell, more in chain.from_iterable(one.sums(of_users=of_users) for one in of_mean):
-            added[mean][cell] = added[mean].get(cell, UserSums()).plus(more)
+            added[mean][cell] = added[mean].get(cell, UserSums()) + more
     return added
 
 

@@ -23,6 +23,7 @@ from spark_eval.predictions.task import MOST_SUMS_OF_USERS, PLACED, PredictionPl
 from spark_eval.predictions.worker.rows import SCORE_COLUMN, Rows, addends
 from spark_eval.predictions.worker.totals import Addend, Cell, Grouping, Totals
 from spark_eval.schema import ALL, LABEL, USER, WEIGHT
+from spark_eval.statistics.additive import Accumulator
 from spark_eval.statistics.draws import GOLDEN
 from spark_eval.statistics.exact import Floats, Ints, counts, exact_sums, sums_by_group
 from spark_eval.statistics.slopes import Slopes, SumKey
@@ -254,16 +255,11 @@ def addends_and_placements(table: pa.Table, rows: Rows, plan: PredictionPlan) ->
 
 
 @dataclass
-class InfluenceSums:
+class InfluenceSums(Accumulator):
     """Sums of the influences of users, and digests of their rows by cell."""
 
     totals: Totals = field(default_factory=Totals)
     digests: Counter[Cell] = field(default_factory=Counter)
-
-    def merge(self, other: "InfluenceSums") -> None:
-        """Add the sums of other users."""
-        self.totals.merge(other.totals)
-        self.digests.update(other.digests)
 
     def digests_of(self, cells: Iterable[Cell]) -> dict[Cell, str]:
         """Return the digests of the rows of cells in this order; none without users."""
