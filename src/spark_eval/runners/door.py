@@ -23,7 +23,6 @@ def open_given(
     spec_of: SpecOf,
     engine: str | None,
     names: Mapping[str, Names] | None = None,
-    only_spark: str | None = None,
 ) -> dict[str, Rows]:
     """Return frames and paths, by name, as rows of one engine; log which one, and why.
 
@@ -33,7 +32,6 @@ def open_given(
         spec_of: Returns the spec of a table from its name and columns.
         engine: ``local``, ``spark``, ``auto``, or None for that of the environment.
         names: Names of columns, ours to theirs, of each table that has others than ours.
-        only_spark: Why only Spark can do what is asked for; None if this process can.
 
     Raises:
         ConfigError: INVALID_ENGINE, NOT_A_FRAME, UNKNOWN_CONFIG_KEY, or NEEDS_SPARK if ``local`` is asked for
@@ -43,8 +41,6 @@ def open_given(
     names = names or {}
     chosen = parse_engine(engine)
     reason = reason_for_spark(chosen, given.items())
-    if reason is None and only_spark is not None:
-        reason = refuse_or_explain(chosen, only_spark)
     if reason is None:
         try:
             ready = {name: one for name, one in given.items() if isinstance(one, LocalRows)}

@@ -77,6 +77,7 @@ TAKES: Final[Mapping[Kind, Takes]] = {
     Kind.CLASS_NUMBER: is_number_or_boolean,
     Kind.EXACT: is_number_or_boolean,
     Kind.VALUE: is_value,
+    Kind.STRATUM: lambda kind: is_id(kind) or kind == pa.bool_(),
     Kind.ORDERED: is_number_or_boolean,
     Kind.RANK: is_number,
     Kind.SET: is_set,

@@ -50,11 +50,11 @@ class SplitCounts(Accumulator):
 
     def add_rows(self, outcomes: Sequence[str], n_rows: int) -> None:
         """Count rows that share their outcome in every fold; ``outcomes`` has one entry per fold."""
-        subsets = [outcome for outcome in outcomes if outcome in set(Subset)]
         self.n_rows += n_rows
-        for subset in subsets:
-            self.assigned[subset] += n_rows
-        if subsets:
+        for outcome in outcomes:
+            if outcome in (*Subset, *self.rule.drops):
+                self.assigned[outcome] += n_rows
+        if set(outcomes).intersection(Subset):
             self.n_used += n_rows
         else:
             self.counts[next(filter(None, outcomes))] += n_rows

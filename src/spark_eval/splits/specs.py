@@ -16,13 +16,20 @@ LOG: Final = "interactions"
 OURS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)
 # Names that columns of a log must not have: the written tables have them.
 RESERVED: Final = frozenset({*OURS, FOLD, SUBSET, FAULT, "run_id"})
-NEEDS_OTHER_ROWS: Final = "the split sorts rows, or drops some by others"
+# Columns of ours by whose text rows are dealt out as Spark writes it.
+WRITTEN_BY_SPARK: Final = (TIMESTAMP, RELEVANCE)
 
 
 def specs_of_rule(rule: FoldRule, unit: str | None) -> SpecOf:
     """Return the spec of a log that a rule splits; ``unit`` is that of timestamps that are integers."""
-    added = (REQUEST,) if rule.has_requests else ()
-    return specs_of(unit, rule.timezone, timed=rule.timed, added=added, by_workers=not rule.needs_other_rows)
+    return specs_of(
+        unit,
+        rule.timezone,
+        timed=rule.timed,
+        added=(REQUEST,) if rule.has_requests else (),
+        by_workers=not rule.needs_other_rows,
+        dealt_by=rule.strata if rule.needs_other_rows else (),
+    )
 
 
 def specs_of(
@@ -32,20 +39,26 @@ def specs_of(
     timed: bool = True,
     added: Collection[str] = (),
     by_workers: bool = False,
+    dealt_by: Collection[str] = (),
 ) -> SpecOf:
     """Return the spec of a log: user, item, timestamp, relevance, and whatever other columns it has.
 
     If ``timed`` is false, timestamps may be null and the column may be missing. ``added`` are columns that
-    the split adds.
+    the split adds, ``dealt_by`` those by which rows are dealt out.
     """
     when = Column(TIMESTAMP, Kind.INSTANT, is_needed=timed, unit=unit, timezone=timezone)
     relevance = Column(RELEVANCE, Kind.EXACT, is_needed=False, code="RELEVANCE_NOT_NUMERIC")
     ours = (Column(USER, Kind.ID), Column(ITEM, Kind.ID), when, relevance)
-    return partial(spec_of, ours, RESERVED.union(added), by_workers)
+    return partial(spec_of, ours, RESERVED.union(added), by_workers, dealt_by)
 
 
 def spec_of(
-    ours: Sequence[Column], reserved: Collection[str], by_workers: bool, name: str, columns: Sequence[str]
+    ours: Sequence[Column],
+    reserved: Collection[str],
+    by_workers: bool,
+    dealt_by: Collection[str],
+    name: str,
+    columns: Sequence[str],
 ) -> TableSpec:
     """Return the spec of a log with these columns."""
     others = list(columns)
@@ -57,8 +70,14 @@ def spec_of(
         for one in others
         if one.lower() in reserved
     ]
-    values = [Column(one, Kind.VALUE) for one in others if one.lower() not in reserved]
-    return TableSpec(name, [*ours, *values], by_workers, faults)
+    values = [
+        Column(one, Kind.STRATUM if one in dealt_by else Kind.VALUE)
+        for one in others
+        if one.lower() not in reserved
+    ]
+    as_text = [one for one in WRITTEN_BY_SPARK if one in dealt_by]
+    only_spark = f"is dealt out by {as_text[0]}" if as_text else None
+    return TableSpec(name, [*ours, *values], by_workers, faults, only_spark=only_spark)
 
 
 def check_strata(rule: FoldRule, columns: Iterable[str]) -> None:

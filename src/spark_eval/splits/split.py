@@ -36,6 +36,7 @@ from spark_eval.schema import (
 )
 from spark_eval.splits.cuts import Times
 from spark_eval.splits.facts import SplitCounts
+from spark_eval.splits.in_order import with_numbers
 from spark_eval.splits.leakage import (
     LEAKAGE,
     LeakageRow,
@@ -48,7 +49,6 @@ from spark_eval.splits.rules.fold_rule import FoldRule, Found, Layout
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of, with_options
 from spark_eval.splits.specs import (
     LOG,
-    NEEDS_OTHER_ROWS,
     OURS,
     check_strata,
     specs_of_rule,
@@ -429,9 +429,8 @@ def split(
         given = ", ".join([*(["method"] if method else []), *options])
         raise ConfigError("INVALID_SPLIT", f"give a rule or its options, not both: {given}")
     rule = rule or rule_of(method or GLOBAL_LOCAL_RANKER, options)
-    only_spark = NEEDS_OTHER_ROWS if rule.needs_other_rows else None
     names = {LOG: columns or {}}
-    rows = open_given({LOG: interactions}, specs_of_rule(rule, timestamp_unit), engine, names, only_spark)
+    rows = open_given({LOG: interactions}, specs_of_rule(rule, timestamp_unit), engine, names)
     return split_rows(rows[LOG], rule, timestamp_unit, interactions)
 
 
@@ -442,7 +441,10 @@ def split_rows(log: Rows, rule: FoldRule, unit: str | None, given: Any = None) -
         return split_on_spark(log, rule, unit)
     assert isinstance(log, LocalTable)
     timeline = rule.find(Times(log, unit))
-    return Split(log, rule, timeline, rule.layout(timeline), unit=unit, given=given)
+    layout = rule.layout(timeline)
+    if rule.needs_other_rows:
+        log, layout = with_numbers(log, rule, layout, unit)
+    return Split(log, rule, timeline, layout, unit=unit, given=given)
 
 
 def split_on_spark(given: SparkRows, rule: FoldRule, unit: str | None) -> Split:

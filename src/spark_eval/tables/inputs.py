@@ -54,6 +54,7 @@ IN_FILES: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
     # A float has another text than the double that Spark makes of it.
     specs.Kind.SCALAR: (T.StringType, T.BooleanType, T.IntegralType, T.DoubleType),
     specs.Kind.VALUE: VALUE_TYPES,
+    specs.Kind.STRATUM: VALUE_TYPES,
     specs.Kind.VECTOR: (),
     specs.Kind.SET: (),
     specs.Kind.EMBEDDING: (),
@@ -162,6 +163,7 @@ class Input:
             specs.Kind.EMBEDDING: self.embedding,
             specs.Kind.SCALAR: self.scalar,
             specs.Kind.VALUE: self.value,
+            specs.Kind.STRATUM: self.value,
             specs.Kind.ORIGINAL: self.original,
         }
         return makers.get(kind, self.column)(name)

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     MICROSECONDS = "a point in time, which Spark gives in microseconds since 1970"
     SCALAR = "text, a boolean or a number"
     VALUE = "anything that files hold"
+    STRATUM = "anything by whose text rows are dealt out"
     VECTOR = "a list of numbers"
     CLASS_NAME = "a class that is text"
     CLASS_NUMBER = "a class that is a number"

@@ -16,9 +16,8 @@ from spark_eval.schema import FOLDS, SUBSET, Outcome, Table
 from spark_eval.splits.leakage import LEAKAGE
 from spark_eval.splits.rules.fold_rule import Leak
 from spark_eval.splits.rules.methods import options_in_words
-from spark_eval.splits.specs import LOG, NEEDS_OTHER_ROWS, specs_of_rule
+from spark_eval.splits.specs import LOG, specs_of_rule
 from spark_eval.splits.split import split_rows
-from spark_eval.tables.opened import NotPlain
 
 # Explanations of the rows that a leakage check counts although the rule allows them.
 REPEATED = "repeat a train pair; allowed here, `seen: drop` removes them"
@@ -63,8 +62,6 @@ def compute(work: Work) -> Computed:
 def open_locally(work: Work) -> LocalInput:
     """Return the log as a table of this process."""
     rule = work.config.split.rule()
-    if rule.needs_other_rows:
-        raise NotPlain(NEEDS_OTHER_ROWS)
     return sources_here(specs_of_rule(rule, work.job.sources[LOG].timestamp_unit), work)
 
 
