@@ -68,7 +68,10 @@ def with_inferred_types(
         if column not in texts and values.type == pa.string():
             kind = infer_type(values, None if of_folders else timezone)
             kind = pa.int64() if column in ids and pa.types.is_integer(kind) else kind
-            opened = opened.with_column(column, typed(values, kind))
+            try:
+                opened = opened.with_column(column, typed(values, kind))
+            except pa.ArrowInvalid as error:
+                raise NotPlain(f"column {column} has a value that is no {kind}") from error
     return opened
 
 
