@@ -87,6 +87,21 @@ TAKES: Final[Mapping[Kind, Takes]] = {
 }
 
 
+KEEPS_NUMBER: Final = "double keeps it here (in pandas: astype(float))"
+KEEPS_TEXT: Final = "text keeps it here (in pandas: astype(str))"
+KEEPS_TIME: Final = "timestamps of a zone keep it here (in pandas: dt.tz_localize)"
+KEEPS_LIST: Final = "lists of a frame keep it here (pandas.read_parquet)"
+# What keeps a column of each kind in this process.
+KEPT_HERE: Final[Mapping[Kind, str]] = {
+    **dict.fromkeys((Kind.NUMBER, Kind.SCORE, Kind.EXACT, Kind.ORDERED, Kind.CLASS_NUMBER), KEEPS_NUMBER),
+    **dict.fromkeys((Kind.ID, Kind.WHOLE, Kind.RANK), "integers keep it here (in pandas: astype('Int64'))"),
+    **dict.fromkeys((Kind.TEXT, Kind.SCALAR, Kind.STRATUM, Kind.CLASS_NAME), KEEPS_TEXT),
+    **dict.fromkeys(TIMES, KEEPS_TIME),
+    **dict.fromkeys((Kind.VECTOR, Kind.EMBEDDING, Kind.SET), KEEPS_LIST),
+    **dict.fromkeys((Kind.VALUE, Kind.ORIGINAL), "text or a number keeps it here"),
+}
+
+
 def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mapping[str, str]) -> LocalTable:
     """Return a table with the columns of its spec; ``names`` map our columns to theirs.
 
@@ -107,7 +122,8 @@ def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mappi
     check_kinds(name, columns, theirs, opened.schema)
     for one in columns:
         if not is_taken(one, opened.schema.field(theirs[one.name]).type):
-            raise NotPlain(f"{name}: column {theirs[one.name]} is not plain")
+            kind = opened.schema.field(theirs[one.name]).type
+            raise NotPlain(left_to_spark(name, one, theirs[one.name], normal(kind)))
     return with_kinds(local_table(name, opened, theirs), columns)
 
 
@@ -140,6 +156,16 @@ def text_sets(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_string(column.type):
         return pc.split_pattern(column, DIVIDER)
     return column.cast(pa.list_(pa.string()))
+
+
+def left_to_spark(name: str, column: Column, theirs: str, kind: pa.DataType) -> str:
+    """Return why only Spark takes a column of this type, and what would keep it here.
+
+    >>> left_to_spark("users", Column("country", Kind.TEXT), "land", pa.float64())
+    "users: column 'land' is double; text keeps it here (in pandas: astype(str))"
+    """
+    what = "of a type that only Spark reads" if pa.types.is_null(kind) else in_words(kind)
+    return f"{name}: column {theirs!r} is {what}; {KEPT_HERE[column.kind]}"
 
 
 def is_taken(column: Column, kind: pa.DataType) -> bool:
