@@ -227,7 +227,7 @@ def test_auto_says_why_it_takes_spark(desk: Desk) -> None:
 def test_the_config_chooses_and_the_option_overrides(desk: Desk) -> None:
     plain(desk)
     desk.tree["engine"] = "local"
-    assert "engine: local (plain Parquet, " in desk.done("evaluate", "--run-id", "a").out
+    assert "engine: local (files, " in desk.done("evaluate", "--run-id", "a").out
     assert "engine: spark (as asked)" in desk.done("evaluate", "--run-id", "b", "--engine", "spark").out
     desk.tree["engine"] = "duckdb"
     assert desk.refused("evaluate")[:2] == (2, "INVALID_CONFIG")
@@ -248,9 +248,9 @@ def test_programs_of_plain_files_load_no_pyspark(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.tree["engine"] = "auto"
     split, evaluated = without_pyspark(*([verb, "--config", desk.config()] for verb in ("split", "evaluate")))
-    assert "engine: local (plain Parquet, 40 rows)" in split
+    assert "engine: local (files, 40 rows)" in split
     assert "leaked rows: 0" in split
-    assert "engine: local (plain Parquet, 22 rows)" in evaluated  # 18 of lists, 4 of global_test
+    assert "engine: local (files, 22 rows)" in evaluated  # 18 of lists, 4 of global_test
     assert {path.name for path in next((desk.out / "splits").iterdir()).iterdir()} >= {"subset=global_test"}
     gated(desk)
     desk.tree["engine"] = "auto"
@@ -259,7 +259,7 @@ def test_programs_of_plain_files_load_no_pyspark(tmp_path: Path) -> None:
         *([*verb, "--config", desk.config()] for verb in verbs)
     )
     assert "recommendations" in validated
-    assert "engine: local (plain Parquet, " in evaluated
+    assert "engine: local (files, " in evaluated
     assert "gates of run" in evaluated
     assert "evaluate" in status
     assert "a.html" in report

@@ -77,7 +77,7 @@ def test_links_are_published_as_python_measures_them(
     assert "inputs checked: predicted, true, candidates" in capsys.readouterr().out
     assert run("linkage", "--run-id", "march") == 0
     out = capsys.readouterr().out
-    assert "engine: local (plain Parquet, 24 rows)" in out
+    assert "engine: local (files, 24 rows)" in out
     assert "run march published" in out
     predicted, candidates = ours()
     expected = evaluate_linkage(predicted, TRUE, candidates=candidates)
