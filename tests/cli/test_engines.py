@@ -201,7 +201,8 @@ def test_errors_are_the_same(desk: Desk, change: Callable[[Desk], None]) -> None
 @pytest.mark.parametrize(
     ("section", "keys", "reason"),
     [
-        ("truth", {"format": "csv"}, "truth is CSV"),
+        ("truth", {"format": "json"}, "truth is JSON"),
+        ("truth", {"format": "csv", "options": {"nullValue": "-"}}, "truth is CSV with other options"),
         ("truth", {"options": {"mergeSchema": True}}, "truth has the option mergeSchema"),
         ("truth", {"where": [{"column": "item", "op": ">", "value": 1}]}, "truth is read by conditions"),
         ("spark", {"master": "yarn"}, "spark.master is yarn"),
@@ -263,6 +264,26 @@ def test_programs_of_plain_files_load_no_pyspark(tmp_path: Path) -> None:
     assert "gates of run" in evaluated
     assert "evaluate" in status
     assert "a.html" in report
+
+
+def test_a_first_csv_comes_to_a_split_without_pyspark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_EVAL_ENGINE", "auto")
+    rows = [
+        f"{user},{item},{3.5 + user % 2},{964982703 + 10 * item + user}"
+        for user in range(9)
+        for item in range(9)
+    ]
+    ratings, config = tmp_path / "ratings.csv", str(tmp_path / "first.yaml")
+    ratings.write_text("\n".join(["userId,movieId,rating,timestamp", *rows]) + "\n", encoding="utf-8")
+    _, validated, split = without_pyspark(
+        ["init", "--interactions", str(ratings), "--config", config],
+        ["validate", "--config", config],
+        ["split", "--config", config, "--run-id", "first", "--set", f"output.path={tmp_path / 'out'}"],
+    )
+    assert "inputs checked: interactions" in validated
+    assert "engine: local (files, 81 rows)" in split
 
 
 def test_validate_finds_the_same(desk: Desk) -> None:
