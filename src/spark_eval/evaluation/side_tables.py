@@ -46,7 +46,7 @@ from spark_eval.schema import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 N_BYTES: Final = "n_bytes"
 # Maximum number of values of a segment: more are likely ids or measurements.
@@ -300,10 +300,7 @@ def width_of(kind: pa.DataType) -> int:
 
 def valid_items(items: Rows) -> pa.Table:
     """Return the valid rows of the table of items."""
-    if not isinstance(items, SparkRows):
-        rows = items.table()
-        return rows.filter(pc.is_valid(rows[ITEM]))
-    return items.frame.where(items.frame[ITEM].isNotNull()).toArrow()
+    return items.where_not_null(ITEM, items.columns).table()
 
 
 def trained_pairs(train: Rows, check: Callable[[int], None]) -> pa.Table:
@@ -311,24 +308,9 @@ def trained_pairs(train: Rows, check: Callable[[int], None]) -> pa.Table:
 
     ``check`` gets their number before they are collected.
     """
-    names = [ITEM, *([FOLD] if FOLD in train.columns else []), USER]
-    if not isinstance(train, SparkRows):
-        rows = train.table(*names)
-        valid = rows.filter(pc.and_(pc.is_valid(rows[ITEM]), pc.is_valid(rows[USER])))
-        valid = valid.filter(pc.is_valid(valid[FOLD])) if FOLD in names else valid
-        pairs = valid.group_by(names, use_threads=False).aggregate([])
-        check(len(pairs))
-        return pairs
-    of_spark = trained_items(train.frame, USER)
-    check(of_spark.count())
-    return of_spark.toArrow()
-
-
-def trained_items(train: "DataFrame", *more: str) -> "DataFrame":
-    """Return item, fold if present, and ``more`` columns of the valid training interactions, deduplicated."""
-    fold = [FOLD] if FOLD in train.columns else []
-    is_valid = reduce(and_, (train[name].isNotNull() for name in (USER, ITEM, *fold)))
-    return train.where(is_valid).select(ITEM, *fold, *more).distinct()
+    pairs = train.unique(ITEM, *([FOLD] if FOLD in train.columns else []), USER)
+    check(pairs.count())
+    return pairs.table()
 
 
 def mark_trained(rows: Rows, train: Rows) -> Rows:
@@ -337,8 +319,9 @@ def mark_trained(rows: Rows, train: Rows) -> Rows:
         return mark_here(rows.table(), train.table())
     from pyspark.sql import functions as F
 
-    items = trained_items(train.frame)
-    marked = rows.frame.join(items.withColumn(IN_TRAIN, F.lit(True)), items.columns, "left")
+    keys = [ITEM, *([FOLD] if FOLD in train.columns else [])]
+    items = train.where_not_null(USER, [*keys, USER]).unique(*keys).frame
+    marked = rows.frame.join(items.withColumn(IN_TRAIN, F.lit(True)), keys, "left")
     return rows.of(marked.withColumn(IN_TRAIN, F.coalesce(IN_TRAIN, F.lit(False))))
 
 
@@ -347,9 +330,7 @@ def mark_here(rows: pa.Table, train: pa.Table) -> LocalTable:
     keys = [name for name in (ITEM, FOLD) if name in train.column_names]
     whole = {ITEM: rows[ITEM].type if rows[ITEM].type == train[ITEM].type else pa.int64(), FOLD: pa.int64()}
     rows, train = (as_types(table, {name: whole[name] for name in keys}) for table in (rows, train))
-    valid = (
-        train.filter(pc.is_valid(train[USER])).select(keys).group_by(keys, use_threads=False).aggregate([])
-    )
+    valid = LocalTable.of(train.filter(pc.is_valid(train[USER]))).unique(*keys).table()
     items = valid.append_column(IN_TRAIN, pa.repeat(True, len(valid)))
     marked = rows.join(items, keys, join_type="left outer", use_threads=False)
     is_trained = pc.fill_null(marked[IN_TRAIN], False)

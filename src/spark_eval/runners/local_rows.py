@@ -178,6 +178,11 @@ class LocalRows(ABC):
         values: list[Any] = self.table(name)[name].unique()[:most].to_pylist()
         return values
 
+    def unique(self, *names: str) -> "LocalTable":
+        """Return the distinct rows of these columns, without those that have a null."""
+        rows = self.table(*names).drop_null().group_by(list(names), use_threads=False).aggregate([])
+        return LocalTable(rows.schema, rows)
+
     def values(self, name: str) -> list[Any]:
         """Return the values of a column that are not null."""
         values: list[Any] = self.where_not_null(name, [name]).table()[name].to_pylist()

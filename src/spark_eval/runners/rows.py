@@ -108,6 +108,9 @@ class Rows(Protocol):
     def with_text(self, name: str, text: str) -> "Rows":
         """Return the rows with a column of this text."""
 
+    def unique(self, *names: str) -> "Rows":
+        """Return the distinct rows of these columns, without those that have a null."""
+
     def values(self, name: str) -> list[Any]:
         """Collect the values of a column that are not null."""
 
@@ -261,6 +264,10 @@ class SparkRows:
         from pyspark.sql import functions as F
 
         return self.of(self.frame.withColumn(name, F.lit(text)))
+
+    def unique(self, *names: str) -> Self:
+        """Return the distinct rows of these columns, without those that have a null."""
+        return self.of(self.select(*names).frame.dropna().distinct())
 
     def values(self, name: str) -> list[Any]:
         """Collect the values of a column that are not null."""
