@@ -52,9 +52,7 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Verbs and other functions, the methods that results offer, functions of array columns."""
     for name in spark_eval.__all__:
         named = getattr(spark_eval, name)
-        if name == "metrics":
-            yield name, type(named).__call__
-        elif inspect.isfunction(named):
+        if inspect.isfunction(named):
             yield name, named
     for name in RESULTS:
         kind = getattr(spark_eval, name)

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 import yaml
 from tests.cli.conftest import call
-from tests.cli.test_validate_sections import KEYS, OTHERS, TABLES
 from tests.monitoring.test_window_verb import no_spark
+from tests.verbs.test_validate_sections import KEYS, OTHERS, TABLES
 
 from spark_eval import evaluate
 from spark_eval.errors import SparkEvalError

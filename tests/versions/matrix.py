@@ -45,7 +45,7 @@ TESTS = (
     "tests/splits/test_split.py",
     "tests/splits/test_split_plain.py",
     "tests/cli/test_tables.py",
-    "tests/cli/test_predictions_verb.py",
+    "tests/verbs/test_predictions_verb.py",
     "tests/faults/test_bit_identity.py::test_one_hash_of_the_values",
 )
 

@@ -1,20 +1,15 @@
 """Columns that an evaluation reads of each table."""
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.conventions.choice import Need
 from spark_eval.errors import DataError
 from spark_eval.evaluation.plan import Plan
 from spark_eval.runners.rows import Rows
-from spark_eval.runtime import events
 from spark_eval.schema import (
     FEATURES,
     FOLD,
@@ -38,8 +33,6 @@ if TYPE_CHECKING:
 
 LISTS: Final = "recommendations"
 LONG, ARRAY = "long", "array"
-# The sign of users that are requests is looked for in these first rows.
-MOST_ROWS: Final = 100_000
 # Column of an id that is the user of another table, beside the user of recommendations.
 COARSER: Final = "coarser_{}"
 FOLD_COLUMN: Final = Column(
@@ -170,22 +163,9 @@ def item_columns(plan: Plan, of_features: str) -> Iterator[Column]:
 
 
 def without_coarser(lists: Rows, described: Mapping[str, Any]) -> Rows:
-    """Return recommendations without the columns that told whether their users are requests.
-
-    Warn LOOKS_LIKE_REQUESTS if users belong to coarser ids, which are users by name.
-    """
-    theirs = (described[LISTS].columns or {}).get(USER, USER)
-    for other, of_table in coarser_names(described).items():
-        name = COARSER.format(other)
-        if name not in lists.columns:
-            continue
-        pairs = pa.Table.from_pylist(lists.as_typed.select(USER, name).first(MOST_ROWS))
-        if len(pairs) and is_finer(pairs):
-            message = f"LOOKS_LIKE_REQUESTS: recommendations: several {theirs!r} belong to one {other!r}"
-            message += f", {of_table}; map user to {other!r} and request to {theirs!r}"
-            message += ", or standard errors are too small"
-            events.say("looks_like_requests", message, logging.WARNING, column=theirs, user=other)
-        lists = lists.drop(name)
+    """Return recommendations without the columns that tell whether their users are requests."""
+    for other in coarser_names(described):
+        lists = lists.drop(COARSER.format(other))
     return lists
 
 
@@ -197,18 +177,6 @@ def coarser_names(described: Mapping[str, Any]) -> dict[str, str]:
         if name != LISTS and one.columns and USER in one.columns:
             elsewhere[one.columns[USER]] = f"the user of {name}"
     return {name: where for name, where in elsewhere.items() if name != theirs}
-
-
-def is_finer(rows: pa.Table) -> bool:
-    """Return True if each id of the first column has one of the second, and one of these has several."""
-    pairs = (
-        rows.rename_columns(["finer", "coarser"])
-        .drop_null()
-        .group_by(["finer", "coarser"], use_threads=False)
-        .aggregate([])
-    )
-    n_finer, n_coarser = (pc.count_distinct(pairs[name]).as_py() for name in ("finer", "coarser"))
-    return bool(n_coarser < n_finer == len(pairs))
 
 
 def unfolded(frame: "DataFrame", described: Mapping[str, Any]) -> "DataFrame":

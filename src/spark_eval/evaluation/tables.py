@@ -3,12 +3,14 @@
 Without it, values of unusable tables would be zeros.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_eval.accounting import (
     Entry,
@@ -24,7 +26,7 @@ from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_train, jud
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import LARGEST_DOUBLE, ListWeight, MeanInterval, Plan, RequestTruth
-from spark_eval.evaluation.specs import LISTS, without_coarser
+from spark_eval.evaluation.specs import COARSER, LISTS, coarser_names, without_coarser
 from spark_eval.evaluation.summaries import Summaries
 from spark_eval.kernels.stages import check_stage_models
 from spark_eval.names import model_faults
@@ -58,6 +60,35 @@ from spark_eval.statistics.exact import Ints
 CONFORMED: Final = (MODEL, USER, ITEM, RELEVANCE, FOLD, REQUEST, RANK, SCORE, GROUPS, FEATURES, VECTOR, FAULT)
 # Maximum number of folds in a message.
 MOST_FOLDS_NAMED: Final = 10
+# The sign of users that are requests is looked for in these first rows.
+ROWS_LOOKED_AT: Final = 100_000
+
+
+def warn_of_requests(lists: Rows, described: Mapping[str, Any]) -> None:
+    """Warn LOOKS_LIKE_REQUESTS if users of recommendations belong to coarser ids, which are users by name."""
+    theirs = (described[LISTS].columns or {}).get(USER, USER)
+    for other, of_table in coarser_names(described).items():
+        name = COARSER.format(other)
+        if name not in lists.columns:
+            continue
+        pairs = pa.Table.from_pylist(lists.as_typed.select(USER, name).first(ROWS_LOOKED_AT))
+        if len(pairs) and is_finer(pairs):
+            message = f"LOOKS_LIKE_REQUESTS: recommendations: several {theirs!r} belong to one {other!r}"
+            message += f", {of_table}; map user to {other!r} and request to {theirs!r}"
+            message += ", or standard errors are too small"
+            events.say("looks_like_requests", message, logging.WARNING, column=theirs, user=other)
+
+
+def is_finer(rows: pa.Table) -> bool:
+    """Return True if each id of the first column has one of the second, and one of these has several."""
+    pairs = (
+        rows.rename_columns(["finer", "coarser"])
+        .drop_null()
+        .group_by(["finer", "coarser"], use_threads=False)
+        .aggregate([])
+    )
+    n_finer, n_coarser = (pc.count_distinct(pairs[name]).as_py() for name in ("finer", "coarser"))
+    return bool(n_coarser < n_finer == len(pairs))
 
 
 @dataclass(frozen=True)
@@ -87,6 +118,7 @@ class Tables:
         most_quarantined: Mapping[str, float] | None = None,
     ) -> "Tables":
         """Return opened tables, with ids of one type. Raises DataError ID_TYPE_MISMATCH."""
+        warn_of_requests(rows[LISTS], described)
         lists = without_coarser(rows[LISTS], described)
         model = described[LISTS].model
         given: dict[str, Any] = {**rows, LISTS: lists}

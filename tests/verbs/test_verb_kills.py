@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from publishing import ALREADY, BUSY, WON, die_at, ended, forked, unfinished
 from tests.monitoring.days import FIRST, SECOND, publish_day
+from tests.publishing.deaths import ALREADY, BUSY, WON, die_at, ended, forked, unfinished
 
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import parse_config

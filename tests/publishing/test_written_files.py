@@ -11,8 +11,8 @@ from typing import Final
 
 import pandas as pd
 import pytest
-from publishing import die_at, ended, fail_at, forked
 from tests.cli.conftest import call
+from tests.publishing.deaths import die_at, ended, fail_at, forked
 from tests.results.report import made_runs
 
 from spark_eval.errors import ConfigError, SparkEvalError

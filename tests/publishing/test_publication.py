@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
-from publishing import (
+from pyspark.sql import SparkSession
+from tests.publishing.deaths import (
     ALREADY,
     BUSY,
     FAILED,
@@ -27,7 +28,6 @@ from publishing import (
     recorded,
     unfinished,
 )
-from pyspark.sql import SparkSession
 
 from spark_eval.publishing.local import INTENT
 from spark_eval.schema import Table
