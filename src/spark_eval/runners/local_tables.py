@@ -20,7 +20,7 @@ from spark_eval.tables.arrow_frames import as_arrow
 from spark_eval.tables.columns import DIVIDER, NO_TIMESTAMP_UNIT
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.opened import NotPlain, OpenedTable, open_files
-from spark_eval.tables.spec import TIMES, Column, Kind, SpecOf, TableSpec, spec_for
+from spark_eval.tables.spec import TIMES, TOO_LONG, Column, Kind, SpecOf, TableSpec, spec_for
 
 WHOLE: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 IDS: Final = (*WHOLE, pa.string())
@@ -114,10 +114,10 @@ def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mappi
     columns = [one for one in spec.there(schema.names, names) if is_kept(one, schema, names)]
     theirs = theirs_of(spec, columns, schema.names, names)
     others = {one.kind for one in columns if not is_taken(one, schema.field(theirs[one.name]).type)}
-    if opened.rows is None and others == {Kind.NUMBER}:
+    if opened.rows is None and others and others <= {Kind.NUMBER, Kind.ID}:
         opened = read_whole(name, opened, list(theirs.values()))
     if opened.rows is not None:
-        rows = with_doubles(opened.rows, columns, theirs)
+        rows = with_doubles(with_longs(name, opened.rows, columns, theirs), columns, theirs)
         opened = OpenedTable(rows.schema, rows)
     check_kinds(name, columns, theirs, opened.schema)
     for one in columns:
@@ -233,7 +233,7 @@ def is_refused(kind: Kind, found: pa.DataType) -> bool:
     is_other = found in MOMENTS or found in (pa.date32(), pa.binary())
     match kind:
         case Kind.ID:
-            return is_fraction or is_flag or is_other
+            return (is_fraction and not is_whole_decimal(found)) or is_flag or is_other
         case Kind.WHOLE:
             return is_fraction or is_flag or is_other or is_text
         case Kind.NUMBER | Kind.SCORE | Kind.EXACT | Kind.ORDERED | Kind.CLASS_NUMBER:
@@ -247,6 +247,27 @@ def is_refused(kind: Kind, found: pa.DataType) -> bool:
         case Kind.VECTOR | Kind.EMBEDDING:
             return is_fraction or is_flag or is_other or is_text or is_whole(found)
     return False
+
+
+def is_whole_decimal(kind: pa.DataType) -> bool:
+    """Return True for decimals without places."""
+    return pa.types.is_decimal(kind) and kind.scale == 0
+
+
+def with_longs(name: str, rows: pa.Table, columns: Sequence[Column], theirs: Mapping[str, str]) -> pa.Table:
+    """Return rows with integers for ids that are decimals without places.
+
+    Raises DataError UNSUPPORTED_TYPE for one of more than 64 bits.
+    """
+    for one in (theirs[one.name] for one in columns if one.kind is Kind.ID):
+        for index in rows.schema.get_all_field_indices(one):
+            if is_whole_decimal(rows.schema.field(index).type):
+                try:
+                    rows = rows.set_column(index, one, rows.column(index).cast(pa.int64()))
+                except pa.ArrowInvalid as error:
+                    message = f"{name}: column {one!r} {TOO_LONG}"
+                    raise DataError("UNSUPPORTED_TYPE", message) from error
+    return rows
 
 
 def with_doubles(rows: pa.Table, columns: Sequence[Column], theirs: Mapping[str, str]) -> pa.Table:

@@ -34,8 +34,6 @@ BYTE_BY_BYTE: Final = "UTF8_BINARY"
 FROM_EPOCH = {"s": F.timestamp_seconds, "ms": F.timestamp_millis, "us": F.timestamp_micros}
 # Suffix after the time of day that Spark accepts as an offset: Z, +01, +01:00, UTC or Europe/Berlin.
 OFFSET = r":\d{1,2}(\.\d*)?\s*([A-Za-z]\S*|[+-]\d{1,2}(:?\d{2}){0,2})\s*$"
-# Type of unsigned integers of 64 bits of Parquet files in Spark.
-UNSIGNED_IN_SPARK = T.DecimalType(20, 0)
 ID_TYPES = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType)
 # Types that columns of a kind get on Spark.
 CASTS: Final = {
@@ -126,12 +124,12 @@ class Input:
         return self.column(name)
 
     def id(self, name: str) -> Column:
-        """Return a user or item id unchanged: an integer or a string."""
+        """Return an id unchanged: an integer or a string; decimals without places become integers."""
         kind = self.kind(name)
+        if isinstance(kind, T.DecimalType) and not kind.scale:
+            return self.whole(name)
         code = "ID_IS_FLOAT" if isinstance(kind, T.FractionalType) else "ID_TYPE_UNSUPPORTED"
         hint = "ids are integers or strings (in pandas: astype('Int64'))"
-        if kind == UNSIGNED_IN_SPARK:
-            hint = "so Spark reads unsigned integers; cast them to bigint below 2^63, otherwise to string"
         column = self.typed(name, ID_TYPES, code, hint)
         if not isinstance(kind, T.StringType):
             return column
@@ -140,6 +138,13 @@ class Input:
             message = f"column {theirs!r} is {kind.simpleString()}, under which different ids may be equal; "
             self.fault("ID_COLLATION", f"{message}cast it: CAST({theirs} AS STRING COLLATE {BYTE_BY_BYTE})")
         return self.readable(name, column)
+
+    def whole(self, name: str) -> Column:
+        """Return decimals without places as longs; one of more than 64 bits fails the job."""
+        number, message = self.column(name).try_cast("long"), f"error[UNSUPPORTED_TYPE] {self.source}: "
+        message += f"column {self.names.get(name, name)!r} {specs.TOO_LONG}"
+        fault = F.raise_error(F.lit(message)).cast("long")
+        return F.when(self.column(name).isNotNull() & number.isNull(), fault).otherwise(number)
 
     def of_kind(self, column: specs.Column) -> Column:
         """Return a column of a spec, with the type of its kind; note an error for another type."""

@@ -50,6 +50,9 @@ NEEDED: Final = {
 }
 
 
+TOO_LONG: Final = "has an integer of more than 64 bits; write ids as text"
+
+
 @dataclass(frozen=True)
 class Column:
     """Column of an input table, by our name.
