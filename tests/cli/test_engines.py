@@ -204,7 +204,11 @@ def test_errors_are_the_same(desk: Desk, change: Callable[[Desk], None]) -> None
         ("truth", {"format": "json"}, "truth is JSON"),
         ("truth", {"format": "csv", "options": {"nullValue": "-"}}, "truth is CSV with other options"),
         ("truth", {"options": {"mergeSchema": True}}, "truth has the option mergeSchema"),
-        ("truth", {"where": [{"column": "item", "op": ">", "value": 1}]}, "truth is read by conditions"),
+        (
+            "truth",
+            {"where": [{"column": "item", "op": ">", "value": "1"}]},
+            "column item is compared with '1'",
+        ),
         ("spark", {"master": "yarn"}, "spark.master is yarn"),
         ("spark", {"conf": {"spark.sql.files.ignoreCorruptFiles": True}}, "spark.conf has spark.sql.files"),
     ],
@@ -221,8 +225,8 @@ def test_what_only_spark_takes_is_refused_by_name(
 
 def test_auto_says_why_it_takes_spark(desk: Desk) -> None:
     plain(desk)
-    desk.change("truth", where=[{"column": "item", "op": ">", "value": 1}])
-    assert "engine: spark (truth is read by conditions)" in desk.done("evaluate", "--engine", "auto").out
+    desk.change("truth", options={"mergeSchema": True})
+    assert "engine: spark (truth has the option mergeSchema)" in desk.done("evaluate", "--engine", "auto").out
 
 
 def test_the_config_chooses_and_the_option_overrides(desk: Desk) -> None:

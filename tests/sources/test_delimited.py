@@ -19,7 +19,7 @@ from spark_eval.sources.plain import open_plain
 from spark_eval.sources.read import read_source
 from spark_eval.splits.specs import specs_of
 from spark_eval.tables.inputs import conformed_on_spark
-from spark_eval.tables.opened import NotPlain
+from spark_eval.tables.spec import NotPlain
 
 LOG: Final = "interactions"
 SPEC: Final = specs_of("s", "UTC", timed=False)

@@ -29,8 +29,7 @@ from spark_eval.sources.plain import open_plain
 from spark_eval.sources.read import read_source
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.inputs import conformed_on_spark
-from spark_eval.tables.opened import NotPlain
-from spark_eval.tables.spec import Column, Kind, TableSpec
+from spark_eval.tables.spec import Column, Kind, NotPlain, TableSpec
 
 COLUMNS = {
     LOG: ["user", "item", "timestamp", "relevance"],

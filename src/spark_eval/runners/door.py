@@ -9,8 +9,8 @@ from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_
 from spark_eval.runners.local_rows import LocalRows, LocalTable
 from spark_eval.runners.local_tables import conformed_here
 from spark_eval.runners.rows import Rows, SparkRows
-from spark_eval.tables.opened import NotPlain, OpenedTable, open_table
-from spark_eval.tables.spec import SpecOf
+from spark_eval.tables.opened import OpenedTable, open_table
+from spark_eval.tables.spec import NotPlain, SpecOf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

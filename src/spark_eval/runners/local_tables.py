@@ -4,6 +4,7 @@ A table is taken if the workers would read it themselves: Spark judges every oth
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -18,9 +19,10 @@ from spark_eval.runners.local_rows import LocalTable, in_words, normal
 from spark_eval.schema import MODEL
 from spark_eval.tables.arrow_frames import as_arrow
 from spark_eval.tables.columns import DIVIDER, NO_TIMESTAMP_UNIT
+from spark_eval.tables.conditions import meeting
 from spark_eval.tables.file_parts import PlainFiles
-from spark_eval.tables.opened import NotPlain, OpenedTable, open_files
-from spark_eval.tables.spec import TIMES, TOO_LONG, Column, Kind, SpecOf, TableSpec, spec_for
+from spark_eval.tables.opened import OpenedTable, open_files
+from spark_eval.tables.spec import TIMES, TOO_LONG, Column, Kind, NotPlain, SpecOf, TableSpec, spec_for
 
 WHOLE: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 IDS: Final = (*WHOLE, pa.string())
@@ -87,6 +89,8 @@ TAKES: Final[Mapping[Kind, Takes]] = {
 }
 
 
+# Columns of conditions, beside ours.
+CONDITION: Final = "spark_eval_condition_{}"
 KEEPS_NUMBER: Final = "double keeps it here (in pandas: astype(float))"
 KEEPS_TEXT: Final = "text keeps it here (in pandas: astype(str))"
 KEEPS_TIME: Final = "timestamps of a zone keep it here (in pandas: dt.tz_localize)"
@@ -115,16 +119,24 @@ def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mappi
     theirs = theirs_of(spec, columns, schema.names, names)
     others = {one.kind for one in columns if not is_taken(one, schema.field(theirs[one.name]).type)}
     if opened.rows is None and others and others <= {Kind.NUMBER, Kind.ID}:
-        opened = read_whole(name, opened, list(theirs.values()))
+        opened = read_whole(name, opened, [*theirs.values(), *(one.column for one in opened.conditions)])
     if opened.rows is not None:
         rows = with_doubles(with_longs(name, opened.rows, columns, theirs), columns, theirs)
-        opened = OpenedTable(rows.schema, rows)
+        opened = replace(opened, schema=rows.schema, rows=rows)
     check_kinds(name, columns, theirs, opened.schema)
     for one in columns:
         if not is_taken(one, opened.schema.field(theirs[one.name]).type):
             kind = opened.schema.field(theirs[one.name]).type
             raise NotPlain(left_to_spark(name, one, theirs[one.name], normal(kind)))
-    return with_kinds(local_table(name, opened, theirs), columns)
+    conditions = {CONDITION.format(number): one for number, one in enumerate(opened.conditions)}
+    for one in conditions.values():
+        if one.column not in opened.schema.names:
+            raise NotPlain(f"{name} has no column {one.column}")
+    table = local_table(name, opened, theirs | {hidden: one.column for hidden, one in conditions.items()})
+    if conditions:
+        rows = meeting(table.table(), conditions).select(list(theirs))
+        table = LocalTable(rows.schema, rows)
+    return with_kinds(table, columns)
 
 
 def with_kinds(table: LocalTable, columns: Sequence[Column]) -> LocalTable:
@@ -202,6 +214,7 @@ def read_whole(name: str, opened: OpenedTable, columns: Sequence[str]) -> Opened
     Raises NotPlain if only Spark can judge a file, and the errors of ``as_arrow``.
     """
     parts = []
+    columns = list(dict.fromkeys(columns))
     for path in opened.paths:
         if opened.folders or not is_read_alike(path, columns):
             raise NotPlain(f"{path} is not plain Parquet")
@@ -210,7 +223,7 @@ def read_whole(name: str, opened: OpenedTable, columns: Sequence[str]) -> Opened
     if any(part.schema != parts[0].schema for part in parts):
         raise NotPlain(f"files beside {opened.paths[0]} have other types")
     rows = as_arrow(name, pa.concat_tables(parts))
-    return OpenedTable(rows.schema, rows)
+    return replace(opened, schema=rows.schema, rows=rows, paths=())
 
 
 def check_kinds(name: str, columns: Sequence[Column], theirs: Mapping[str, str], schema: pa.Schema) -> None:

@@ -21,7 +21,7 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.versions import LOCAL
 from spark_eval.schema import MODEL, Outcome, Table
-from spark_eval.tables.opened import NotPlain
+from spark_eval.tables.spec import NotPlain
 
 Given = TypeVar("Given")
 # Settings of the session that change how files are read.

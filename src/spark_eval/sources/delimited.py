@@ -13,7 +13,8 @@ from pyarrow import csv
 
 from spark_eval.arrow.files import FileState, named_read_errors
 from spark_eval.config.inputs import Source
-from spark_eval.tables.opened import NotPlain, OpenedTable, check_distinct, named_files
+from spark_eval.tables.opened import OpenedTable, check_distinct, named_files
+from spark_eval.tables.spec import NotPlain
 
 CSV: Final = "csv"
 # Options of Spark's reader that this one knows.

@@ -1,17 +1,20 @@
 """Sources of a config that this process reads: plain Parquet and text of this machine. No Spark here."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import pyarrow as pa
 
 from spark_eval.config.inputs import Source
 from spark_eval.runtime.any_session import OpenSession
-from spark_eval.schema import ITEM, MODEL, SUBSET, SUBSETS, USER
+from spark_eval.schema import FOLD, ITEM, MODEL, SUBSET, SUBSETS, USER
 from spark_eval.sources.delimited import CSV, Form, open_delimited
 from spark_eval.sources.listing import list_plainly
 from spark_eval.sources.schemas import LOG, PARQUET, check_files
+from spark_eval.tables.conditions import Condition
 from spark_eval.tables.inferred import infer_type, typed
-from spark_eval.tables.opened import NotPlain, OpenedTable, open_files
+from spark_eval.tables.opened import OpenedTable, open_files
+from spark_eval.tables.spec import NotPlain
 
 
 def open_plain(
@@ -38,7 +41,10 @@ def open_plain(
             raise NotPlain(f"{name} is not a folder of files alone")
     if source.subset is not None:
         opened = of_subset(opened, source.subset, name)
-    return with_inferred_types(opened, source, timezone, segments)
+    opened = with_inferred_types(opened, source, timezone, segments)
+    fold = [] if source.fold is None else [Condition(FOLD, "==", source.fold)]
+    where = [Condition(one.column, one.op, one.value) for one in source.where]
+    return replace(opened, conditions=(*fold, *where))
 
 
 def of_subset(opened: OpenedTable, subset: str, name: str) -> OpenedTable:
@@ -85,8 +91,6 @@ def reason_for_spark(source: Source) -> str | None:
         return "is CSV with other options than header and sep"
     if source.format == PARQUET and source.options:
         return f"has the option {next(iter(source.options))}"
-    if source.where or source.fold is not None:
-        return "is read by conditions"
     if list_plainly(source) is None:
         return "is not a folder of files of this machine"
     return None

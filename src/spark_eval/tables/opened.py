@@ -26,16 +26,14 @@ from spark_eval.names import NO_NAME, folder_name
 from spark_eval.runtime.file_kinds import NAMES, kind_of_file
 from spark_eval.runtime.local_files import is_hidden, local_path
 from spark_eval.tables.arrow_frames import as_arrow
+from spark_eval.tables.conditions import Condition
+from spark_eval.tables.spec import NotPlain
 
 # Summaries: Spark takes the columns of a folder from them.
 SUMMARIES: Final = ("_metadata", "_common_metadata")
 # Value of a column that folders name.
 FolderValue = str | int | None
 NOTHING: Final[Mapping[str, str | None]] = MappingProxyType({})
-
-
-class NotPlain(Exception):
-    """Only Spark can take this table; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +45,14 @@ class OpenedTable:
         rows: Rows of a frame; None for files.
         paths: The files.
         folders: Of each column that folders name, the value in each file.
+        conditions: The ``Condition`` that all rows meet which are read.
     """
 
     schema: pa.Schema
     rows: pa.Table | None = None
     paths: Sequence[str] = ()
     folders: Mapping[str, Mapping[str, FolderValue]] = field(default_factory=dict)
+    conditions: Sequence[Condition] = ()
 
     def at(self, paths: Sequence[str]) -> Self:
         """Return the table with these of its files alone."""

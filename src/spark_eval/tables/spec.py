@@ -53,6 +53,10 @@ NEEDED: Final = {
 TOO_LONG: Final = "has an integer of more than 64 bits; write ids as text"
 
 
+class NotPlain(Exception):
+    """Only Spark can take this table; the text says why."""
+
+
 @dataclass(frozen=True)
 class Column:
     """Column of an input table, by our name.

@@ -25,8 +25,7 @@ from spark_eval.sources.plain import open_plain
 from spark_eval.sources.snapshots import pinned
 from spark_eval.splits.specs import specs_of_rule
 from spark_eval.tables.columns import check_mapping, missing_column
-from spark_eval.tables.opened import NotPlain
-from spark_eval.tables.spec import USERS, SpecOf, TableSpec
+from spark_eval.tables.spec import USERS, NotPlain, SpecOf, TableSpec
 from spark_eval.verbs import VERBS, evaluate, linkage, online
 
 # Tables whose ids need not have the types of those of other tables.
