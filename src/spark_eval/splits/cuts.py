@@ -103,10 +103,8 @@ class Times:
         return [at(cut) for cut in cuts]
 
     def n_rows(self) -> int:
-        """Return the number of valid rows."""
-        assert isinstance(self.log, SparkRows)
-        log = self.log.frame
-        return log.where(log[FAULT].isNull()).count()
+        """Return the number of valid rows of a log whose times do not count."""
+        return self.log.where_not_null(USER, [USER, ITEM]).where_not_null(ITEM, [ITEM]).count()
 
     def stretches(self, spans: Sequence[tuple[int, int]], bits: int) -> list[TimeBucket]:
         """Return the time buckets of these spans, oldest first; this takes one Spark action.
