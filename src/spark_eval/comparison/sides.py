@@ -30,7 +30,7 @@ from spark_eval.runners.local_tables import is_number
 from spark_eval.runners.rows import Rows
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
-from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, REQUEST, USER
+from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, REQUEST, USER, Row
 from spark_eval.statistics.intervals import Summary
 from spark_eval.users.population import BASELINE, CANDIDATE, ComparisonTask
 
@@ -136,7 +136,7 @@ def side_of_predictions(predictions: Predictions, read_users: Callable[[], UserT
     )
 
 
-def means_of_rows(rows: Iterable[Mapping[str, Any]]) -> Means:
+def means_of_rows(rows: Iterable[Row]) -> Means:
     """Return means by cell from rows of the table ``metrics``."""
     return {
         (row["model"], row["metric"], row["k"], row["segment"], row["segment_value"]): Summary(

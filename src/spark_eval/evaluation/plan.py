@@ -1,7 +1,7 @@
 """Options of ``evaluate``: checked, and turned into a ``Plan``."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -18,7 +18,7 @@ from spark_eval.kernels.parsers import RESAMPLES, Seed, as_tuple, metric_texts
 from spark_eval.kernels.registry import OF_LISTS
 from spark_eval.kernels.stages import Stage, make_stages
 from spark_eval.kernels.values import METRICS_KEY, UNCUT, MetricValue, canonical_text, metric_values, parse_k
-from spark_eval.options import checked
+from spark_eval.options import Given, checked
 from spark_eval.schema import FEATURES, FOLD, GROUPS, VECTOR, BuiltIn
 from spark_eval.statistics.resampling import DEFAULT_RESAMPLES
 
@@ -94,7 +94,7 @@ class EvaluateOptions(TypedDict, total=False):
         "INVALID_K",
     ]
     conventions: Annotated[
-        Conventions | str | Mapping[str, Any],
+        Conventions | str | Given,
         "name of a preset, or a mapping of a preset and single choices: {preset: spark, ...}.",
         "default",
     ]
@@ -109,7 +109,7 @@ class EvaluateOptions(TypedDict, total=False):
         str, "search for repeated items and ranks among hits, or in full lists: full.", "hits", Checks
     ]
     stages: Annotated[
-        Sequence[Mapping[str, Any]],
+        Sequence[Given],
         "stages of a pipeline, candidates first, each a mapping of name, model and k.",
         (),
         None,

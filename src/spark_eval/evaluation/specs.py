@@ -42,6 +42,10 @@ REQUEST_COLUMN: Final = Column(REQUEST, Kind.ID, is_needed=False)
 KEYS: Final = (Column(USER, Kind.ID), Column(ITEM, Kind.ID))
 
 
+# A ``Described`` or a source of each table.
+Descriptions = Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class Described:
     """Description of a table: columns (ours: theirs), name of the only model, layout, unit of timestamps."""
@@ -52,7 +56,7 @@ class Described:
     timestamp_unit: str | None = None
 
 
-def specs_of(plan: Plan, described: Mapping[str, Any], timezone: str) -> SpecOf:
+def specs_of(plan: Plan, described: Descriptions, timezone: str) -> SpecOf:
     """Return the specs of the tables of an evaluation.
 
     ``described`` has a ``Described`` or a source for each table.
@@ -60,13 +64,13 @@ def specs_of(plan: Plan, described: Mapping[str, Any], timezone: str) -> SpecOf:
     return partial(spec_of, plan, described, timezone)
 
 
-def names_of(described: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
+def names_of(described: Descriptions) -> dict[str, Mapping[str, str]]:
     """Return the names of columns, ours to theirs, by table."""
     return {name: one.columns or {} for name, one in described.items()}
 
 
 def spec_of(
-    plan: Plan, described: Mapping[str, Any], timezone: str, name: str, columns: Sequence[str]
+    plan: Plan, described: Descriptions, timezone: str, name: str, columns: Sequence[str]
 ) -> TableSpec:
     """Return the spec of a table with these columns."""
     match name:
@@ -83,7 +87,7 @@ def spec_of(
     return TableSpec(name, [KEYS[1], *item_columns(plan, FEATURES if has_features else GROUPS)])
 
 
-def spec_of_lists(described: Mapping[str, Any], columns: Sequence[str]) -> TableSpec:
+def spec_of_lists(described: Descriptions, columns: Sequence[str]) -> TableSpec:
     """Return the spec of recommendations: a row per item of a list, with a rank or a score.
 
     A rank counts if it is mapped, or if no score is.
@@ -131,7 +135,7 @@ def spec_of_truth(plan: Plan, when: Column) -> TableSpec:
     )
 
 
-def spec_of_users(plan: Plan, described: Mapping[str, Any], columns: Sequence[str]) -> TableSpec:
+def spec_of_users(plan: Plan, described: Descriptions, columns: Sequence[str]) -> TableSpec:
     """Return the spec of users: each segment is text, whatever its type.
 
     Segments of ours are not columns: a table must not have one of their names.
@@ -162,14 +166,14 @@ def item_columns(plan: Plan, of_features: str) -> Iterator[Column]:
             yield Column(name, kind, code=code, named=named, purpose=purposes.get(named, ""))
 
 
-def without_coarser(lists: Rows, described: Mapping[str, Any]) -> Rows:
+def without_coarser(lists: Rows, described: Descriptions) -> Rows:
     """Return recommendations without the columns that tell whether their users are requests."""
     for other in coarser_names(described):
         lists = lists.drop(COARSER.format(other))
     return lists
 
 
-def coarser_names(described: Mapping[str, Any]) -> dict[str, str]:
+def coarser_names(described: Descriptions) -> dict[str, str]:
     """Return names of columns that are users elsewhere, with where, other than the user of these lists."""
     theirs = (described[LISTS].columns or {}).get(USER, USER)
     elsewhere = {USER: "our name of users"}
@@ -179,7 +183,7 @@ def coarser_names(described: Mapping[str, Any]) -> dict[str, str]:
     return {name: where for name, where in elsewhere.items() if name != theirs}
 
 
-def unfolded(frame: "DataFrame", described: Mapping[str, Any]) -> "DataFrame":
+def unfolded(frame: "DataFrame", described: Descriptions) -> "DataFrame":
     """Return a row for each element of arrays of items, by our names, with its rank or its score.
 
     An element is an item, or a struct of an item and its score, as ``ALS.recommendForAllUsers`` returns it.

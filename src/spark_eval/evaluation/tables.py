@@ -26,7 +26,7 @@ from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_train, jud
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import LARGEST_DOUBLE, ListWeight, MeanInterval, Plan, RequestTruth
-from spark_eval.evaluation.specs import COARSER, LISTS, coarser_names, without_coarser
+from spark_eval.evaluation.specs import COARSER, LISTS, Descriptions, coarser_names, without_coarser
 from spark_eval.evaluation.summaries import Summaries
 from spark_eval.kernels.stages import check_stage_models
 from spark_eval.names import model_faults
@@ -64,7 +64,7 @@ MOST_FOLDS_NAMED: Final = 10
 ROWS_LOOKED_AT: Final = 100_000
 
 
-def warn_of_requests(lists: Rows, described: Mapping[str, Any]) -> None:
+def warn_of_requests(lists: Rows, described: Descriptions) -> None:
     """Warn LOOKS_LIKE_REQUESTS if users of recommendations belong to coarser ids, which are users by name."""
     theirs = (described[LISTS].columns or {}).get(USER, USER)
     for other, of_table in coarser_names(described).items():
@@ -113,7 +113,7 @@ class Tables:
     def of(
         cls,
         rows: Mapping[str, Rows],
-        described: Mapping[str, Any],
+        described: Descriptions,
         plan: Plan,
         most_quarantined: Mapping[str, float] | None = None,
     ) -> "Tables":

@@ -35,13 +35,13 @@ from spark_eval.experiments.plan import (
 from spark_eval.experiments.worker.timeline import LARGEST_SUM
 from spark_eval.experiments.worker.units import DAY_SINCE, EXPOSED_ON, NOVELTY
 from spark_eval.kernels.aliases import as_list
-from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, check_keys, check_kind, checked
+from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, Given, check_keys, check_kind, checked
 from spark_eval.schema import ALL, USER, Direction
 
 MOST_DECIMALS: Final = 6
 # Types of the keys of mappings, where these are not the fields of what is made of them.
-NESTED: Final[Any] = Mapping[str, Any]
-TERM_KEYS: Final = {**get_type_hints(Term), "where": Sequence[Mapping[str, Any]]}
+NESTED: Final[Any] = Given
+TERM_KEYS: Final = {**get_type_hints(Term), "where": Sequence[Given]}
 METRIC_KEYS: Final = {
     **get_type_hints(Metric),
     **dict.fromkeys(("of", "numerator", "denominator"), NESTED),
@@ -56,10 +56,10 @@ EXPERIMENT_KEYS: Final = {
     "period": Sequence[str],
     "window": str,
     "assignment": NESTED,
-    "weights": Sequence[Mapping[str, Any]],
+    "weights": Sequence[Given],
     "unit": str,
     "by": Sequence[str],
-    "sequential": Mapping[str, Any] | None,
+    "sequential": Given | None,
 }
 MOST_NOVELTY_DAYS: Final = 366
 # Years of a period.
@@ -77,9 +77,9 @@ OPERATORS: Final = ("==", "!=", "<", "<=", ">", ">=", "in", "between", "is_null"
 
 
 def make_experiment_plan(
-    metrics: Iterable[Mapping[str, Any]],
-    experiments: Iterable[Mapping[str, Any]] | Mapping[str, Any],
-    gates: Iterable[Mapping[str, Any]] = (),
+    metrics: Iterable[Given],
+    experiments: Iterable[Given] | Given,
+    gates: Iterable[Given] = (),
     **options: Unpack[ExperimentOptions],
 ) -> ExperimentPlan:
     """Return the validated plan; raise ConfigError with the key that is wrong.
@@ -178,7 +178,7 @@ def sequential_of(given: Mapping[str, float] | None, key: str) -> Sequential | N
     return Sequential(given.get("tau"), given.get("tightest_at"), int(given.get("min_users", 100)))
 
 
-def bots_of(given: Mapping[str, Any]) -> Bots:
+def bots_of(given: Given) -> Bots:
     """Return the validated rules for bots."""
     check_keys(given, BOT_KEYS, f"{SECTION}.bots")
     most = given.get("pre_events")
@@ -187,7 +187,7 @@ def bots_of(given: Mapping[str, Any]) -> Bots:
     return Bots(tuple(map(str, as_list(given.get("ids", ())))), most)
 
 
-def gate_of(key: str, given: Mapping[str, Any]) -> Gate:
+def gate_of(key: str, given: Given) -> Gate:
     """Return the validated gate of a mapping; INVALID_GATE without a key that it needs."""
     check_keys(given, get_type_hints(Gate), key)
     for name in ("experiment", "metric"):
@@ -212,7 +212,7 @@ def gate_of(key: str, given: Mapping[str, Any]) -> Gate:
     return gate
 
 
-def metric_of(key: str, given: Mapping[str, Any]) -> Metric:
+def metric_of(key: str, given: Given) -> Metric:
     """Return the validated metric of a mapping; ``key`` is its path in the config."""
     check_keys(given, METRIC_KEYS, key)
     kind = parse_choice(MetricKind, required(given, "kind", key), f"{key}.kind")
@@ -279,7 +279,7 @@ def term_key(metric: Metric, term: Term) -> str:
     return "numerator" if term is metric.numerator else "denominator"
 
 
-def term_of(key: str, given: Mapping[str, Any], *, is_retention: bool = False) -> Term:
+def term_of(key: str, given: Given, *, is_retention: bool = False) -> Term:
     """Return the validated term of a mapping; of a retention its events count."""
     check_keys(given, TERM_KEYS, key)
     if is_retention and "value" in given:
@@ -299,7 +299,7 @@ def term_of(key: str, given: Mapping[str, Any], *, is_retention: bool = False) -
     return Term(required(given, "kind", key), value, where, cap, winsorise)
 
 
-def condition_of(key: str, given: Mapping[str, Any]) -> Condition:
+def condition_of(key: str, given: Given) -> Condition:
     """Return the validated condition of a mapping: a list for ``in`` and ``between``."""
     check_keys(given, get_type_hints(Condition), key)
     op: str = required(given, "op", key)
@@ -317,7 +317,7 @@ def condition_of(key: str, given: Mapping[str, Any]) -> Condition:
     return Condition(required(given, "column", key), op, tuple(value) if is_list else value)
 
 
-def experiment_of(key: str, given: Mapping[str, Any], zone: ZoneInfo) -> Experiment:
+def experiment_of(key: str, given: Given, zone: ZoneInfo) -> Experiment:
     """Return the validated experiment of a mapping; ``key`` is its path in the config."""
     check_keys(given, EXPERIMENT_KEYS, key)
     name, control, period = (required(given, one, key) for one in ("name", "control", "period"))
@@ -357,9 +357,7 @@ def check_weights(weights: Mapping[str, float], key: str) -> None:
         raise invalid(key, message)
 
 
-def strata_of(
-    key: str, given: Iterable[Mapping[str, Any]], first: Stratum, zone: ZoneInfo
-) -> tuple[Stratum, ...]:
+def strata_of(key: str, given: Iterable[Given], first: Stratum, zone: ZoneInfo) -> tuple[Stratum, ...]:
     """Return the weights over time: those of the start, then the changes, in the order of time."""
     strata = [first]
     for number, change in enumerate(given):
@@ -375,7 +373,7 @@ def strata_of(
     return tuple(strata)
 
 
-def assignment_of(key: str, given: Mapping[str, Any], variants: Mapping[str, float]) -> Assignment:
+def assignment_of(key: str, given: Given, variants: Mapping[str, float]) -> Assignment:
     """Return the validated assignment; raise ConfigError for overlapping ranges."""
     check_keys(given, get_type_hints(Assignment), key)
     n_buckets = given.get("buckets", 10_000)
@@ -398,7 +396,7 @@ def mappings(name: str, several: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         yield key, {name: value for name, value in given.items() if value is not None}
 
 
-def required(given: Mapping[str, Any], name: str, key: str) -> Any:
+def required(given: Given, name: str, key: str) -> Any:
     """Return the value of a required key."""
     if given.get(name) is None:
         raise invalid(key, f"{name} is missing")

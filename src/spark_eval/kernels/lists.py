@@ -10,9 +10,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import run_starts
+from spark_eval.arrow.codes import Array, run_starts
 from spark_eval.conventions import TieOrder
 from spark_eval.kernels.beyond.catalog import Entries, ItemContext, RankedEntries, index_in_run, require_fact
 from spark_eval.kernels.beyond.examples import ListsOfItems, example_context
@@ -136,7 +135,7 @@ class Lists:
         """All items of the lists, for metrics that have declared them."""
         return require_fact(self.items.listed)
 
-    def of_hits(self, table: NDArray[Any]) -> NDArray[Any]:
+    def of_hits(self, table: Array) -> Array:
         """Look the hits up in a table by fold and item (f, n + 1); shape (hits,)."""
         return self.items.of_indices(table, self.hits.row, self.items.hits)
 

@@ -8,7 +8,7 @@ from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
 from spark_eval.kernels.aliases import as_list
 from spark_eval.kernels.values import parse_k
-from spark_eval.options import check_keys, checked, declared
+from spark_eval.options import Given, check_keys, checked, declared
 
 STAGE_RECALL: Final = "stage_recall"
 ADDED_RECALL: Final = "added_recall"
@@ -53,7 +53,7 @@ class Stage:
         return self.models[0] if len(self.models) == 1 else None
 
 
-def make_stages(given: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
+def make_stages(given: Sequence[Given]) -> tuple[Stage, ...]:
     """Parse mappings to stages, candidates first.
 
     Raises ConfigError INVALID_STAGE, INVALID_K, DUPLICATE_STAGE, TOO_FEW_STAGES, TOO_MANY_STAGES or
@@ -88,7 +88,7 @@ def check_stage_models(stages: Sequence[Stage], models: Sequence[str]) -> None:
                 raise ConfigError.unknown("UNKNOWN_MODEL", "model", model, models, where)
 
 
-def make_stage(key: str, given: Mapping[str, Any], index: int) -> Stage:
+def make_stage(key: str, given: Given, index: int) -> Stage:
     """Parse the entry with index ``index`` under a key of the config."""
     if not isinstance(given, Mapping):
         raise ConfigError("INVALID_STAGE", f"{key} is {given!r}; give a mapping of name, model and k")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final, NamedTuple, Self, Unpack
+from typing import ClassVar, Final, NamedTuple, Self, Unpack
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.runners.door import open_given
 from spark_eval.runtime import events
-from spark_eval.schema import Outcome, Reason, Table, ddl_of
+from spark_eval.schema import Outcome, Reason, Row, Table, ddl_of
 from spark_eval.tables.arrow_frames import Frame
 
 TRUE: Final = "true"
@@ -107,7 +107,7 @@ class Linkage(Exported):
         return values[metric]
 
 
-def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def shown_lines(rows: Iterable[Row]) -> list[tuple[str, ...]]:
     """Return the cells of SHOWN of each row as text.
 
     >>> row = LinkageRow("estimated_recall", 0.4, 0.1, 0.25, 0.625, 10)
@@ -124,7 +124,7 @@ def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     ]
 
 
-def shown_missing(entries: Iterable[Mapping[str, Any]]) -> list[str]:
+def shown_missing(entries: Iterable[Row]) -> list[str]:
     """Return a sentence for each table with rows of records that the other table lacks.
 
     >>> shown_missing([Entry(TRUE, None, Outcome.USED, Reason.NOT_IN_BOTH, 3, None)._asdict()])

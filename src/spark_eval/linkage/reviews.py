@@ -1,9 +1,9 @@
 """Stratified samples of pairs for review, and the labels that come back."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any, Final, Unpack
+from typing import Final, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from spark_eval.options import checked_call, documented
 from spark_eval.runners.door import open_given
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runtime import events
-from spark_eval.schema import LABEL, REVIEWER, A, B, Outcome, Reason
+from spark_eval.schema import LABEL, REVIEWER, A, B, Outcome, Reason, Row
 from spark_eval.tables.arrow_frames import Frame
 
 MATCH: Final = "match"
@@ -100,7 +100,7 @@ def draw_sample(relations: Relations, plan: SamplePlan) -> tuple[pa.Table, list[
     return table, entries
 
 
-def shown_strata(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
+def shown_strata(rows: Iterable[Row]) -> list[tuple[str, str, str, str]]:
     """Return name, pairs, drawn pairs and weight of each stratum as text."""
     strata = {row["stratum"]: row for row in rows}
     return [
@@ -244,7 +244,7 @@ def review_entries(n_in: int, n_valid: int, n_used: int, n_pairs: int, n_decided
     ]
 
 
-def pair_of(row: Mapping[str, Any], sources: Sources) -> tuple[str, str]:
+def pair_of(row: Row, sources: Sources) -> tuple[str, str]:
     """Return the records of a pair as text; of one source, in either order the same."""
     one, other = str(row[A]), str(row[B])
     return (other, one) if sources is Sources.ONE and other < one else (one, other)

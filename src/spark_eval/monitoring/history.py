@@ -26,7 +26,7 @@ from spark_eval.results.driver_tables import SmallRows, arrow_schema
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.results.leaderboard import measure_of
 from spark_eval.runtime.local_files import check_file, write_file
-from spark_eval.schema import ALL
+from spark_eval.schema import ALL, Row
 from spark_eval.statistics.differences import Estimate
 from spark_eval.statistics.exact import Floats, Ints
 from spark_eval.statistics.intervals import normal_interval
@@ -60,7 +60,7 @@ class PastRun:
 
     run_id: str
     metrics: pa.Table
-    rules: Mapping[str, Any]
+    rules: Row
     marks: Sequence[Mark] = ()
 
     @property

@@ -1,7 +1,7 @@
 """Exact sums of several runs, added."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from spark_eval.evaluation.summary import METRICS, SUMS, SumRow, merge_sum_rows,
 from spark_eval.names import summarize_names
 from spark_eval.options import checked_call
 from spark_eval.results.driver_tables import arrow_schema, arrow_table, is_of_spark
+from spark_eval.schema import Row
 from spark_eval.tables.arrow_frames import as_arrow
 
 COUNTS: Final = ("n_users", "n_defined", "n_requests", "n_requests_defined")
@@ -22,7 +23,7 @@ INTEGER: Final = re.compile(r"-?[0-9]{1,4000}", re.ASCII)
 MOST_COUNTED: Final = 1 << 40
 
 
-def sum_row(row: Mapping[str, Any]) -> SumRow:
+def sum_row(row: Row) -> SumRow:
     """Return a row of the table ``sums``; columns that an older run lacks are null."""
     values: dict[str, Any] = {name: row.get(name) for name in SumRow._fields}
     return SumRow(**values)

@@ -20,7 +20,7 @@ from spark_eval.arrow.files import BATCH_ROWS, INSTANT, Batches, FilePart, read_
 from spark_eval.arrow.sound_footers import read_footer
 from spark_eval.runners.in_process import ShuffleBuffer, cores, run
 from spark_eval.runners.rows import MakeBatches
-from spark_eval.schema import MODEL
+from spark_eval.schema import MODEL, Value
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.opened import FolderValue
 
@@ -136,7 +136,7 @@ class LocalRows(ABC):
         parts = chain.from_iterable(one.parts() for one in (self, *others))
         return LocalBatches(list(parts), self.schema)
 
-    def where_in(self, name: str, values: Sequence[Any]) -> "LocalRows":
+    def where_in(self, name: str, values: Sequence[Value]) -> "LocalRows":
         """Return the rows with one of these texts, or numbers, in a column."""
         wanted = pa.array(values)
 
@@ -168,14 +168,14 @@ class LocalRows(ABC):
         """Return the batches of each part."""
         return run(lambda part: list(part()), self.parts())
 
-    def first(self, most: int) -> list[dict[str, Any]]:
+    def first(self, most: int) -> list[dict[str, Value]]:
         """Return the first rows, at most this number; only the parts with them are computed."""
         rows = (row for part in self.parts() for batch in part() for row in batch.to_pylist())
         return list(islice(rows, most))
 
-    def distinct(self, name: str, most: int | None = None) -> list[Any]:
+    def distinct(self, name: str, most: int | None = None) -> list[Value]:
         """Return the first distinct values of a column; see ``Rows.distinct``."""
-        values: list[Any] = self.table(name)[name].unique()[:most].to_pylist()
+        values: list[Value] = self.table(name)[name].unique()[:most].to_pylist()
         return values
 
     def unique(self, *names: str) -> "LocalTable":
@@ -183,9 +183,9 @@ class LocalRows(ABC):
         rows = self.table(*names).drop_null().group_by(list(names), use_threads=False).aggregate([])
         return LocalTable(rows.schema, rows)
 
-    def values(self, name: str) -> list[Any]:
+    def values(self, name: str) -> list[Value]:
         """Return the values of a column that are not null."""
-        values: list[Any] = self.where_not_null(name, [name]).table()[name].to_pylist()
+        values: list[Value] = self.where_not_null(name, [name]).table()[name].to_pylist()
         return values
 
     def table(self, *names: str) -> pa.Table:
@@ -285,7 +285,7 @@ class LocalTable(LocalRows):
             self, schema=schema, rows=self.rows.append_column(name, pa.repeat(text, len(self.rows)))
         )
 
-    def where_in(self, name: str, values: Sequence[Any]) -> LocalRows:
+    def where_in(self, name: str, values: Sequence[Value]) -> LocalRows:
         """Return the rows with one of these values; files of folders that name other values are left out."""
         if name in self.folders:
             chosen = {path for path, value in self.folders[name].items() if value in values}
@@ -305,7 +305,7 @@ class LocalTable(LocalRows):
             folders[name] = dict(zip(folders[name], values.to_pylist(), strict=True))
         return replace(self, schema=schema, rows=self.rows and self.rows.cast(schema), folders=folders)
 
-    def distinct(self, name: str, most: int | None = None) -> list[Any]:
+    def distinct(self, name: str, most: int | None = None) -> list[Value]:
         """Return the first distinct values of a column; see ``Rows.distinct``."""
         if name in self.folders:
             return list(dict.fromkeys(self.folders[name].values()))[:most]

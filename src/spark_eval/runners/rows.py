@@ -18,7 +18,7 @@ from spark_eval.arrow.files import Batches, read_parts
 from spark_eval.names import literal_path, quote_column
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import silent_about_pandas, tasks_at_once
-from spark_eval.schema import MODEL
+from spark_eval.schema import MODEL, Value
 from spark_eval.tables.catalog_tables import Place
 from spark_eval.tables.file_parts import PlainFiles
 
@@ -68,7 +68,7 @@ class Rows(Protocol):
     def cast(self, name: str, kind: pa.DataType) -> "Rows":
         """Return the rows with another type of a column, which holds all of its values."""
 
-    def where_in(self, name: str, values: Sequence[Any]) -> "Rows":
+    def where_in(self, name: str, values: Sequence[Value]) -> "Rows":
         """Return the rows with one of these texts, or numbers, in a column."""
 
     def where_not_null(self, name: str, names: Sequence[str]) -> "Rows":
@@ -90,7 +90,7 @@ class Rows(Protocol):
     def repartition(self, column: str, n_parts: int) -> "Rows":
         """Return the rows in ``n_parts`` parts; rows with equal numbers in a column are in one part."""
 
-    def concat(self, others: Sequence[Any]) -> "Rows":
+    def concat(self, others: Sequence[Value]) -> "Rows":
         """Return the rows of all; they have the same columns."""
 
     def numbers(self, n_tasks: int) -> "Rows":
@@ -99,10 +99,10 @@ class Rows(Protocol):
     def persist(self, resources: ExitStack, /) -> "Rows":
         """Compute the rows once, and keep them until ``resources`` closes."""
 
-    def first(self, most: int) -> list[dict[str, Any]]:
+    def first(self, most: int) -> list[dict[str, Value]]:
         """Return the first rows, at most this number; only the parts with them are computed."""
 
-    def distinct(self, name: str, most: int | None = None) -> list[Any]:
+    def distinct(self, name: str, most: int | None = None) -> list[Value]:
         """Return the distinct values of a column, null too; some if there are more than ``most``."""
 
     def with_text(self, name: str, text: str) -> "Rows":
@@ -111,7 +111,7 @@ class Rows(Protocol):
     def unique(self, *names: str) -> "Rows":
         """Return the distinct rows of these columns, without those that have a null."""
 
-    def values(self, name: str) -> list[Any]:
+    def values(self, name: str) -> list[Value]:
         """Collect the values of a column that are not null."""
 
     def table(self, *names: str) -> pa.Table:
@@ -203,7 +203,7 @@ class SparkRows:
 
         return replace(self, frame=self.frame.withColumn(name, self.frame[name].cast(from_arrow_type(kind))))
 
-    def where_in(self, name: str, values: Sequence[Any]) -> Self:
+    def where_in(self, name: str, values: Sequence[Value]) -> Self:
         """Return the rows with one of these texts, or numbers, in a column."""
         return self.of(self.frame.where(self.frame[name].isin(list(values))))
 
@@ -250,11 +250,11 @@ class SparkRows:
         """Persist the frame until ``resources`` closes."""
         return self.of(persist_frame(self.frame, resources))
 
-    def first(self, most: int) -> list[dict[str, Any]]:
+    def first(self, most: int) -> list[dict[str, Value]]:
         """Return the first rows, at most this number."""
         return [row.asDict() for row in self.frame.limit(most).collect()]
 
-    def distinct(self, name: str, most: int | None = None) -> list[Any]:
+    def distinct(self, name: str, most: int | None = None) -> list[Value]:
         """Return the distinct values of a column; see ``Rows.distinct``."""
         values = self.frame.select(quote_column(name)).distinct()
         return [row[0] for row in (values.collect() if most is None else values.take(most))]
@@ -269,7 +269,7 @@ class SparkRows:
         """Return the distinct rows of these columns, without those that have a null."""
         return self.of(self.select(*names).frame.dropna().distinct())
 
-    def values(self, name: str) -> list[Any]:
+    def values(self, name: str) -> list[Value]:
         """Collect the values of a column that are not null."""
         return [row[0] for row in self.where_not_null(name, [name]).frame.collect()]
 

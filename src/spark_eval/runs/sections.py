@@ -103,6 +103,11 @@ class SplitSection(Section):
         return {"method": self.method, **options}
 
 
+def given_to(section: Section, options: Any) -> Any:
+    """Return the options of a plan as a section gives them, by name."""
+    return {name: getattr(section, name) for name in declared(options)}
+
+
 @keyed(EvaluateOptions, but=("threshold", "stages"))
 class EvaluateSection(Section):
     """Metrics, cutoffs, conventions and population rules."""
@@ -164,7 +169,7 @@ class PredictionsSection(Source):
 
     def checked(self) -> PredictionPlan:
         """Return the validated plan; raise ConfigError with the nearest allowed choice."""
-        options: Any = {name: getattr(self, name) for name in declared(PredictionOptions)}
+        options = given_to(self, PredictionOptions)
         return make_prediction_plan(self.task, **options | {"choose": self.choose.model_dump()})
 
 
@@ -204,7 +209,7 @@ class CompareSection(Section):
 
         Gates without a baseline get the baseline of this section.
         """
-        options: Any = {name: getattr(self, name) for name in declared(CompareOptions)}
+        options = given_to(self, CompareOptions)
         of_runs = [gate.model_dump(exclude_unset=True) for gate in gates if gate.experiment is None]
         plan = make_compare_plan(of_runs, **options)
         baseline = self.baseline
@@ -218,8 +223,7 @@ class WindowSection(Section):
 
     def checked(self) -> WindowPlan:
         """Return the validated plan; raise ConfigError for an invalid option."""
-        options: Any = {name: getattr(self, name) for name in declared(WindowOptions)}
-        return make_window_plan(**options)
+        return make_window_plan(**given_to(self, WindowOptions))
 
 
 @keyed(HistoryOptions)
@@ -228,8 +232,7 @@ class HistorySection(Section):
 
     def checked(self) -> HistoryPlan:
         """Return the validated plan; raise ConfigError for an invalid option."""
-        options: Any = {name: getattr(self, name) for name in declared(HistoryOptions)}
-        return make_history_plan(**options)
+        return make_history_plan(**given_to(self, HistoryOptions))
 
 
 @keyed(WatchOptions)
@@ -238,8 +241,7 @@ class WatchSection(Section):
 
     def checked(self) -> WatchPlan:
         """Return the validated plan; raise ConfigError for an invalid option."""
-        options: Any = {name: getattr(self, name) for name in declared(WatchOptions)}
-        return make_watch_plan(**options)
+        return make_watch_plan(**given_to(self, WatchOptions))
 
 
 @keyed(ExperimentOptions)
@@ -258,7 +260,7 @@ class OnlineSection(Section):
 
     def checked(self, gates: Sequence[GateSection] = ()) -> ExperimentPlan:
         """Return the validated plan with the gates of experiments; raise ConfigError for a wrong key."""
-        options: Any = {name: getattr(self, name) for name in declared(ExperimentOptions)}
+        options = given_to(self, ExperimentOptions)
         metrics, experiments = (
             [one.model_dump(exclude_unset=True) for one in several]
             for several in (self.metrics, self.experiments)
@@ -275,8 +277,7 @@ class InterleavingSection(Source):
 
     def checked(self) -> InterleavingPlan:
         """Return the validated plan; raise ConfigError for an invalid option."""
-        options: Any = {name: getattr(self, name) for name in declared(InterleavingOptions)}
-        return make_interleaving_plan(**options)
+        return make_interleaving_plan(**given_to(self, InterleavingOptions))
 
 
 class ReviewsSection(Source):
@@ -293,8 +294,7 @@ class LinkageSection(Section):
 
     def checked(self) -> LinkagePlan:
         """Return the validated plan; raise ConfigError for an invalid option."""
-        options: Any = {name: getattr(self, name) for name in declared(LinkageOptions)}
-        return make_linkage_plan(**options)
+        return make_linkage_plan(**given_to(self, LinkageOptions))
 
 
 @keyed(SampleOptions)
@@ -303,8 +303,7 @@ class SampleSection(Section):
 
     def checked(self) -> SamplePlan:
         """Return the validated plan; raise ConfigError for an invalid option."""
-        options: Any = {name: getattr(self, name) for name in declared(SampleOptions)}
-        return make_sample_plan(**options)
+        return make_sample_plan(**given_to(self, SampleOptions))
 
 
 class ReportSection(Section):

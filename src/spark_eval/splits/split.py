@@ -55,7 +55,7 @@ from spark_eval.splits.specs import (
     with_faults,
 )
 from spark_eval.splits.worker.labels import RowLabeller
-from spark_eval.tables.arrow_frames import Frame, like_given
+from spark_eval.tables.arrow_frames import AnyFrame, Frame, like_given
 from spark_eval.tables.file_parts import takes_files
 from spark_eval.tables.listed import NOTHING_LISTED, ListedFiles
 
@@ -129,7 +129,7 @@ class Split(Displayable):
         return self.assigned.session
 
     @property
-    def labelled(self) -> Any:
+    def labelled(self) -> AnyFrame:
         """Every row of the log, once for each fold.
 
         Columns are user, item, timestamp, relevance, the log's other columns, fault, fold and subset. If no
@@ -139,7 +139,7 @@ class Split(Displayable):
         return self.as_given(self.labelled_rows)
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> AnyFrame:
         """The rows that have a subset, once for each fold that uses them, as in the table ``splits``."""
         return self.as_given(self.used_rows)
 
@@ -164,7 +164,7 @@ class Split(Displayable):
 
         return self.in_folds(assigned).drop(ASSIGNMENT)
 
-    def as_given(self, rows: Rows) -> Any:
+    def as_given(self, rows: Rows) -> AnyFrame:
         """Return rows as a frame: on Spark a Spark frame, in this process of the kind that was given."""
         return rows.result() if self.spark is not None else like_given(rows.table(), self.given)
 
@@ -180,7 +180,7 @@ class Split(Displayable):
         self.listed.check(assigned.frame, "interactions")
         return explode_folds(assigned.frame, self.rule)
 
-    def subset(self, name: str, fold: int | None = None) -> Any:
+    def subset(self, name: str, fold: int | None = None) -> AnyFrame:
         """Return the rows of one subset, or of several subsets under one name.
 
         Args:
@@ -206,7 +206,7 @@ class Split(Displayable):
         return self.as_given(rows if fold is None else rows.where_in(FOLD, [fold]))
 
     @property
-    def train(self) -> Any:
+    def train(self) -> AnyFrame:
         """The rows to train on for ``test``: ``train``, or ``global_train`` of ``global_local_ranker``.
 
         Raises ConfigError UNKNOWN_SUBSET if there are several folds; use ``subset(name, fold)`` then.
@@ -214,7 +214,7 @@ class Split(Displayable):
         return self.only_fold(self.rule.trained_on[self.rule.final_test])
 
     @property
-    def validation(self) -> Any:
+    def validation(self) -> AnyFrame:
         """The rows for model selection.
 
         Raises ConfigError UNKNOWN_SUBSET if the split has none, or has several folds.
@@ -222,14 +222,14 @@ class Split(Displayable):
         return self.only_fold(Subset.VALIDATION.value)
 
     @property
-    def test(self) -> Any:
+    def test(self) -> AnyFrame:
         """The rows to evaluate against: ``test`` or ``global_test``.
 
         Raises ConfigError UNKNOWN_SUBSET if there are several folds.
         """
         return self.only_fold(self.rule.final_test)
 
-    def only_fold(self, name: str) -> Any:
+    def only_fold(self, name: str) -> AnyFrame:
         """Return a subset of a split with one fold; raise ConfigError UNKNOWN_SUBSET if there are several."""
         if self.layout.n_folds > 1:
             message = f"{name} of {self.layout.n_folds} folds; ask for one: subset({name!r}, fold=0)"

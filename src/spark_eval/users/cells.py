@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import Booleans, Codes, lexsort, run_starts, to_numpy
+from spark_eval.arrow.codes import Array, Booleans, Codes, lexsort, run_starts, to_numpy
 from spark_eval.schema import ALL, SEGMENT, SEGMENT_VALUE
 from spark_eval.statistics.exact import Ints
 from spark_eval.statistics.totals import CellTotals
@@ -70,7 +69,7 @@ class SegmentCombinations:
             return np.array([np.count_nonzero(chosen)])
         return np.bincount(self.crossing[chosen], minlength=self.n_crossings)
 
-    def of_cells(self, sums: NDArray[Any]) -> NDArray[Any]:
+    def of_cells(self, sums: Array) -> Array:
         """Add up the sums of combinations (n_crossings, ...) to those of cells (cells, ...)."""
         grid = sums.reshape((*map(len, self.values), *sums.shape[1:]))
         axes = range(len(self.values))

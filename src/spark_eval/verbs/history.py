@@ -1,6 +1,6 @@
 """Histories that a config or a call requests: their runs, read without Spark where the output is local."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from spark_eval.options import checked_call, documented
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published
 from spark_eval.publishing.published import PublishedTable, open_table
-from spark_eval.schema import ALL, MODEL, USER, Table
+from spark_eval.schema import ALL, MODEL, USER, Row, Table
 from spark_eval.statistics.differences import Estimate
 from spark_eval.verbs.kinds import MEASURING
 from spark_eval.verbs.measured import MeasuredRun
@@ -120,9 +120,9 @@ def model_of(table: PublishedTable, path: str) -> str:
 
 def rules_of(record: Record) -> dict[str, Any]:
     """Return the rules of the values: conventions, options, rules of the truth, version of the code."""
-    config: Mapping[str, Any] = record.job.get("config", {})
-    truth: Mapping[str, Any] = config.get("truth") or {}
-    options: Mapping[str, Any] = config.get(record.verb) or {}
+    config: Row = record.job.get("config", {})
+    truth: Row = config.get("truth") or {}
+    options: Row = config.get(record.verb) or {}
     return {
         "conventions": record.job.get("conventions"),
         "options": {key: options[key] for key in options if key not in PLACES},

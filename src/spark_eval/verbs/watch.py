@@ -1,9 +1,9 @@
 """The verb ``watch``: judge a day by the days before, as a gate."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Final, Unpack
+from typing import Final, Unpack
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ from spark_eval.runs.job import Job, JobKind, Run, fingerprints_of
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Computed, Published, Screen, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
-from spark_eval.schema import WATCH, Direction, Table
+from spark_eval.schema import WATCH, Direction, Row, Table
 from spark_eval.verbs.history import WATCHED, UserPairs, past_runs
 from spark_eval.verbs.kinds import MEASURING
 from spark_eval.verbs.measured import known_runs
@@ -247,7 +247,7 @@ def differences_of(rows: Sequence[HistoryRow], reference: str, pairs: UserPairs)
     return points
 
 
-def row_of(row: HistoryRow) -> Mapping[str, Any]:
+def row_of(row: HistoryRow) -> Row:
     """Return a row as a mapping."""
     return row._asdict()
 

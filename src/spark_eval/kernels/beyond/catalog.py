@@ -12,9 +12,8 @@ from functools import cached_property, partial, wraps
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import Booleans, run_starts
+from spark_eval.arrow.codes import Array, Booleans, run_starts
 from spark_eval.conventions import Conventions, Discount, ExposureWeights
 from spark_eval.kernels.discounts import discounts
 from spark_eval.schema import MISSING
@@ -198,7 +197,7 @@ class RankedEntries:
             return False
         return bool((self.rank.reshape(-1, max(self.width, 1)) == np.arange(1, self.width + 1)).all())
 
-    def between(self, values: NDArray[Any], above: int, last: int | None) -> NDArray[Any]:
+    def between(self, values: Array, above: int, last: int | None) -> Array:
         """Return the values (entries,) at ranks from ``above + 1`` to ``last``."""
         if self.is_even:
             return values.reshape(len(self.filled), self.width)[:, above:last].ravel()
@@ -331,13 +330,13 @@ class ItemContext:
 
         return total
 
-    def of_entries(self, table: NDArray[Any], entries: Entries) -> NDArray[Any]:
+    def of_entries(self, table: Array, entries: Entries) -> Array:
         """Look up entries of these lists in a table by fold and item (f, n + 1); shape (entries,)."""
         return self.of_indices(table, entries.row, entries.index)
 
-    def of_indices(self, table: NDArray[Any], row: Ints, index: Ints) -> NDArray[Any]:
+    def of_indices(self, table: Array, row: Ints, index: Ints) -> Array:
         """Look up items of lists in a table by fold and item (f, n + 1); shape of ``index``."""
-        values: NDArray[Any] = table[0][index] if len(table) == 1 else table[self.fold[row], index]
+        values: Array = table[0][index] if len(table) == 1 else table[self.fold[row], index]
         return values
 
 

@@ -15,9 +15,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import bucket_of, decode_ids, hashes_of, scramble, to_numpy
+from spark_eval.arrow.codes import Array, bucket_of, decode_ids, hashes_of, scramble, to_numpy
 from spark_eval.errors import DataError
 from spark_eval.predictions.task import MOST_SUMS_OF_USERS, PLACED, PredictionPlan, Scores, Task
 from spark_eval.predictions.worker.rows import SCORE_COLUMN, Rows, addends
@@ -102,7 +101,7 @@ class CellRows:
         """Weight (n,) of each row; None if every row counts once."""
         return to_numpy(self.rows[WEIGHT]) if WEIGHT in self.rows.column_names else None
 
-    def with_columns(self, columns: Mapping[str, NDArray[Any]]) -> "CellRows":
+    def with_columns(self, columns: Mapping[str, Array]) -> "CellRows":
         """Return the rows with more columns."""
         rows = self.rows
         for name, values in columns.items():
