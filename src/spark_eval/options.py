@@ -62,8 +62,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Options = TypeVar("Options", bound=Mapping[str, Any])
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-# Annotation of an option, such as ``Sequence[str] | None``.
-Annotation = Any
 # Options, or keys of a config, as they are given.
 Given = Mapping[str, Any]
 # Names in annotations that only type checkers import.
@@ -226,7 +224,7 @@ def with_keyword_args(function: Callable[..., Any], lines: Iterable[str]) -> str
     return f"{inspect.getdoc(function) or ''}\n\n" + "\n".join(["Keyword args:", *wrapped])
 
 
-def check_kind(kind: Annotation, given: Any, where: str, code: str = WRONG_TYPE) -> None:
+def check_kind(kind: Any, given: Any, where: str, code: str = WRONG_TYPE) -> None:
     """Raise ConfigError with a code unless a value has the annotated type; ``where`` names it.
 
     A single value may stand for a list of one, and a text for a choice.
@@ -236,7 +234,7 @@ def check_kind(kind: Annotation, given: Any, where: str, code: str = WRONG_TYPE)
         raise ConfigError(code, fault.message) if fault.code == WRONG_TYPE else fault
 
 
-def fault_of(kind: Annotation, given: Any, where: str) -> ConfigError | None:
+def fault_of(kind: Any, given: Any, where: str) -> ConfigError | None:
     """Return the error of a value that does not have the annotated type, or of an entry within it."""
     members = members_of(kind)
     faults = [fault_of_entries(member, given, where) for member in members if fits(member, given)]
@@ -248,7 +246,7 @@ def fault_of(kind: Annotation, given: Any, where: str) -> ConfigError | None:
     return None if None in faults else faults[0]
 
 
-def members_of(kind: Annotation) -> tuple[Any, ...]:
+def members_of(kind: Any) -> tuple[Any, ...]:
     """Return the types of a union; a list of X may also be given as a single X."""
     if get_origin(kind) in (Union, UnionType):
         return tuple(member for one in get_args(kind) for member in members_of(one))
@@ -257,13 +255,13 @@ def members_of(kind: Annotation) -> tuple[Any, ...]:
     return (kind,)
 
 
-def is_list(kind: Annotation) -> bool:
+def is_list(kind: Any) -> bool:
     """Return True for types of lists: ``Sequence[X]``, ``Collection[X]``, ``tuple[X, ...]``."""
     origin = get_origin(kind)
     return isinstance(origin, type) and issubclass(origin, Collection) and not issubclass(origin, Mapping)
 
 
-def fits(kind: Annotation, given: Any) -> bool:
+def fits(kind: Any, given: Any) -> bool:
     """Return True if a value has a type, whatever its entries are."""
     if kind in (Any, object):
         return True
@@ -279,7 +277,7 @@ def fits(kind: Annotation, given: Any) -> bool:
     return isinstance(given, str if issubclass(kind, StrEnum) else kind)
 
 
-def fault_of_entries(kind: Annotation, given: Any, where: str) -> ConfigError | None:
+def fault_of_entries(kind: Any, given: Any, where: str) -> ConfigError | None:
     """Return the error of the first entry of a list or a mapping that does not have its type."""
     kinds = get_args(kind)
     entries: list[tuple[Any, Any, str]] = []
@@ -292,7 +290,7 @@ def fault_of_entries(kind: Annotation, given: Any, where: str) -> ConfigError | 
     return next((fault for fault in faults if fault is not None), None)
 
 
-def in_words(kind: Annotation) -> str:
+def in_words(kind: Any) -> str:
     """Return a type in words: ``text``, ``a whole number``, ``a list``."""
     if is_list(kind):
         return "a list"

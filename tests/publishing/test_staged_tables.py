@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from tests.faults.spoiling import LISTS, Inputs, call, given
+from spoiling import LISTS, Inputs, call, given
 
 from spark_eval.arrow.checksums import KEYS, key_sum
 from spark_eval.errors import SparkEvalError

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from tests.sources.test_delimited import here, there, told
+from test_delimited import here, there, told
 
 from spark_eval.config.inputs import Source
 from spark_eval.tables.spec import NotPlain

@@ -196,7 +196,7 @@ def test_columns_of_folders_have_the_values_and_types_of_spark(
         else:
             rows = pa.table({"user": [1], "item": [number], "timestamp": [9]})
             pq.write_table(rows, tmp_path / folder / "p.parquet")
-    options = {"header": True} if kind == "csv" else {}
+    options: dict[str, Any] = {"header": True} if kind == "csv" else {}
     source = Source(path=str(tmp_path), format=kind, timestamp_unit="s", options=options)
     found = told(partial(here, source))
     assert (found is not None) == is_taken

@@ -156,7 +156,8 @@ def test_rows_are_put_in_order_as_by_spark(tmp_path: Path, options: dict[str, An
 
 
 def test_every_choice_of_rows_has_a_fold(tmp_path: Path) -> None:
-    log, options = a_log(text=False, n_rows=9), {"method": "leave_p_out", "p": 2, "exhaustive": True}
+    log = a_log(text=False, n_rows=9)
+    options: dict[str, Any] = {"method": "leave_p_out", "p": 2, "exhaustive": True}
     local = split(log, columns=NAMES, engine="local", **options)
     assert_alike(local, split(log, columns=NAMES, engine="spark", **options), tmp_path)
 

@@ -53,7 +53,7 @@ def open_sides(
     ``open_given`` and ``columns_of_users``.
     """
     results = {role: one.users for role, one in given.items() if isinstance(one, Result)}
-    tables = given | {role: users.frame for role, users in results.items()}
+    tables = {**given, **{role: users.frame for role, users in results.items()}}
     opened = open_given(tables, partial(spec_of, models, segments), engine)
     return {
         role: side_of_result(one, on_engine(results[role], opened[role]))
@@ -117,9 +117,9 @@ def side_of_frame(given: Frame, rows: Rows, model: str | None, role: str) -> Sid
 
 def folder_by_bucket(given: Frame, rows: Rows) -> str | None:
     """Return the folder of files of this process by model and bucket; None for other tables."""
-    is_of_folders = isinstance(rows, LocalTable) and MODEL in rows.folders
-    if not is_of_folders or not isinstance(given, str | Path) or not Path(given).is_dir():
+    models = rows.folders.get(MODEL) if isinstance(rows, LocalTable) else None
+    if models is None or not isinstance(given, str | Path) or not Path(given).is_dir():
         return None
     folder = str(path_here(str(given)))  # absolute, as the paths of files
     files = user_files(folder)
-    return folder if files is not None and {file.path for file in files} == set(rows.folders[MODEL]) else None
+    return folder if files is not None and {file.path for file in files} == set(models) else None

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from spark_eval.errors import nearest
 from spark_eval.kernels.aliases import as_list
-from spark_eval.options import Annotation, Option, declared
+from spark_eval.options import Option, declared
 
 # Pydantic's error type for an unknown key.
 EXTRA_KEY: Final = "extra_forbidden"
@@ -38,7 +38,7 @@ def keyed(options: Any, but: Sequence[str] = ()) -> Callable[[type[Keyed]], type
     return decorate
 
 
-def config_key(kind: Annotation, option: Option) -> tuple[Annotation, Any]:
+def config_key(kind: Any, option: Option) -> tuple[Any, Any]:
     """Return the type and the field of an option's key; a sequence is a list or a single value.
 
     A run's record has the published names of metrics, so that the same work has the same id for any alias.
@@ -47,7 +47,7 @@ def config_key(kind: Annotation, option: Option) -> tuple[Annotation, Any]:
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     items = [get_args(one)[0] for one in kinds if get_origin(one) is Sequence]
     if items:
-        list_of: Annotation = Several
+        list_of: Any = Several
         kind = list_of[items[0]] | None if NoneType in kinds else list_of[items[0]]
     if (published := option.published) is not None:
         kind = Annotated[kind, PlainSerializer(lambda given: given and list(map(published, given)))]
@@ -68,13 +68,13 @@ def setting_keys(whole: type[Section], name: str) -> list[str]:
     return keys
 
 
-def kinds_of(section: type[BaseModel], key: str) -> list[Annotation]:
+def kinds_of(section: type[BaseModel], key: str) -> list[Any]:
     """Return the possible types of a key's value and of its items; [None] if the key is unknown."""
     kind = section.model_fields[key].annotation if key in section.model_fields else None
     return [inner for outer in (kind, *get_args(kind)) for inner in (outer, *get_args(outer))]
 
 
-def section_of(kinds: Sequence[Annotation]) -> type[Section] | None:
+def section_of(kinds: Sequence[Any]) -> type[Section] | None:
     """Return the first section among types; None if there is none."""
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Section)), None)
 

@@ -43,9 +43,9 @@ def open_given(
     reason = reason_for_spark(chosen, given.items())
     if reason is None:
         try:
-            ready = {name: one for name, one in given.items() if isinstance(one, LocalRows)}
-            opened = {name: partial(open_table, name, given[name]) for name in given if name not in ready}
-            tables = ready | tables_here(opened, spec_of, names)
+            tables: dict[str, Rows] = {name: one for name, one in given.items() if isinstance(one, LocalRows)}
+            opened = {name: partial(open_table, name, given[name]) for name in given if name not in tables}
+            tables |= tables_here(opened, spec_of, names)
         except NotPlain as fault:
             reason = refuse_or_explain(chosen, str(fault))
         else:

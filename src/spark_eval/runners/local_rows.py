@@ -178,6 +178,15 @@ class LocalRows(ABC):
         values: list[Value] = self.table(name)[name].unique()[:most].to_pylist()
         return values
 
+    def with_text(self, name: str, text: str) -> "LocalRows":
+        """Return the rows with a column of this text."""
+
+        def add(batches: Batches) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                yield batch.append_column(name, pa.repeat(text, batch.num_rows))
+
+        return self.map(add, self.schema.append(pa.field(name, pa.string())))
+
     def unique(self, *names: str) -> "LocalTable":
         """Return the distinct rows of these columns, without those that have a null."""
         rows = self.table(*names).drop_null().group_by(list(names), use_threads=False).aggregate([])

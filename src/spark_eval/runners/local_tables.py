@@ -129,10 +129,10 @@ def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mappi
             kind = opened.schema.field(theirs[one.name]).type
             raise NotPlain(left_to_spark(name, one, theirs[one.name], normal(kind)))
     conditions = {CONDITION.format(number): one for number, one in enumerate(opened.conditions)}
-    for one in conditions.values():
-        if one.column not in opened.schema.names:
-            raise NotPlain(f"{name} has no column {one.column}")
-    table = local_table(name, opened, theirs | {hidden: one.column for hidden, one in conditions.items()})
+    hidden = {key: condition.column for key, condition in conditions.items()}
+    if lacking := [column for column in hidden.values() if column not in opened.schema.names]:
+        raise NotPlain(f"{name} has no column {lacking[0]}")
+    table = local_table(name, opened, theirs | hidden)
     if conditions:
         rows = meeting(table.table(), conditions).select(list(theirs))
         table = LocalTable(rows.schema, rows)
@@ -264,7 +264,7 @@ def is_refused(kind: Kind, found: pa.DataType) -> bool:
 
 def is_whole_decimal(kind: pa.DataType) -> bool:
     """Return True for decimals without places."""
-    return pa.types.is_decimal(kind) and kind.scale == 0
+    return bool(pa.types.is_decimal(kind) and kind.scale == 0)
 
 
 def with_longs(name: str, rows: pa.Table, columns: Sequence[Column], theirs: Mapping[str, str]) -> pa.Table:

@@ -25,7 +25,7 @@ FoldCounts = Mapping[str, Sequence[tuple[int, int]]]
 
 def latest(one: Mapping[Any, int], other: Mapping[Any, int]) -> dict[Any, int]:
     """Return the later moment of each key."""
-    return {key: max(ends[key] for ends in (one, other) if key in ends) for key in one | other}
+    return {key: max(ends[key] for ends in (one, other) if key in ends) for key in (*one, *other)}
 
 
 @dataclass

@@ -306,10 +306,9 @@ def is_dropped(reason: Reason, keys: Ints, stages: Ints) -> Booleans:
     """Return True for rows that a policy drops, if they are tested; ``stages`` are those of their subsets."""
     early, learnt = (np.zeros(keys.max(initial=0) + 1, dtype=bool) for _ in range(2))
     learnt[keys[stages == 0]] = True
-    if reason is not Reason.SEEN:
-        return ~learnt[keys]
     early[keys[stages == 1]] = True
-    return learnt[keys] | ((stages == LAST_STAGE) & early[keys])
+    is_seen: Booleans = learnt[keys] | ((stages == LAST_STAGE) & early[keys])
+    return is_seen if reason is Reason.SEEN else ~learnt[keys]
 
 
 def with_reason(outcome: list[str], fold: int, reason: str) -> list[str]:

@@ -33,6 +33,7 @@ from spark_eval.splits.rules.fold_rule import (
     HeldOut,
     Indexed,
     Layout,
+    Numbered,
     Numbering,
     TargetNumbering,
 )
@@ -130,7 +131,9 @@ def draw(seed: int, by_row: bool = True) -> Column:
     return F.xxhash64(F.lit(seed).cast("long"), F.col(USER).cast("string"), *row)
 
 
-def number_rows(log: DataFrame, how: Numbering | Dealt | Indexed | HeldOut | TargetNumbering) -> DataFrame:
+def number_rows(
+    log: DataFrame, how: Numbering | Dealt | Indexed | HeldOut | TargetNumbering | Numbered
+) -> DataFrame:
     """Return the log with the ROW_NUMBER of each row."""
     match how:
         case Numbering():
@@ -150,6 +153,7 @@ def number_rows(log: DataFrame, how: Numbering | Dealt | Indexed | HeldOut | Tar
             return label_held_out(log, how)
         case TargetNumbering():
             return number_by_target(log, how)
+    raise AssertionError(how)
 
 
 def deal_rows(rows: DataFrame, how: Dealt, by: Column, stratum: Column) -> DataFrame:
@@ -252,7 +256,7 @@ def after_drops(assigned: DataFrame, rule: FoldRule) -> DataFrame:
 def filled(assigned: DataFrame, keys: list[str], name: str) -> DataFrame:
     """Return for each key the list ``name`` of the subsets with its rows, each as 2 * fold + order."""
     assignments = assigned.select(*keys, F.posexplode(ASSIGNMENTS).alias(FOLD, ASSIGNMENT))
-    early = assignments.where(F.col(ASSIGNMENT).isin([subset.value for subset in STAGES]))
+    early = assignments.where(F.col(ASSIGNMENT).isin(list(map(str, STAGES))))
     return early.groupBy(*keys).agg(F.collect_set(F.col(FOLD) * 2 + stage_of(F.col(ASSIGNMENT))).alias(name))
 
 
@@ -267,5 +271,5 @@ def is_dropped(assignment: Column, fold: Column, reason: Reason) -> Column:
 
 def stage_of(assignment: Column) -> Column:
     """Return the order of a subset within its fold: 0, 1 or 2."""
-    stages = [F.when(assignment == subset.value, number) for subset, number in STAGES.items()]
+    stages = [F.when(assignment == str(subset), number) for subset, number in STAGES.items()]
     return F.coalesce(*stages, F.lit(LAST_STAGE))

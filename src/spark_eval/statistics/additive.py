@@ -1,7 +1,7 @@
 """Sums of parts: one rule adds every field of a record, so that none is forgotten."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any, Final, Self
@@ -29,12 +29,10 @@ class Additive:
 
     def __add__(self, other: Self) -> Self:
         """Return the sum of both."""
-        return type(self)(
-            **{
-                name: add(getattr(self, name), getattr(other, name))
-                for name, add in adders(type(self), added).items()
-            }
-        )
+        kind: Any = type(self)
+        adding = adders(kind, added).items()
+        sums: Self = kind(**{name: add(getattr(self, name), getattr(other, name)) for name, add in adding})
+        return sums
 
 
 class Accumulator:
@@ -42,7 +40,8 @@ class Accumulator:
 
     def __iadd__(self, other: Self) -> Self:
         """Add a part."""
-        for name, add in adders(type(self), added_to).items():
+        kind: Any = type(self)
+        for name, add in adders(kind, added_to).items():
             setattr(self, name, add(getattr(self, name), getattr(other, name)))
         return self
 
@@ -53,9 +52,10 @@ def added_by(add: Add) -> dict[str, Add]:
 
 
 @cache
-def adders(kind: Any, usual: Add) -> dict[str, Add]:
+def adders(kind: Hashable, usual: Add) -> dict[str, Add]:
     """Return the function that adds each field of a dataclass, by its name."""
-    return {one.name: one.metadata.get(ADD, usual) for one in fields(kind)}
+    record: Any = kind
+    return {one.name: one.metadata.get(ADD, usual) for one in fields(record)}
 
 
 def added(one: Any, other: Any) -> Any:
@@ -106,7 +106,8 @@ def by_element(one: Sequence[Any], other: Sequence[Any]) -> Any:
         by_element(mine, theirs) if isinstance(mine, list | tuple) else mine + theirs
         for mine, theirs in zip(one, other, strict=True)
     )
-    return type(one)(sums)
+    kind: Any = type(one)
+    return kind(sums)
 
 
 def the_same(one: Any, _other: Any) -> Any:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import reduce
+from operator import iadd
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -48,10 +50,7 @@ class CellTotals(Accumulator, Generic[CellName]):
     @classmethod
     def together(cls, parts: Iterable[Self], shape: tuple[int, ...]) -> Self:
         """Sum all parts; each cell then occurs once."""
-        whole = cls([], shape)
-        for part in parts:
-            whole += part
-        return whole
+        return reduce(iadd, parts, cls([], shape))
 
     def put_count(self, name: str, where: Where, counts: Ints) -> None:
         """Add counts to the chosen cells."""
