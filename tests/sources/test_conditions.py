@@ -27,7 +27,9 @@ ROWS: Final = pa.table(
 KEPT: Final[list[tuple[str, str, Any]]] = [
     *(("user", op, 3) for op in ("==", "!=", "<", "<=", ">", ">=")),
     *(("price", op, 0.5) for op in ("==", "!=", "<", "<=", ">", ">=")),
-    *(("price", op, 0) for op in ("==", ">=", "<")),
+    *(("price", op, 0) for op in ("==", "!=", ">=", "<", "<=")),
+    ("price", "in", [0, 0.5]),
+    ("price", "between", [0, 1]),
     ("price", "between", [-1, 0.5]),
     ("price", ">", 2**53 + 1),
     ("small", "==", 0.1),

@@ -222,7 +222,6 @@ def test_a_log_without_rows_has_no_split() -> None:
         ({}, {"method": "stratified_k_fold", "by": ["relevance"]}, "is dealt out by relevance"),
         ({}, {"method": "stratified_k_fold", "by": ["price"]}, "column 'price' is float; text keeps it here"),
         ({"prices": pa.array([[1]] * 150)}, {}, "column 'prices' is list.*; text or a number keeps it here"),
-        ({"Fold": pa.array([1] * 150)}, {}, "a column with a name of ours"),
         (
             {"at": pa.array([datetime(2024, 1, 1)] * 150)},
             {"timezone": "Europe/Berlin"},

@@ -8,6 +8,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from spark_eval.arrow.footers import unsigned_in_all
 from spark_eval.config.inputs import Source
@@ -75,7 +76,9 @@ def read_source(
     if source.fold is not None:
         frame = frame.where(column_named(frame, FOLD, name) == source.fold)
     for condition in source.where:
-        column = column_named(frame, condition.column, f"{name}.where")
+        column = without_minus_zero(
+            frame, column_named(frame, condition.column, f"{name}.where"), condition.value
+        )
         frame = frame.where(OPERATORS[condition.op](column, condition.value))
     return frame
 
@@ -105,6 +108,17 @@ def read_path(
     unsigned = [one for one in unsigned_in_all(schemas.unsigned, name) if one in frame.columns]
     frame = as_signed(frame, unsigned, name)
     return in_microseconds(frame, schemas.nanoseconds, name)
+
+
+def without_minus_zero(frame: DataFrame, column: Column, value: Any) -> Column:
+    """Return a column to compare with values; of floats with 0.0 for -0.0, if one of the values is 0.
+
+    They are equal, but not to Parquet's filters, which leave out whole row groups.
+    """
+    is_float = isinstance(frame.select(column).schema[0].dataType, T.FloatType | T.DoubleType)
+    values = value if isinstance(value, list) else [value]
+    is_zero = any(isinstance(one, int | float) and one == 0 for one in values)
+    return column + F.lit(0.0) if is_float and is_zero else column
 
 
 def check_lossless(spark: SparkSession, source: Source, name: str) -> None:
