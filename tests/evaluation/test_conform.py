@@ -87,7 +87,7 @@ def test_columns_are_found_by_mapping_by_path_and_by_a_name_with_a_dot(spark: Sp
         ("user int, item int, score double", {USER: "user.id"}, "MISSING_COLUMN", "'user' is int"),
         ("user int, User int, item int, score double", {}, "AMBIGUOUS_COLUMN", "user, User"),
         ("user double, item int, score double", {}, "ID_IS_FLOAT", "'user' is double"),
-        ("user int, item decimal(9, 0), score double", {}, "ID_IS_FLOAT", "'item' is decimal(9,0)"),
+        ("user int, item decimal(9, 1), score double", {}, "ID_IS_FLOAT", "'item' is decimal(9,1)"),
         ("user boolean, item int, score double", {}, "ID_TYPE_UNSUPPORTED", "'user' is boolean"),
         ("user int, item int, score string", {}, "SCORE_NOT_NUMERIC", "'score' is string"),
         ("user int, item int, rank string", {}, "RANK_NOT_INTEGER", "'rank' is string; ranks are whole"),

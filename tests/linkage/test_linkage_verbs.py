@@ -164,7 +164,7 @@ def test_labels_of_a_sample_come_back_as_estimates(
         ("linkage", ["predicted.columns={}"], "MISSING_COLUMN", 3),
         ("linkage", ["linkage.n_records=3"], "OUT_OF_RANGE", 2),
         ("sample", ["sample.strata=[2, 1]"], "OUT_OF_RANGE", 2),
-        ("linkage", ["engine=local", "true.format=csv"], "NEEDS_SPARK", 2),
+        ("linkage", ["engine=local", "true.format=json"], "NEEDS_SPARK", 2),
     ],
 )
 def test_what_is_wrong_has_a_name(

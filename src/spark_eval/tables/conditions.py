@@ -64,11 +64,11 @@ class Condition(NamedTuple):
         is_fraction = pa.types.is_floating(kind) or float in kinds
         common = pa.float64() if is_fraction else pa.int64()
         try:
-            return values.cast(common, safe=False), pa.array(
-                map(float, given) if is_fraction else given, common
-            )
+            wanted = pa.array(map(float, given) if is_fraction else given, common)
+            values = values.cast(common, safe=False)
         except (pa.ArrowInvalid, OverflowError) as error:
             raise NotPlain(f"column {self.column} is compared with {self.value!r}: {error}") from error
+        return (pc.add(values, 0.0) if is_fraction else values), wanted  # -0.0 is 0.0
 
 
 def meeting(rows: pa.Table, conditions: Mapping[str, Condition]) -> pa.Table:
