@@ -320,12 +320,11 @@ def test_bad_input_is_refused() -> None:
         (shown.assign(team=["a", "c"]), "UNKNOWN_VARIANT"),
         (shown.assign(clicked=2), "QUARANTINE_SHARE"),
         (shown[:0].astype({"clicked": bool}), "EMPTY_INPUT"),
+        (shown.assign(position="first"), "UNSUPPORTED_TYPE"),
     ):
         with pytest.raises(DataError) as caught:
             evaluate_interleaving(table, engine="local")
         assert caught.value.code == code
-    with pytest.raises(ConfigError, match="NEEDS_SPARK"):
-        evaluate_interleaving(shown.assign(position="first"), engine="local")
     for options in ({"teams": ("a",)}, {"teams": "ab"}, {"confidence": 1.0}, {"max_quarantined": 2.0}):
         with pytest.raises(ConfigError) as refused:
             evaluate_interleaving(shown, **options)

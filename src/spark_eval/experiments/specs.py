@@ -72,7 +72,7 @@ def unit_columns(plan: ExperimentPlan, names: Mapping[str, str], columns: Sequen
     column = plan.experiments[0].unit
     if not plan.by_unit:
         return []
-    if UNIT in names or USER_DAYS in columns:
+    if UNIT in names or (USER_DAYS in columns and column not in columns):
         return [Column(UNIT, Kind.ID)]
     return [Column(UNIT, Kind.ID, named=column)] if column is not None and column in columns else []
 
