@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -165,3 +166,18 @@ def test_no_damaged_bytes_of_a_footer_end_the_process(tmp_path: Path, writer: st
     file.write_bytes(data := written(writer))
     found = outcomes(spoiled(data, n_trials), file, read_rows)
     assert not [one for one in found if one.startswith(("killed", "raw"))]
+
+
+def test_of_a_file_in_another_format_only_the_end_is_read(tmp_path: Path) -> None:
+    """Any four bytes before the last four may be taken for the length of a footer."""
+    file = tmp_path / "log.csv"
+    with file.open("wb") as sink:
+        sink.truncate(1 << 30)  # takes no space
+        sink.seek(0, os.SEEK_END)
+        sink.write(b"\0\0\0\x30,42\n")
+    tracemalloc.start()
+    with pytest.raises(pa.ArrowInvalid):
+        read_footer(str(file))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 20

@@ -7,7 +7,7 @@ are checked first.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -47,7 +47,7 @@ class Part(NamedTuple):
     parts: Mapping[int, "Part"]
 
 
-# As in parquet.thrift of Apache Parquet 2.12.
+# As in parquet.thrift of Apache Parquet.
 SIZES_PART: Final = Part((LONG_INTEGER, LIST, LIST), {})
 METADATA_PART: Final = Part(
     (
@@ -87,20 +87,22 @@ def cached_footer(path: str, n_bytes: int, _: int) -> pq.FileMetaData:
     with Path(path).open("rb") as file:
         file.seek(-min(8, n_bytes), os.SEEK_END)
         end = file.read(8)
-        file.seek(-min(8 + int.from_bytes(end[:4], "little"), n_bytes), os.SEEK_END)
-        data = file.read()[:-8]
     if end[4:] == ENCRYPTED:
         raise EncryptedFile(f"{path} has an encrypted footer")
     try:
         footer = pq.read_metadata(path)
     except UnicodeDecodeError as error:
         raise pa.ArrowInvalid(f"the footer is damaged: {error}") from error
-    n_left = int.from_bytes(end[:4], "little") - footer.serialized_size
+    length = int.from_bytes(end[:4], "little")
+    n_left = length - footer.serialized_size
     if n_left == SIGNATURE_BYTES:
         raise EncryptedFile(f"{path} has encrypted columns")
     if n_left:
         raise pa.ArrowInvalid(f"its footer ends {n_left} bytes too early")
-    check_chunks(footer, data)
+    # Of a file in another format the length may be anything: Arrow has read this one.
+    with Path(path).open("rb") as file:
+        file.seek(-8 - length, os.SEEK_END)
+        check_chunks(footer, file.read(length))
     return footer
 
 
@@ -112,18 +114,18 @@ def check_chunks(footer: pq.FileMetaData, data: bytes) -> None:
         if ENCRYPTED_COLUMNS in content:
             raise pa.ArrowInvalid("its footer is damaged: it names a cipher, but is not signed")
         for group in content[ROW_GROUPS]:
-            chunks = group[COLUMNS]
-            if len(chunks) != len(columns):
-                raise pa.ArrowInvalid(
-                    f"its footer has {len(chunks)} columns in a row group, not {len(columns)}"
-                )
-            for chunk, column in zip(chunks, columns, strict=True):
-                if not is_sound(data, chunk, column):
-                    raise pa.ArrowInvalid(
-                        f"its footer is damaged: column {column.path!r} is not as in its schema"
-                    )
-    except LookupError as error:
+            check_group(data, group[COLUMNS], columns)
+    except (LookupError, RecursionError) as error:
         raise pa.ArrowInvalid("its footer is damaged: it is cut off, or lacks a field") from error
+
+
+def check_group(data: bytes, chunks: Sequence[Mapping[int, Any]], columns: "Sequence[SchemaColumn]") -> None:
+    """Raise pyarrow's ArrowInvalid for chunks of a row group that are not of its columns."""
+    if len(chunks) != len(columns):
+        raise pa.ArrowInvalid(f"its footer has {len(chunks)} columns in a row group, not {len(columns)}")
+    for chunk, column in zip(chunks, columns, strict=True):
+        if not is_sound(data, chunk, column):
+            raise pa.ArrowInvalid(f"its footer is damaged: column {column.path!r} is not as in its schema")
 
 
 class SchemaColumn(NamedTuple):
