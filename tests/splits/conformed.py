@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
-from spark_eval.splits.specs import LOG, specs_of, with_faults
+from spark_eval.splits.label import with_faults
+from spark_eval.splits.specs import LOG, specs_of
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.inputs import conformed_on_spark
 

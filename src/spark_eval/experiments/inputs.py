@@ -79,7 +79,7 @@ class Tables:
     @classmethod
     def of(cls, rows: Mapping[str, Rows], units: Units) -> "Tables":
         """Return opened tables; Spark gives the timestamps that it reads itself in microseconds."""
-        are_read = {name for name, one in rows.items() if not is_of_spark(one)}
+        are_read = {name for name, one in rows.items() if one.read_by_workers}
         return cls(rows, {name: unit for name, unit in units.items() if name in are_read})
 
     def rule(self, name: str, plan: ExperimentPlan) -> FaultRule:
@@ -93,11 +93,6 @@ class Tables:
     def map(self, name: str, make: Callable[[Batches], Iterable[NumberedObject]]) -> Rows:
         """Apply ``make`` to the batches of a table; return its objects."""
         return map_batches(self.rows[name], make, coded=True)
-
-
-def is_of_spark(rows: Rows) -> bool:
-    """Return True for rows that Spark reads, not workers."""
-    return isinstance(rows, SparkRows) and rows.files is None
 
 
 def rules_of(plan: ExperimentPlan, units: Units | None = None) -> dict[str, FaultRule]:

@@ -120,6 +120,11 @@ class LocalRows(ABC):
         """These rows: they are read with the types of ``kind``, or cast when they are measured."""
         return self
 
+    @property
+    def read_by_workers(self) -> bool:
+        """True: nothing else reads them."""
+        return True
+
     def repartition(self, column: str, n_parts: int) -> "LocalBatches":
         """Return ``n_parts`` parts, each with all rows of its numbers."""
         buffer = ShuffleBuffer(n_parts)

@@ -87,6 +87,10 @@ class Rows(Protocol):
     def as_typed(self) -> "Rows":
         """The rows with the types of ``kind``, never as they are in files."""
 
+    @property
+    def read_by_workers(self) -> bool:
+        """True if workers read the rows as they are in files or frames; Spark gives others as typed."""
+
     def repartition(self, column: str, n_parts: int) -> "Rows":
         """Return the rows in ``n_parts`` parts; rows with equal numbers in a column are in one part."""
 
@@ -232,6 +236,11 @@ class SparkRows:
     def as_typed(self) -> Self:
         """The rows as Spark reads them."""
         return replace(self, files=None)
+
+    @property
+    def read_by_workers(self) -> bool:
+        """True for plain files."""
+        return self.files is not None
 
     def repartition(self, column: str, n_parts: int) -> Self:
         """Return the rows in parts by a number; this is a shuffle."""

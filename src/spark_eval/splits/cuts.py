@@ -12,7 +12,7 @@ from operator import or_
 from typing import TYPE_CHECKING, Final
 
 from spark_eval.errors import DataError
-from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import collect_objects, map_batches
 from spark_eval.schema import FAULT, ITEM, TIMESTAMP, USER
 from spark_eval.splits.rules.moments import (
@@ -112,10 +112,10 @@ class Times:
         Timestamps that differ only in their low ``bits`` share a bucket.
         """
         rows: Iterable[Sequence[int]]
-        if isinstance(self.log, SparkRows) and self.log.files is None:
-            rows = times_counted(self.log.frame, spans, bits).collect()
-        else:
+        if self.log.read_by_workers:
             rows = times_read(self.log, spans, bits, self.unit)
+        else:
+            rows = times_counted(self.log.result(), spans, bits).collect()
         return sorted((TimeBucket(*row) for row in rows), key=lambda bucket: bucket.oldest)
 
 

@@ -2,15 +2,12 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_eval.errors import DataError, nearest
 from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, REQUEST, SUBSET, TIMESTAMP, USER, Fault
 from spark_eval.splits.rules.fold_rule import FoldRule
 from spark_eval.tables.spec import Column, Kind, SpecOf, TableSpec
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 LOG: Final = "interactions"
 OURS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)
@@ -87,20 +84,3 @@ def check_strata(rule: FoldRule, columns: Iterable[str]) -> None:
         if name not in known:
             hint = nearest(name, known)
             raise DataError("MISSING_COLUMN", f"{LOG}: no column {name!r} to stratify by; {hint}")
-
-
-def with_faults(log: "DataFrame", *, timed: bool) -> "DataFrame":
-    """Return a conformed log on Spark with the columns that it may lack, and the code of each invalid row."""
-    from pyspark.sql import functions as F
-
-    from spark_eval.names import quote_column
-    from spark_eval.tables.inputs import first_fault_column, is_any_null
-
-    defaults = {TIMESTAMP: F.lit(None).cast("timestamp"), RELEVANCE: F.lit(1.0)}
-    ours = {name: F.col(name) if name in log.columns else defaults[name] for name in OURS}
-    faults = {Fault.NULL_ID: is_any_null(ours[USER], ours[ITEM])}
-    if timed:
-        faults[Fault.NULL_TIMESTAMP] = ours[TIMESTAMP].isNull()
-    others = [F.col(quote_column(name)) for name in log.columns if name not in OURS]
-    named = [column.alias(name) for name, column in ours.items()]
-    return log.select(*named, *others, first_fault_column(faults).alias(FAULT))

@@ -43,7 +43,7 @@ def compute(work: Work) -> Computed:
     facts = parts.write(folder)
     entries = facts.accounting()
     events.stage("splits", facts.n_rows, then="leakage")
-    DataError.raise_all(share_faults(entries, {name: parts.labelled_rows}, work.job.most_quarantined))
+    DataError.raise_all(share_faults(entries, {name: parts.log.labelled}, work.job.most_quarantined))
     leaks, of_folds = parts.compared(facts, folder)
     entries += of_folds
     return Computed(
@@ -54,7 +54,7 @@ def compute(work: Work) -> Computed:
         },
         entries=entries,
         written={Table.SPLITS: facts.n_written},
-        judged={name: parts.labelled_rows},
+        judged={name: parts.log.labelled},
         facts={"timeline": parts.timeline and asdict(parts.timeline)},
     )
 
