@@ -4,11 +4,13 @@ import math
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
+from itertools import chain
 from typing import Any, Final, Unpack, get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import ConfigError, parse_choice
+from spark_eval.experiments.kinds import KINDS, LARGEST_SUM, MetricKind
 from spark_eval.experiments.plan import (
     DAY,
     MICROSECONDS,
@@ -23,7 +25,6 @@ from spark_eval.experiments.plan import (
     Gate,
     MarginKind,
     Metric,
-    MetricKind,
     Preset,
     Role,
     Sequential,
@@ -32,7 +33,6 @@ from spark_eval.experiments.plan import (
     TermValue,
     Test,
 )
-from spark_eval.experiments.worker.timeline import LARGEST_SUM
 from spark_eval.experiments.worker.units import DAY_SINCE, EXPOSED_ON, NOVELTY
 from spark_eval.kernels.aliases import as_list
 from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, Given, check_keys, check_kind, checked
@@ -41,10 +41,13 @@ from spark_eval.schema import ALL, USER, Direction
 MOST_DECIMALS: Final = 6
 # Types of the keys of mappings, where these are not the fields of what is made of them.
 NESTED: Final[Any] = Given
+# Keys of the terms of a metric.
+TERMS: Final = tuple(dict.fromkeys(chain.from_iterable(kind.keys for kind in KINDS.values())))
 TERM_KEYS: Final = {**get_type_hints(Term), "where": Sequence[Given]}
 METRIC_KEYS: Final = {
     **get_type_hints(Metric),
-    **dict.fromkeys(("of", "numerator", "denominator"), NESTED),
+    "kind": str,
+    **dict.fromkeys(TERMS, NESTED),
 }
 SEQUENTIAL_KEYS: Final = dict.fromkeys(get_type_hints(Sequential), float)
 BOT_KEYS: Final = {**get_type_hints(Bots), "ids": Sequence[str | int]}
@@ -215,19 +218,17 @@ def gate_of(key: str, given: Given) -> Gate:
 def metric_of(key: str, given: Given) -> Metric:
     """Return the validated metric of a mapping; ``key`` is its path in the config."""
     check_keys(given, METRIC_KEYS, key)
-    kind = parse_choice(MetricKind, required(given, "kind", key), f"{key}.kind")
-    is_mean = kind in (MetricKind.MEAN, MetricKind.RETENTION)
-    top, bottom = ("of", None) if is_mean else ("numerator", "denominator")
-    unused = {"of", "numerator", "denominator"} - {top, bottom}
-    for name in sorted(unused & {name for name in given if given[name] is not None}):
-        raise invalid(key, f"kind: {kind} has no {name}")
+    kind = kind_of(f"{key}.kind", required(given, "kind", key))
+    name = required(given, "name", key)
+    unused = set(TERMS).difference(kind.keys)
+    for one in sorted(unused & {one for one in given if given[one] is not None}):
+        raise invalid(key, f"kind: {kind} has no {one}")
+    numerator, *denominator = (term_of(f"{key}.{one}", required(given, one, key), kind) for one in kind.keys)
     metric = Metric(
-        name=required(given, "name", key),
+        name=name,
         kind=kind,
-        numerator=term_of(
-            f"{key}.{top}", required(given, top, key), is_retention=kind is MetricKind.RETENTION
-        ),
-        denominator=None if bottom is None else term_of(f"{key}.{bottom}", required(given, bottom, key)),
+        numerator=numerator,
+        denominator=denominator[0] if denominator else None,
         role=parse_choice(Role, given.get("role", "goal"), f"{key}.role"),
         direction=parse_choice(Direction, given.get("direction", "higher"), f"{key}.direction"),
         decimals=given.get("decimals", 0),
@@ -243,10 +244,16 @@ def metric_of(key: str, given: Given) -> Metric:
     return metric
 
 
+def kind_of(key: str, name: str) -> MetricKind:
+    """Return the kind of this name; raise ConfigError INVALID_CHOICE if there is none."""
+    if name not in KINDS:
+        raise ConfigError.unknown("INVALID_CHOICE", "choice", name, KINDS, key)
+    return KINDS[name]
+
+
 def check_metric(key: str, metric: Metric) -> None:
     """Raise ConfigError INVALID_EXPERIMENT for keys that do not fit together."""
-    is_retention = metric.kind is MetricKind.RETENTION
-    if (metric.day is not None and metric.day >= 0) != is_retention:
+    if (metric.day is not None and metric.day >= 0) != metric.kind.needs_day:
         raise invalid(key, "a retention, and only a retention, needs a day, 0 or more")
     if metric.test is Test.Z_POOLED and not metric.is_share:
         raise invalid(key, "test: z_pooled is for shares of users: a mean of any, or a retention")
@@ -274,17 +281,15 @@ def check_caps(key: str, metric: Metric) -> None:
 
 def term_key(metric: Metric, term: Term) -> str:
     """Return the key of a term in the config of its metric."""
-    if metric.is_mean:
-        return "of"
-    return "numerator" if term is metric.numerator else "denominator"
+    return metric.kind.keys[0 if term is metric.numerator else 1]
 
 
-def term_of(key: str, given: Given, *, is_retention: bool = False) -> Term:
-    """Return the validated term of a mapping; of a retention its events count."""
+def term_of(key: str, given: Given, of: MetricKind) -> Term:
+    """Return the validated term of a mapping, for a metric of this kind."""
     check_keys(given, TERM_KEYS, key)
-    if is_retention and "value" in given:
-        raise invalid(key, "a retention is of events of a kind; it has no value")
-    default = TermValue.COUNT if is_retention else TermValue.SUM
+    if not of.has_values and "value" in given:
+        raise invalid(key, f"a {of} is of events of a kind; it has no value")
+    default = TermValue.SUM if of.has_values else TermValue.COUNT
     value = parse_choice(TermValue, given.get("value", default.value), f"{key}.value")
     cap = given.get("cap")
     if cap is not None and not 0 < cap < math.inf:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import Array, Booleans, index_of, to_numpy
 from spark_eval.errors import DataError
+from spark_eval.experiments.kinds import LARGEST_SUM
 from spark_eval.experiments.plan import N_EVENTS, Condition, ExperimentPlan, Term, TermValue
 from spark_eval.experiments.worker.judge import holds, own_column
 from spark_eval.schema import KIND, MISSING, TIMESTAMP, VALUE
@@ -21,7 +22,6 @@ from spark_eval.statistics.exact import Ints
 
 # Column with the unit: its id, then its index in the bucket.
 KEY: Final = "key"
-LARGEST_SUM: Final = 2.0**62
 # Codes of units and times must fit this number of bits.
 CODE_BITS: Final = 63
 # Cells of the index of events: more of them take longer to make than they save.
