@@ -270,24 +270,36 @@ def test_programs_of_plain_files_load_no_pyspark(tmp_path: Path) -> None:
     assert "a.html" in report
 
 
-def test_a_first_csv_comes_to_a_split_without_pyspark(
+def test_a_first_csv_comes_to_a_report_without_pyspark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_EVAL_ENGINE", "auto")
+    monkeypatch.chdir(tmp_path)
     rows = [
         f"{user},{item},{3.5 + user % 2},{964982703 + 10 * item + user}"
         for user in range(9)
         for item in range(9)
     ]
-    ratings, config = tmp_path / "ratings.csv", str(tmp_path / "first.yaml")
-    ratings.write_text("\n".join(["userId,movieId,rating,timestamp", *rows]) + "\n", encoding="utf-8")
-    _, validated, split = without_pyspark(
-        ["init", "--interactions", str(ratings), "--config", config],
-        ["validate", "--config", config],
-        ["split", "--config", config, "--run-id", "first", "--set", f"output.path={tmp_path / 'out'}"],
+    Path("ratings.csv").write_text("\n".join(["userId,movieId,rating,timestamp", *rows]) + "\n", encoding="utf-8")
+    lists = ["model,user,item,rank"]
+    lists += [f"{model},{user},{8 - rank},{rank}" for model in "ab" for user in range(9) for rank in (1, 2)]
+    Path("lists.csv").write_text("\n".join(lists) + "\n", encoding="utf-8")
+    config = ["--config", "first.yaml"]
+    run = [*config, "--run-id", "first", "--set", "output.path=out"]
+    lists_of_models = ["--set", "recommendations={path: lists.csv, format: csv, options: {header: true}}"]
+    _, validated, split, evaluated, compared, page = without_pyspark(
+        ["init", "--interactions", "ratings.csv", *config],
+        ["validate", *config],
+        ["split", *run],
+        ["evaluate", *run, *lists_of_models],
+        ["compare", *run, *lists_of_models, "--set", "compare={baseline: {model: a}}"],
+        ["report", "--path", "out", "--run-id", "first"],
     )
     assert "inputs checked: interactions" in validated
     assert "engine: local (files, 81 rows)" in split
+    assert "metrics of run first" in evaluated
+    assert "comparisons of run first" in compared
+    assert Path(page.strip()).read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 def test_validate_finds_the_same(desk: Desk) -> None:
