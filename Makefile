@@ -13,6 +13,7 @@
 #   make test-stores-brief  of these one whole run and one kill on each, in three minutes
 #   make docs    the site of the pages in site/, whole from a disk; a broken link or an undocumented name fails
 #   make test-versions  part of the tests under each Spark, Python and library of requirements/versions.txt
+#   make mutants  breaks the code in 53 places, one at a time, and sees that tests fail
 #   make benchmarks  us and our peers side by side; ARGS="--size M"
 #   make check   style, types, import rules
 #   make environments  what test-parity and test-airflow run in, which make it themselves if need be
@@ -23,7 +24,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-all test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-stores-brief test-versions benchmarks check docs environments package archive archive-driver lock clean
+.PHONY: setup demo test test-all test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-stores-brief test-versions mutants benchmarks check docs environments package archive archive-driver lock clean
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE SPARK_HOME
 
 dist := dist
@@ -78,6 +79,9 @@ test-stores-brief: .venv/.classes.jsa
 
 test-versions: .venv/.python
 	@.venv/bin/python tests/versions/matrix.py $(ARGS)
+
+mutants: .venv/.classes.jsa
+	@$(in_venv) tests.mutants $(ARGS)
 
 benchmarks: .venv-bench/.installed
 	@.venv-bench/bin/python -m benchmarks.run $(ARGS)
