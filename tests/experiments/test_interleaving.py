@@ -288,7 +288,7 @@ def test_many_buckets_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> Non
     ]
     shown = pd.DataFrame(rows).assign(rank_a=1, rank_b=2)
     whole = evaluate_interleaving(shown)
-    monkeypatch.setattr("spark_eval.experiments.interleaving.ROWS_PER_BUCKET", 9)
+    monkeypatch.setattr("spark_eval.runners.spread.ROWS_PER_BUCKET", 9)
     assert evaluate_interleaving(shown.sample(frac=1, random_state=1)) == whole
 
 

@@ -13,7 +13,6 @@ from tests.monitoring.days import UserDay, publish_day
 from tests.monitoring.test_window_of_predictions import BINARY, publish, rows_of
 
 from spark_eval.errors import DataError
-from spark_eval.monitoring import spread
 from spark_eval.monitoring.plan import make_history_plan, make_window_plan
 from spark_eval.monitoring.window import Window
 from spark_eval.publishing.local import LocalStore
@@ -29,7 +28,7 @@ StoreOf = Callable[[Path], HadoopStore]
 @pytest.fixture
 def store_of(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> StoreOf:
     """Give a folder as a store of another scheme, which this process cannot read by itself."""
-    monkeypatch.setattr(spread, "ROWS_PER_BUCKET", 40)
+    monkeypatch.setattr("spark_eval.runners.spread.ROWS_PER_BUCKET", 40)
 
     def mounted(folder: Path) -> HadoopStore:
         name = f"t{time.monotonic_ns()}"

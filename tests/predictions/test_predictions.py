@@ -231,7 +231,7 @@ def test_the_numbers_are_those_without_spark_to_the_last_bit(
     expected = measure(rows, **OPTIONS)
     # Also the ranges are many.
     monkeypatch.setattr("spark_eval.predictions.evaluate.SCORES_PER_RANGE", 6)
-    monkeypatch.setattr("spark_eval.predictions.evaluate.USER_ROWS_PER_BUCKET", 100)
+    monkeypatch.setattr("spark_eval.runners.spread.ROWS_PER_BUCKET", 100)
     table = pd.DataFrame({name.replace("segment_0", "country"): values for name, values in rows.items()})
     shuffled = table.sample(frac=1, random_state=np.random.RandomState(partitions))
     conf = {"spark.sql.adaptive.enabled": adaptive, "spark.sql.execution.arrow.maxRecordsPerBatch": "64"}

@@ -49,7 +49,7 @@ from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runners.conformed import check_id_types
 from spark_eval.runners.quarantine import share_faults
 from spark_eval.runners.rows import Rows
-from spark_eval.runners.spread import collect_objects, group_by_key, map_objects, of_buckets
+from spark_eval.runners.spread import collect_objects, group_by_key, map_objects, n_buckets_of, of_buckets
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import UNIT, Outcome, Reason, Table
 from spark_eval.tables.arrow_frames import Frame
@@ -57,8 +57,6 @@ from spark_eval.tables.arrow_frames import Frame
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Approximate number of events that a task has in memory.
-ROWS_PER_BUCKET: Final = 1_000_000
 # Events of units without an exposure are left behind if there are this many events, also per exposure: to
 # know these units, the exposures are read once more.
 LEAST_FILTERED: Final = 1_000_000
@@ -156,7 +154,7 @@ def measure_experiments(
     """
     check_id_types(tables.rows)
     n_rows = {name: table.count() for name, table in tables.rows.items()}
-    n_buckets = 1 + sum(n_rows.values()) // ROWS_PER_BUCKET
+    n_buckets = n_buckets_of(sum(n_rows.values()))
     # Events without the unit meet the exposures of their user first.
     sending = replace(plan, by_unit=False) if tables.lacks_unit(plan) else plan
     reach = Reach.of(plan, exposed_units(tables, sending, n_rows))

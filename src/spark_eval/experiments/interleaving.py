@@ -10,7 +10,7 @@ from spark_eval.accounting import ACCOUNTING, Entry, check_accounting
 from spark_eval.errors import DataError
 from spark_eval.experiments.analysis import Decision
 from spark_eval.experiments.checks import passed
-from spark_eval.experiments.evaluate import MOST_QUARANTINED, ROWS_PER_BUCKET
+from spark_eval.experiments.evaluate import MOST_QUARANTINED
 from spark_eval.experiments.inference import sample_ratio
 from spark_eval.experiments.inputs import as_on_spark
 from spark_eval.experiments.plan import (
@@ -37,7 +37,7 @@ from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.runners.door import open_given
 from spark_eval.runners.quarantine import share_faults, unusable_rows
 from spark_eval.runners.rows import Rows
-from spark_eval.runners.spread import collect_or_raise, group_by_key, map_batches, map_objects
+from spark_eval.runners.spread import collect_or_raise, group_by_key, map_batches, map_objects, n_buckets_of
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import FIRST_PICK, ITEM_RANKS, POSITION, Outcome, Table, ddl_of
 from spark_eval.statistics.differences import UNMEASURED, Estimate
@@ -179,7 +179,7 @@ def measure_interleaving(table: Rows, plan: InterleavingPlan, most_quarantined: 
 
     Two shuffles. Raises one DataError that lists everything found.
     """
-    n_buckets = 1 + table.count() // ROWS_PER_BUCKET
+    n_buckets = n_buckets_of(table.count())
     by_users = partial(by_impression, teams=plan.teams, n_buckets=n_buckets)
     rows = map_batches(table, by_users, coded=True)
     impressions = group_by_key(rows, n_buckets, lambda _, objects: reduce_impressions(objects, n_buckets))

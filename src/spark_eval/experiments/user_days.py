@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting
 from spark_eval.arrow.files import Batches
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.experiments.evaluate import ROWS_PER_BUCKET, entries_of, rows_by_bucket, variant_faults
+from spark_eval.experiments.evaluate import entries_of, rows_by_bucket, variant_faults
 from spark_eval.experiments.inputs import Tables, judged, open_tables
 from spark_eval.experiments.parse import make_experiment_plan
 from spark_eval.experiments.plan import USER_DAYS, ExperimentOptions, ExperimentPlan
@@ -29,6 +29,7 @@ from spark_eval.runners.spread import (
     collect_or_raise,
     group_by_key,
     map_objects,
+    n_buckets_of,
     unpickle_objects,
 )
 from spark_eval.runtime import events as run_events
@@ -174,7 +175,7 @@ def measure_user_days(
     rules = {}
     if day is not None:
         rules[EVENTS] = partial(judge_day, judge=tables.rule(EVENTS, plan), plan=plan, day=day)
-    n_buckets = 1 + sum(table.count() for table in tables.rows.values()) // ROWS_PER_BUCKET
+    n_buckets = n_buckets_of(sum(table.count() for table in tables.rows.values()))
     parts = rows_by_bucket(tables, plan, n_buckets, rules=rules)
     columns = columns_of(tables.rows[EVENTS], plan)
     schema = pa.schema([(names.get(ours, theirs), kind) for ours, (theirs, kind) in columns.items()])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -11,14 +11,12 @@ from spark_eval.monitoring.worker.user_rows import Tables, by_source, check_ids,
 from spark_eval.names import quote_column
 from spark_eval.publishing.published import PublishedTable, with_named_errors
 from spark_eval.runners.rows import SparkRows
-from spark_eval.runners.spread import map_batches, of_buckets
+from spark_eval.runners.spread import map_batches, n_buckets_of, of_buckets
 from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import MODEL, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-ROWS_PER_BUCKET: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def map_users(sources: Sequence[ModelUsers], make: Callable[[Sequence[Tables]], 
     frames = [source.frame() for source in sources]
     schemas: list[pa.Schema] = [to_arrow_schema(frame.schema) for frame in frames]
     check_ids(schemas)
-    n_buckets = 1 + sum(source.n_rows for source in sources) // ROWS_PER_BUCKET
+    n_buckets = n_buckets_of(sum(source.n_rows for source in sources))
     first, *others = [
         map_batches(SparkRows(frame), partial(send_users, source=number, n_buckets=n_buckets))
         for number, frame in enumerate(frames)

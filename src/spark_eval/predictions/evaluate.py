@@ -55,7 +55,7 @@ from spark_eval.runners.door import open_given
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runners.quarantine import HINTS, share_faults
 from spark_eval.runners.rows import Rows
-from spark_eval.runners.spread import collect_objects
+from spark_eval.runners.spread import collect_objects, n_buckets_of
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import release_with
@@ -63,9 +63,8 @@ from spark_eval.schema import ALL, Outcome, Table
 from spark_eval.tables.arrow_frames import Frame, like_given
 from spark_eval.users.cells import SegmentValue
 
-# Approximate number of rows that a task sorts: distinct scores per label, and rows for metrics per user.
+# Approximate number of rows that a task sorts: distinct scores per label.
 SCORES_PER_RANGE: Final = 1_000_000
-USER_ROWS_PER_BUCKET: Final = 1_000_000
 # With fewer rows a bin, chance alone adds .01 or more to the calibration error.
 FEW_ROWS_PER_BIN: Final = 500
 
@@ -151,7 +150,7 @@ def measure_predictions(
             counts += one
         entries = checked_entries(predictions, counts, most_quarantined or {})
         if plan.by_user:
-            n_buckets = 1 + counts.n_user_rows // USER_ROWS_PER_BUCKET
+            n_buckets = n_buckets_of(counts.n_user_rows)
             for totals in collect_objects(sums_over_users(outputs, n_buckets, predictions.reader)):
                 counts.totals += totals
         rows = outputs
@@ -166,7 +165,7 @@ def measure_predictions(
         session, user_type = predictions.session, predictions.user_type
         result = Predictions(plan, counts.totals, results, Totals(), session, entries, user_type)
         if plan.has_errors:
-            n_buckets = 1 + counts.n_cell_rows // USER_ROWS_PER_BUCKET
+            n_buckets = n_buckets_of(counts.n_cell_rows)
             result = with_errors(result, sums_per_user(rows, n_buckets, plan))
             release_with(result, result.resources)
     warn_of_few_rows(result)

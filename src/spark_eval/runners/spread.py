@@ -23,6 +23,13 @@ NUMBER: Final = "number"
 OBJECT: Final = "object"
 OBJECTS: Final = pa.schema({NUMBER: pa.int32(), OBJECT: pa.binary()})
 NUMBERS_PER_TASK: Final = 4
+# Rows of a bucket that a task has in memory, about.
+ROWS_PER_BUCKET: Final = 1_000_000
+
+
+def n_buckets_of(n_rows: int) -> int:
+    """Return the number of buckets to divide so many rows into."""
+    return 1 + n_rows // ROWS_PER_BUCKET
 
 
 def send(table: Rows, sender: MakeBatches, n_tasks: int) -> Rows:
