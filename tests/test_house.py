@@ -42,8 +42,8 @@ RINGS: Final = {
 }
 # Modules that import each other in a circle, over all imports. None may be added.
 CIRCLES: Final[tuple[set[str], ...]] = ()
-# Modules of one subject that are longer than others may be: nothing is cut to fit.
-LONG: Final = {"experiments.plan": 520}
+# Folders that may have more than 14 modules.
+WIDE: Final = {"experiments": 15}  # kinds of metrics stand alone, so that a new one is one file
 # What runs a query, or brings rows to the driver.
 ACTIONS: Final = {"collect", "toPandas", "toArrow", "toLocalIterator", "take", "first", "head", "foreach"}
 
@@ -122,7 +122,8 @@ def test_few_modules_stand_in_the_root_and_in_each_folder() -> None:
         modules[path.parent].append(path.name)
     assert len(modules.pop(SOURCE)) <= 8
     del modules[SOURCE / "verbs"]  # a module for each verb
-    assert {folder.name: len(names) for folder, names in modules.items() if len(names) > 14} == {}
+    sizes = {name_of(folder): len(names) for folder, names in modules.items()}
+    assert {name: n for name, n in sizes.items() if n > WIDE.get(name, 14)} == {}
 
 
 def test_no_room_is_higher_than_the_eleventh_floor() -> None:
@@ -141,7 +142,7 @@ def test_no_room_is_higher_than_the_eleventh_floor() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_module_has_at_most_500_lines(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONG.get(name_of(path), 500)
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
 
 
 def test_every_test_stands_in_the_folder_of_the_package_that_it_tests() -> None:
