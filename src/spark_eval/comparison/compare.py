@@ -69,7 +69,7 @@ from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, merg
 from spark_eval.comparison.worker.sums import BucketTotals, sum_bucket
 from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.options import checked_call, documented
+from spark_eval.options import Given, checked_call, documented
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
@@ -168,7 +168,7 @@ def compare(
     *,
     model: str | None = None,
     baseline_model: str | None = None,
-    gates: Sequence[Mapping[str, Any]] = (),
+    gates: Sequence[Given] = (),
     engine: str | None = None,
     **options: Unpack[CompareOptions],
 ) -> Comparison:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack
+from typing import TYPE_CHECKING, ClassVar, Final, Unpack
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
 from spark_eval.arrow.row_faults import FaultRule
@@ -42,7 +42,7 @@ from spark_eval.experiments.worker.send import (
     n_bits_for,
 )
 from spark_eval.experiments.worker.tails import measure_tails, quantile_of
-from spark_eval.options import checked_call, documented
+from spark_eval.options import Given, checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.shown import TextTable, Writable
@@ -71,14 +71,14 @@ MOST_QUARANTINED: Final = 0.01
 def evaluate_experiments(
     exposures: Frame,
     events: Frame,
-    metrics: Sequence[Mapping[str, Any]],
-    experiments: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    metrics: Sequence[Given],
+    experiments: Given | Sequence[Given],
     *,
     exposure_columns: Mapping[str, str] | None = None,
     event_columns: Mapping[str, str] | None = None,
     timestamp_unit: str | None = None,
     max_quarantined: float = MOST_QUARANTINED,
-    gates: Sequence[Mapping[str, Any]] = (),
+    gates: Sequence[Given] = (),
     engine: str | None = None,
     **options: Unpack[ExperimentOptions],
 ) -> "Experiments":
@@ -214,7 +214,7 @@ def rows_by_bucket(
     return first.concat(others)
 
 
-def caps_of(parts: Any, n_buckets: int, plan: ExperimentPlan) -> dict[TermKey, int]:
+def caps_of(parts: Rows, n_buckets: int, plan: ExperimentPlan) -> dict[TermKey, int]:
     """Return the quantile of each winsorised term over all units of an experiment, in a pass of its own."""
     caps: dict[TermKey, int] = {}
     for is_whole in (False, True):

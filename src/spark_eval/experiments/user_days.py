@@ -19,13 +19,14 @@ from spark_eval.experiments.plan import USER_DAYS, ExperimentOptions, Experiment
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES, BucketSums
 from spark_eval.experiments.worker.days import DAY_COLUMN, judge_day, summed_days
 from spark_eval.experiments.worker.judge import own_column
-from spark_eval.options import checked_call, documented
+from spark_eval.options import Given, checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.runners.conformed import check_id_types, id_type
 from spark_eval.runners.quarantine import share_faults
 from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import (
+    Object,
     collect_or_raise,
     group_by_key,
     map_objects,
@@ -77,8 +78,8 @@ class UserDays(Exported):
 def sum_user_days(
     exposures: Frame,
     events: Frame,
-    metrics: Sequence[Mapping[str, Any]],
-    experiments: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    metrics: Sequence[Given],
+    experiments: Given | Sequence[Given],
     *,
     day: str | None = None,
     exposure_columns: Mapping[str, str] | None = None,
@@ -180,7 +181,7 @@ def measure_user_days(
     columns = columns_of(tables.rows[EVENTS], plan)
     schema = pa.schema([(names.get(ours, theirs), kind) for ours, (theirs, kind) in columns.items()])
 
-    def measure(_: int, objects: list[Any]) -> Any:
+    def measure(_: int, objects: list[Object]) -> Object:
         try:
             return summed_days(objects, plan, list(columns), schema)
         except DataError as error:

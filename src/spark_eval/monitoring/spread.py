@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ from spark_eval.monitoring.worker.user_rows import Tables, by_source, check_ids,
 from spark_eval.names import quote_column
 from spark_eval.publishing.published import PublishedTable, with_named_errors
 from spark_eval.runners.rows import SparkRows
-from spark_eval.runners.spread import map_batches, n_buckets_of, of_buckets
+from spark_eval.runners.spread import Object, map_batches, n_buckets_of, of_buckets
 from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import MODEL, Table
 
@@ -40,7 +40,7 @@ class ModelUsers:
         return rows.where(rows[MODEL] == self.model).select(names)
 
 
-def map_users(sources: Sequence[ModelUsers], make: Callable[[Sequence[Tables]], Any]) -> Iterator[Any]:
+def map_users(sources: Sequence[ModelUsers], make: Callable[[Sequence[Tables]], Object]) -> Iterator[Object]:
     """Yield what ``make`` returns of each range of users: it gets the tables of each source.
 
     Raises DataError MIXED_CONVENTIONS if ids of the sources have different types.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import iadd
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,7 @@ from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import (
     BUCKETS_PER_TASK,
     NumberedObject,
+    Object,
     exchange,
     map_batches,
     send,
@@ -72,11 +73,11 @@ class Buckets:
 
         return map_batches(self.frame, make_all)
 
-    def each(self, measure: Callable[[AlignedUsers], Any]) -> Rows:
+    def each(self, measure: Callable[[AlignedUsers], Object]) -> Rows:
         """Apply ``measure`` to each population; return one object per population."""
         return self.map(lambda populations: ((None, measure(users)) for users in populations))
 
-    def added(self, measure: Callable[[AlignedUsers], Any]) -> Rows:
+    def added(self, measure: Callable[[AlignedUsers], Object]) -> Rows:
         """Apply ``measure`` to the populations of each task; return one sum per task."""
 
         def add_up(populations: Iterator[AlignedUsers]) -> Iterator[NumberedObject]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from spark_eval.names import summarize_names
 from spark_eval.results.subsets import SubsetRow
 from spark_eval.runners.combinations import combinations
 from spark_eval.runners.rows import Rows, SparkRows
-from spark_eval.runners.spread import collect_objects, group_by_key, map_batches
+from spark_eval.runners.spread import Object, collect_objects, group_by_key, map_batches
 from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset, ddl_of
 from spark_eval.splits.facts import FoldCounts, SplitCounts
 from spark_eval.splits.rules.fold_rule import NEVER, FoldRule
@@ -25,7 +25,7 @@ from spark_eval.statistics.exact import Ints
 from spark_eval.tables.file_parts import PlainFiles, takes_files
 
 PART_ROWS_PER_BUCKET: Final = 500_000
-PartSender = Callable[[Batches], Iterator[tuple[int, Any]]]
+PartSender = Callable[[Batches], Iterator[tuple[int, Object]]]
 
 
 class LeakageRow(NamedTuple):
@@ -117,7 +117,7 @@ def messages_of_subsets(
 
 def messages_of_subset(
     sender: PartSender, part: str, batches: Iterable[pa.RecordBatch]
-) -> Iterator[tuple[int, Any]]:
+) -> Iterator[tuple[int, Object]]:
     """Return the messages of the batches of one subset, with the missing column ``subset`` added."""
     return sender(batch.append_column(SUBSET, pa.repeat(part, batch.num_rows)) for batch in batches)
 
