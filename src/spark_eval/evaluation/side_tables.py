@@ -243,7 +243,7 @@ def count_users(users: Rows, segments: Sequence[str]) -> Mapping[str, int]:
     With a column ``request``, an id is a user and a request.
     """
     keys = [name for name in (USER, REQUEST) if name in users.columns]
-    if not isinstance(users, SparkRows):
+    if users.session is None:
         rows = users.table()
         n_values = {f"values_{index}": distinct(rows, name) for index, name in enumerate(segments)}
         ids = rows.select(keys).drop_null()
@@ -251,7 +251,7 @@ def count_users(users: Rows, segments: Sequence[str]) -> Mapping[str, int]:
         return {"rows": len(rows), "with_id": len(ids), "users": n_ids} | n_values
     from pyspark.sql import functions as F
 
-    totals = users.frame.agg(
+    totals = users.result().agg(
         F.count("*").alias("rows"),
         F.count_if(reduce(and_, (F.col(name).isNotNull() for name in keys))).alias("with_id"),
         F.count_distinct(*keys).alias("users"),
@@ -274,7 +274,7 @@ def count_items(items: Rows) -> Mapping[str, Any]:
     """Return rows, with_id, and the bytes of all items' attributes."""
     names = [name for name in (GROUPS, FEATURES, VECTOR) if name in items.columns]
     widths = {name: width_of(items.kind(name)) for name in names}
-    if not isinstance(items, SparkRows):
+    if items.session is None:
         rows = items.table()
         lengths = {name: pc.sum(pc.list_value_length(rows[name])).as_py() or 0 for name in names}
         n_bytes = sum(width * lengths[name] for name, width in widths.items())
@@ -282,7 +282,7 @@ def count_items(items: Rows) -> Mapping[str, Any]:
     from pyspark.sql import functions as F
 
     sizes = [F.greatest(F.size(name), F.lit(0)) * width for name, width in widths.items()]
-    totals = items.frame.agg(
+    totals = items.result().agg(
         F.count("*").alias("rows"),
         F.count(ITEM).alias("with_id"),
         F.sum(sum(sizes, start=F.lit(0)).cast("long")).alias(N_BYTES),
@@ -315,14 +315,14 @@ def trained_pairs(train: Rows, check: Callable[[int], None]) -> pa.Table:
 
 def mark_trained(rows: Rows, train: Rows) -> Rows:
     """Add a column that is true if the row's item has training interactions."""
-    if not (isinstance(rows, SparkRows) and isinstance(train, SparkRows)):
+    if rows.session is None or train.session is None:
         return mark_here(rows.table(), train.table())
     from pyspark.sql import functions as F
 
     keys = [ITEM, *([FOLD] if FOLD in train.columns else [])]
-    items = train.where_not_null(USER, [*keys, USER]).unique(*keys).frame
-    marked = rows.frame.join(items.withColumn(IN_TRAIN, F.lit(True)), keys, "left")
-    return rows.of(marked.withColumn(IN_TRAIN, F.coalesce(IN_TRAIN, F.lit(False))))
+    items = train.where_not_null(USER, [*keys, USER]).unique(*keys).result()
+    marked = rows.result().join(items.withColumn(IN_TRAIN, F.lit(True)), keys, "left")
+    return SparkRows(marked.withColumn(IN_TRAIN, F.coalesce(IN_TRAIN, F.lit(False))))
 
 
 def mark_here(rows: pa.Table, train: pa.Table) -> LocalTable:

@@ -19,7 +19,7 @@ from spark_eval.experiments.worker.judge import judge_events, judge_exposures
 from spark_eval.runners.door import open_given
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runners.quarantine import unusable_rows
-from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import NumberedObject, map_batches
 from spark_eval.schema import (
     EVENT_ID,
@@ -117,7 +117,7 @@ def judged(tables: Tables, plan: ExperimentPlan, entries: Sequence[Entry]) -> di
 
 def as_on_spark(table: Rows, rule: FaultRule) -> Rows:
     """Return a table with the types and the order of columns that it has on Spark."""
-    if isinstance(table, SparkRows):
+    if table.session is not None:
         return table
     names: list[str] = [name for name in ORDER if name in table.columns]
     names += [name for name in table.columns if name not in ORDER]

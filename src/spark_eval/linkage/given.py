@@ -11,7 +11,7 @@ from spark_eval.linkage.plan import Sources
 from spark_eval.linkage.relations import Relations
 from spark_eval.results.driver_tables import is_of_spark
 from spark_eval.runners.local_rows import LocalTable
-from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.runners.rows import Rows
 from spark_eval.tables.arrow_frames import read_arrow
 
 
@@ -27,7 +27,7 @@ def relations_of(
         return CodedRelations.of(here, scored, sources)
     from spark_eval.linkage.frames import FrameRelations
 
-    frames = {name: table.frame for name, table in tables.items() if isinstance(table, SparkRows)}
+    frames = {name: table.result() for name, table in tables.items()}
     return FrameRelations.of(frames, resources, sources)
 
 

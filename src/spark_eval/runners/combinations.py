@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import to_numpy
 from spark_eval.arrow.files import Batches
-from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.runners.rows import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,12 +28,12 @@ def combinations(
     rows: Rows, keys: Sequence[str], group: str, label: str, labels: Sequence[str]
 ) -> list[Combination]:
     """Count the keys by the combination of labels that their rows have, and the rows, in each group."""
-    if not isinstance(rows, SparkRows):
+    if rows.session is None:
         return list(combinations_here(rows, keys, group, label, labels))
     from pyspark.sql import functions as F
 
     bits = [F.when(F.col(label) == name, 1 << index) for index, name in enumerate(labels)]
-    frame = rows.frame.select(*keys, group, F.coalesce(*bits, F.lit(0)).alias(BITS))
+    frame = rows.result().select(*keys, group, F.coalesce(*bits, F.lit(0)).alias(BITS))
     tables: dict[str | None, "DataFrame"] = {None: frame}
     for key in keys:
         tables[key] = frame.groupBy(group, key).agg(F.bit_or(BITS).alias(BITS))

@@ -76,6 +76,11 @@ class LocalRows(ABC):
         """Number of threads."""
         return cores()
 
+    @property
+    def is_in_memory(self) -> bool:
+        """False for rows that are computed, or read, when they are needed."""
+        return False
+
     def kind(self, name: str) -> pa.DataType:
         """Return the type of a column."""
         return self.schema.field(name).type
@@ -338,6 +343,11 @@ class LocalTable(LocalRows):
     def n_rows(self) -> int:
         """Number of rows."""
         return self.files.n_rows if self.files is not None else len(self.rows)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True unless they are in files."""
+        return self.files is None
 
     def parts(self, n_tasks: int | None = None, *, coded: bool = False) -> Sequence[Callable[[], Batches]]:
         """Return a reader of each part of the files, or of the rows in memory."""

@@ -50,6 +50,10 @@ class Rows(Protocol):
     def at_once(self) -> int:
         """Number of parts that are computed at once."""
 
+    @property
+    def is_in_memory(self) -> bool:
+        """True if the rows are in the memory of this process."""
+
     def kind(self, name: str) -> pa.DataType:
         """Return the Arrow type of a column."""
 
@@ -172,6 +176,11 @@ class SparkRows:
     def at_once(self) -> int:
         """Number of tasks that run at once."""
         return tasks_at_once(self.session)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """False: they are on Spark."""
+        return False
 
     def kind(self, name: str) -> pa.DataType:
         """Return the Arrow type of a column."""

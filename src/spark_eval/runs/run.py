@@ -116,8 +116,8 @@ def needed(section: Given | None, name: str) -> Given:
 
 def stage_frame(frame: Rows, attempt: Attempt, table: str, *partitions: str) -> None:
     """Write a table to its staging folder, which must not exist; in this process by model if at all."""
-    if isinstance(frame, SparkRows):
-        write_frame(frame.frame, attempt.staged(table), *partitions)
+    if frame.session is not None:
+        write_frame(frame.result(), attempt.staged(table), *partitions)
     else:
         write_rows(frame.table(), Path(attempt.staged(table)), by_model=MODEL in partitions)
 

@@ -13,7 +13,7 @@ from spark_eval.errors import DataError
 from spark_eval.names import summarize_names
 from spark_eval.results.subsets import SubsetRow
 from spark_eval.runners.combinations import combinations
-from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import Object, collect_objects, group_by_key, map_batches
 from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset, ddl_of
 from spark_eval.splits.facts import FoldCounts, SplitCounts
@@ -87,8 +87,8 @@ def ends_of(rows: Rows, facts: SplitCounts, n_folds: int) -> dict[str, list[int]
     if others and not end_of and facts.n_written:
         from pyspark.sql import functions as F
 
-        assert isinstance(rows, SparkRows)  # others are counted while they are written
-        parts = rows.frame.where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)
+        # Rows of Spark: workers count others while they write them.
+        parts = rows.result().where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)
         ends = parts.agg(F.unix_micros(F.max(TIMESTAMP)).alias("end")).collect()
         end_of = {(part[SUBSET], part[FOLD]): part["end"] for part in ends}
     return {other: [end_of.get((other, fold), NEVER) for fold in range(n_folds)] for other in sorted(others)}
