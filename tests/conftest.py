@@ -40,8 +40,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["SPARK_EVAL_ENGINE"] = "spark"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with Spark first and, for ``FromBothEnds``, long ones last: of tests with a time-out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put files with Spark first and, for ``FromBothEnds``, long ones last: of tests with a time-out.
+
+    Where idle workers steal tests (the exhaustive ring), tests with the longest time-outs come first.
+    """
+    if config.getoption("dist", "no") == "worksteal":
+        items.sort(key=lambda item: -longest_of(item))
+        return
     has_spark, is_long = set[Path](), set[Path]()
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
@@ -49,6 +55,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("timeout"):
             is_long.add(item.path)
     items.sort(key=lambda item: (item.path not in has_spark, item.path in is_long))
+
+
+def longest_of(item: pytest.Item) -> float:
+    """Return the time-out of a test in seconds; 0 without one of its own."""
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker is not None and marker.args else 0.0
 
 
 @pytest.hookimpl(optionalhook=True)
