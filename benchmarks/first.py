@@ -39,11 +39,12 @@ def write_lists(ratings: Path, folder: Path) -> None:
     rows = pd.read_csv(ratings)
     late = rows[rows["timestamp"] > rows["timestamp"].quantile(0.5)]
     lists = [
-        pd.DataFrame({"item": part["movieId"].value_counts().index[:20], "rank": range(1, 21), "model": model})
+        pd.DataFrame({"item": part["movieId"].value_counts().index[:20], "model": model})
         for model, part in {"popular": rows, "recent": late}.items()
     ]
     users = pd.DataFrame({"user": rows["userId"].unique()})
-    users.merge(pd.concat(lists), how="cross").to_parquet(folder / "lists.parquet", index=False)
+    ranked = pd.concat(one.assign(rank=range(1, len(one) + 1)) for one in lists)
+    users.merge(ranked, how="cross").to_parquet(folder / "lists.parquet", index=False)
 
 
 def commands(ratings: Path, engine: str, number: int) -> dict[str, list[str]]:
@@ -80,11 +81,9 @@ def main(ratings: Path, repetitions: int) -> None:
     for command in dict.fromkeys(command for command, _ in medians):
         shown = [medians[command, engine] for engine in ENGINES]
         print(f"| {command} | " + " | ".join(f"{one.cpu:.1f} | {one.wall:.1f}" for one in shown) + " |")
-    whole = [
-        [sum(getattr(cost, part) for (_, of), cost in medians.items() if of == engine) for part in ("cpu", "wall")]
-        for engine in ENGINES
-    ]
-    print("| all | " + " | ".join(f"{cpu:.1f} | {wall:.1f}" for cpu, wall in whole) + " |")
+    of_engines = [[cost for (_, of), cost in medians.items() if of == engine] for engine in ENGINES]
+    whole = (f"{sum(c.cpu for c in of):.1f} | {sum(c.wall for c in of):.1f}" for of in of_engines)
+    print("| all | " + " | ".join(whole) + " |")
 
 
 if __name__ == "__main__":

@@ -116,7 +116,19 @@ def is_killed(mutant: Mutant, tree: Path) -> bool:
     whole = path.read_text(encoding="utf-8")
     path.write_text(whole.replace(mutant.before, mutant.after), encoding="utf-8")
     folders = [f"tests/{name}" for name in mutant.tests.split()]
-    command = [sys.executable, "-m", "pytest", "-xq", "-n", "2", "--dist", "loadfile", "-m", DEFAULT, *folders]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-xq",
+        "-n",
+        "2",
+        "--dist",
+        "loadfile",
+        "-m",
+        DEFAULT,
+        *folders,
+    ]
     paths = os.pathsep.join(map(str, (tree / "src", tree)))
     try:
         done = subprocess.run(
@@ -139,7 +151,9 @@ def is_killed(mutant: Mutant, tree: Path) -> bool:
 
 def main(packages: list[str]) -> None:
     """Print what becomes of each mutant; exit with 1 if one survives."""
-    chosen = [one for one in MUTANTS if not packages or one.path.split("/")[0].removesuffix(".py") in packages]
+    chosen = [
+        one for one in MUTANTS if not packages or one.path.split("/")[0].removesuffix(".py") in packages
+    ]
     survivors = list[Mutant]()
     with tempfile.TemporaryDirectory() as name:
         tree = Path(name, "tree")
@@ -150,7 +164,10 @@ def main(packages: list[str]) -> None:
             start = time.monotonic()
             is_dead = is_killed(mutant, tree)
             survivors += [] if is_dead else [mutant]
-            print(f"{'killed  ' if is_dead else 'SURVIVED'} {time.monotonic() - start:4.0f} s  {mutant}", flush=True)
+            print(
+                f"{'killed  ' if is_dead else 'SURVIVED'} {time.monotonic() - start:4.0f} s  {mutant}",
+                flush=True,
+            )
     print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants are killed")
     sys.exit(bool(survivors))
 

@@ -280,7 +280,8 @@ def test_a_first_csv_comes_to_a_report_without_pyspark(
         for user in range(9)
         for item in range(9)
     ]
-    Path("ratings.csv").write_text("\n".join(["userId,movieId,rating,timestamp", *rows]) + "\n", encoding="utf-8")
+    ratings = "\n".join(["userId,movieId,rating,timestamp", *rows])
+    Path("ratings.csv").write_text(f"{ratings}\n", encoding="utf-8")
     lists = ["model,user,item,rank"]
     lists += [f"{model},{user},{8 - rank},{rank}" for model in "ab" for user in range(9) for rank in (1, 2)]
     Path("lists.csv").write_text("\n".join(lists) + "\n", encoding="utf-8")

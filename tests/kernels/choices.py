@@ -5,14 +5,13 @@ from functools import cache
 from itertools import product
 from typing import Final, NamedTuple
 
-from users import User, batch, for_metric
-
 from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, TieOrder
 from spark_eval.conventions.presets import changed_choices
 from spark_eval.kernels.lists import Lists
 from spark_eval.kernels.registry import RANKING
 from spark_eval.kernels.values import MetricValue
 from spark_eval.statistics.exact import Floats
+from users import User, batch, for_metric
 
 # Metrics with a value per user, and those with values of a run.
 OF_USERS: Final = [name for name, metric in RANKING.items() if metric.is_of_users]

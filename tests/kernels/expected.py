@@ -6,9 +6,9 @@ from fractions import Fraction
 from itertools import groupby, permutations, product
 
 from oracles import CONVENTIONAL, ORACLES, Cutoff, averaged, hits_in_top, ratio
-from users import User
 
 from spark_eval.conventions import Conventions, TieOrder
+from users import User
 
 
 def orders(user: User) -> list[User]:

@@ -11,7 +11,6 @@ from typing import Final
 
 from oracles_beyond import OF_INTENTS, OVER_IDEALS
 from oracles_lists import OF_LISTS
-from users import User
 
 from spark_eval.conventions import (
     AucTies,
@@ -25,6 +24,7 @@ from spark_eval.conventions import (
     PrecisionDenominator,
     RecallDenominator,
 )
+from users import User
 
 Cutoff = int | None
 Oracle = Callable[[User, Cutoff], float]

@@ -7,8 +7,6 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from users import User, groups_of
-
 from spark_eval.conventions import (
     Conventions,
     CoverageVariant,
@@ -17,6 +15,7 @@ from spark_eval.conventions import (
     IdealTies,
     PersonalizationVariant,
 )
+from users import User, groups_of
 
 Cutoff = int | None
 GroupsOf = Callable[[int], str]

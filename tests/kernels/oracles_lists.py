@@ -10,7 +10,6 @@ from itertools import combinations
 from statistics import fmean
 from typing import Final
 
-from users import User
 from world import LETTERS, LISTED, N_ITEMS, TRAINING, VECTORS
 
 from spark_eval.conventions import Conventions
@@ -30,6 +29,7 @@ from spark_eval.conventions.beyond import (
     ShortList,
     UnexpectednessDenominator,
 )
+from users import User
 
 Cutoff = int | None
 NAN: Final = float("nan")

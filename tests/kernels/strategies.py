@@ -6,6 +6,7 @@ from random import Random
 
 from choices import OF_USERS, Case, every_convention
 from hypothesis import strategies as st
+
 from users import User
 
 ITEMS = range(14)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from oracles_beyond import OF_COUNTS, Run, exposure
 from strategies import orders
 from test_intents import GROUPS, LISTS
-from users import about_of, grouped_lists
 
 from spark_eval.conventions import Conventions, ExposureWeights
 from spark_eval.conventions.choice import Need
@@ -29,6 +28,7 @@ from spark_eval.kernels.lists import Lists
 from spark_eval.kernels.registry import OF_LISTS, RANKING
 from spark_eval.kernels.values import MetricValue, parse_metric, published_name
 from spark_eval.schema import Direction
+from users import about_of, grouped_lists
 
 CATALOG, TRAINED = range(1, 9), range(1, 7)
 # By preset and metric: the numbers that the libraries give.

@@ -11,7 +11,6 @@ from expected import as_ranked, orders
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import ITEMS, cases, cutoffs, finite_cutoffs, relevances, small_users, users
-from users import User, batch, graded
 
 from spark_eval.conventions import (
     AverageDenominator,
@@ -26,6 +25,7 @@ from spark_eval.conventions import (
 )
 from spark_eval.kernels.registry import RANKING
 from spark_eval.schema import Direction
+from users import User, batch, graded
 
 FROM_LENGTH = (AverageDenominator.K, AverageDenominator.MIN_RELEVANT_LENGTH)
 OVER_M = (AverageDenominator.RELEVANT, AverageDenominator.RETRIEVED)

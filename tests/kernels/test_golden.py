@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from users import User, batch
 
 from spark_eval.conventions.presets import conventions_of
 from spark_eval.kernels.values import metric_values
+from users import User, batch
 
 GOLDEN = Path(__file__).parent / "golden"
 TABLES = ("lenskit", "ranx", "rectools", "replay", "sklearn", "trec_eval")

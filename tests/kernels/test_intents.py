@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles_beyond import OF_INTENTS, OVER_IDEALS
 from strategies import cutoffs
-from users import User, about_of, batch, for_metric, grouped_lists, user
 
 from spark_eval.conventions import Conventions, IdealTies, TieOrder
 from spark_eval.conventions.presets import PRESETS, conventions_of
@@ -19,6 +18,7 @@ from spark_eval.kernels.lists import Lists
 from spark_eval.kernels.registry import RANKING
 from spark_eval.kernels.values import parse_metric
 from spark_eval.statistics.exact import Floats
+from users import User, about_of, batch, for_metric, grouped_lists, user
 
 # Data of which every metric has a worked number: the means over five users, one of them without a list.
 GROUPS = {1: "a", 2: "ab", 3: "b", 4: "bc", 5: "c", 6: "ac", 7: "a", 8: "c"}

@@ -11,7 +11,6 @@ from choices import DEFINED, OF_HITS, OF_ITEMS, OF_USERS, UNDEFINED, Case, every
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import ITEMS, batches, cases, cutoffs, finite_cutoffs, orders, users, users_with_gaps
-from users import User, batch
 
 from spark_eval.conventions import AverageVariant, Conventions, Gain, OneClass, TieOrder
 from spark_eval.conventions.beyond import SerendipityVariant
@@ -19,6 +18,7 @@ from spark_eval.conventions.choice import Need
 from spark_eval.kernels.lists import Lists
 from spark_eval.kernels.registry import RANKING
 from spark_eval.kernels.values import MetricValue
+from users import User, batch
 
 crowds = st.lists(st.one_of(users, users_with_gaps()), min_size=1, max_size=6)
 every_metric = pytest.mark.parametrize("name", OF_USERS)

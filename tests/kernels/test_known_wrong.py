@@ -8,9 +8,9 @@ from itertools import accumulate
 
 import pytest
 from choices import measured, one
-from users import User, graded, user
 
 from spark_eval.conventions import AverageDenominator, AverageVariant, Conventions, Gain
+from users import User, graded, user
 
 
 def test_validation_and_metrics_sorts_scores_ascending() -> None:

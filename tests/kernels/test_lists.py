@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from users import batch, graded
 
 from spark_eval.conventions import Discount, Gain, TieOrder
 from spark_eval.kernels.beyond.catalog import divide
@@ -15,6 +14,7 @@ from spark_eval.kernels.binary import hits_up_to_ties
 from spark_eval.kernels.discounts import bits_of, discount_sums, discounts, gains, harmonic
 from spark_eval.kernels.lists import Lists, Ragged
 from spark_eval.kernels.values import parse_metric
+from users import batch, graded
 
 RANKS = np.arange(1, 70)
 

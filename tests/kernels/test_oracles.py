@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import CONVENTIONAL, ORACLES, Cutoff
 from strategies import ITEMS, batches, cases, cutoffs, small_users, users_with_gaps
-from users import User, batch
 
 from spark_eval.conventions import AverageVariant, Conventions, TieOrder
 from spark_eval.kernels.lists import Lists
 from spark_eval.kernels.registry import RANKING
 from spark_eval.statistics.exact import Floats
+from users import User, batch
 
 WEIGHTS = {weight.name for metric in RANKING.values() for weight in metric.weights.values()}
 every_metric = pytest.mark.parametrize("name", OF_USERS)

@@ -9,7 +9,6 @@ from choices import OF_HITS, OF_USERS, Case, every_convention
 from hypothesis import given
 from strategies import cases, finite_cutoffs, users
 from textbook_lists import EVERYBODY, ONE_ITEM, OTHER
-from users import User, batch, for_metric, graded, user
 
 import spark_eval
 from spark_eval.conventions import CONVENTIONS, AverageDenominator, AverageVariant, Conventions, TieOrder
@@ -20,6 +19,7 @@ from spark_eval.kernels.registry import OF_LISTS, RANKING
 from spark_eval.kernels.values import MetricValue, metric_values
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.statistics.exact import Floats
+from users import User, batch, for_metric, graded, user
 
 
 class Facts(NamedTuple):

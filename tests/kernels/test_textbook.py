@@ -8,11 +8,11 @@ from textbook import BINARY, Row
 from textbook_beyond import INTENTS
 from textbook_graded import GRADED, PAIRS, WEIGHED
 from textbook_lists import DIVERSE, FOUND, POPULAR, WEIGHED_LISTS
-from users import batch, for_metric
 
 from spark_eval.conventions import CONVENTIONS, Conventions, TieOrder
 from spark_eval.kernels.registry import RANKING
 from spark_eval.kernels.values import parse_metric
+from users import batch, for_metric
 
 TABLE = [*BINARY, *GRADED, *PAIRS, *POPULAR, *DIVERSE, *FOUND, *INTENTS]
 WEIGHTS = [*WEIGHED, *WEIGHED_LISTS]

@@ -9,7 +9,6 @@ from choices import every_convention
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import orders
-from users import batch, graded
 
 from spark_eval.conventions import (
     CONVENTIONS,
@@ -32,6 +31,7 @@ from spark_eval.kernels.values import (
     parse_metric,
     ranking_names,
 )
+from users import batch, graded
 
 KS = (1, 10, MAX_K, None)
 DEFAULT = Conventions()

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from textbook_lists import EVERYBODY
-from users import batch
 
 from spark_eval.conventions import Conventions
 from spark_eval.conventions.presets import conventions_of
@@ -15,6 +14,7 @@ from spark_eval.kernels.distances import cosine, euclid
 from spark_eval.kernels.lists import Lists
 from spark_eval.kernels.values import metric_values, published_name
 from spark_eval.statistics.exact import Floats
+from users import batch
 
 
 class Row(NamedTuple):

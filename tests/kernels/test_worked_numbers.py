@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
-from users import User, batch, graded, hits, user
 
 from spark_eval.conventions.presets import conventions_of
 from spark_eval.kernels.values import parse_metric
+from users import User, batch, graded, hits, user
 
 
 class Row(NamedTuple):

@@ -4,6 +4,7 @@ from typing import Final
 
 from textbook import Row
 from textbook_graded import SECOND
+
 from users import User, user
 
 # Items 1a 2ab 3b 4bc 5c 6ac 7a 8c, and 9bd 10ac 11bc 12b.

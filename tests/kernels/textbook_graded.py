@@ -7,6 +7,7 @@ from math import log2
 from typing import Final
 
 from textbook import NAN, NO_LIST, NO_TRUTH, TIED, TIED_BELOW, C, Row
+
 from users import graded
 
 SECOND: Final = 1 / log2(3)

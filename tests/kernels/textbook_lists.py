@@ -7,6 +7,7 @@ from math import log, log2, sqrt
 from typing import Final
 
 from textbook import NAN, Row
+
 from users import user
 
 U1: Final = user([4, 5, 6], [5], history=[1, 2, 3], base=[4, 1, 2])

@@ -1,4 +1,4 @@
-"""Kinds of online metrics: what the values of units are. A new kind is a class here, and its line in KINDS."""
+"""Kinds of online metrics: the values of units. A new kind is a class here, and its line in KINDS."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from spark_eval.statistics.exact import Ints
 RATIO_BITS: Final = 32
 # Sums of units are below this number.
 LARGEST_SUM: Final = 2.0**62
-# Variables of units (n,), in the order of ``moments``, None for 0; and True for units with a value, None for all.
+# Variables of units (n,), as in ``moments``, None for 0; and True for units with a value, None for all.
 Variables = tuple[list[Ints | None], Booleans | None]
 # x and y of units (n,); and True for those with a value, None for all.
 Values = tuple[Ints, Ints, Booleans | None]

@@ -34,7 +34,7 @@ def combinations(
 
     bits = [F.when(F.col(label) == name, 1 << index) for index, name in enumerate(labels)]
     frame = rows.result().select(*keys, group, F.coalesce(*bits, F.lit(0)).alias(BITS))
-    tables: dict[str | None, "DataFrame"] = {None: frame}
+    tables: dict[str | None, DataFrame] = {None: frame}
     for key in keys:
         tables[key] = frame.groupBy(group, key).agg(F.bit_or(BITS).alias(BITS))
     grouped = [

@@ -75,7 +75,8 @@ class LabelledByWorkers:
     def added(self, make: Callable[[Batches], Done]) -> tuple[SplitCounts, set[str]]:
         """Return the sum of the counts that ``make`` returns of each task, and all files."""
         counts, files = SplitCounts(self.labeller.rule), set[str]()
-        for of_task, written in collect_objects(map_batches(self.rows, lambda batches: [(None, make(batches))])):
+        tasks = map_batches(self.rows, lambda batches: [(None, make(batches))])
+        for of_task, written in collect_objects(tasks):
             counts += of_task
             files.update(written)
         return counts, files

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from spark_eval.errors import DataError, nearest
-from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, REQUEST, SUBSET, TIMESTAMP, USER, Fault
+from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, REQUEST, SUBSET, TIMESTAMP, USER
 from spark_eval.splits.rules.fold_rule import FoldRule
 from spark_eval.tables.spec import Column, Kind, SpecOf, TableSpec
 

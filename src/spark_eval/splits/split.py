@@ -280,8 +280,8 @@ def split(
         columns: Mapping of user, item, timestamp and relevance to the log's column names.
         timestamp_unit: The unit of integer timestamps: s, ms or us.
         engine: ``local`` for this process, ``spark``, or ``auto``: this process for pandas, polars and Arrow
-            frames and for plain Parquet files of this machine; otherwise Spark. By default that of the environment variable ``SPARK_EVAL_ENGINE``,
-            otherwise ``auto``.
+            frames and for plain Parquet files of this machine; otherwise Spark. By default that of the
+            environment variable ``SPARK_EVAL_ENGINE``, otherwise ``auto``.
         **options: The options of the method, listed below; cuts in any form that a config accepts.
 
     Returns:
