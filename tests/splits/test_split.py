@@ -15,7 +15,7 @@ from spark_eval.accounting import ACCOUNTING
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, USER
-from spark_eval.splits.label import LabelledBySpark
+from spark_eval.splits.labelled_on_spark import LabelledBySpark
 from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, rule_of
 from spark_eval.splits.split import Split, split

@@ -19,8 +19,8 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.runtime.any_session import TIMESTAMP_TYPE
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import SUBSET
-from spark_eval.splits.label import LabelledBySpark
 from spark_eval.splits.labelled import LabelledLog
+from spark_eval.splits.labelled_on_spark import LabelledBySpark
 from spark_eval.splits.split import Split, split
 
 START = datetime(1969, 12, 1, tzinfo=UTC)

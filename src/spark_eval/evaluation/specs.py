@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LISTS: Final = "recommendations"
 LONG, ARRAY = "long", "array"
-# Column of an id that is the user of another table, beside the user of recommendations.
+# Column of an id that is the user of another table; that of recommendations is another column.
 COARSER: Final = "coarser_{}"
 FOLD_COLUMN: Final = Column(
     FOLD, Kind.WHOLE, is_needed=False, code="FOLD_NOT_INTEGER", needs="folds are whole numbers"

@@ -50,7 +50,7 @@ def align_ids(recommendations: Rows, truth: Rows) -> tuple[Rows, Rows]:
 
 
 def rows_here(tables: Sequence[Rows], most_bytes: int) -> list[pa.Table] | None:
-    """Return the rows of tables of this process, if those of files take at most so many bytes of memory.
+    """Return the rows of tables of this process, if reading them takes at most ``most_bytes`` of memory.
 
     None otherwise, and for tables on Spark.
     """

@@ -89,7 +89,7 @@ TAKES: Final[Mapping[Kind, Takes]] = {
 }
 
 
-# Columns of conditions, beside ours.
+# Columns of conditions, in addition to ours.
 CONDITION: Final = "spark_eval_condition_{}"
 KEEPS_NUMBER: Final = "double keeps it here (in pandas: astype(float))"
 KEEPS_TEXT: Final = "text keeps it here (in pandas: astype(str))"
@@ -221,7 +221,7 @@ def read_whole(name: str, opened: OpenedTable, columns: Sequence[str]) -> Opened
         with named_read_errors(path), open_file(path, path) as file:
             parts.append(read_all(file, columns).replace_schema_metadata())
     if any(part.schema != parts[0].schema for part in parts):
-        raise NotPlain(f"files beside {opened.paths[0]} have other types")
+        raise NotPlain(f"other files than {opened.paths[0]} have other types")
     rows = as_arrow(name, pa.concat_tables(parts))
     return replace(opened, schema=rows.schema, rows=rows, paths=())
 

@@ -28,7 +28,7 @@ ROWS_PER_BUCKET: Final = 1_000_000
 
 
 def n_buckets_of(n_rows: int) -> int:
-    """Return the number of buckets to divide so many rows into."""
+    """Return the number of buckets to divide rows into."""
     return 1 + n_rows // ROWS_PER_BUCKET
 
 

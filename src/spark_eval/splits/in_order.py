@@ -226,7 +226,7 @@ def n_held_out(held: int | Fraction, sizes: Ints) -> Ints:
 
 
 def start_of(text: str, how: Dealt) -> int:
-    """Return the number from which a stratum is dealt out; ``text`` are its values."""
+    """Return the number that a stratum begins with; ``text`` are its values."""
     [drawn] = id_hashes(pa.array([f"={text}"]), np.int64(how.seed)).view(np.int64).tolist()
     return int(drawn) % how.n
 

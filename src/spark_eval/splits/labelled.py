@@ -1,4 +1,4 @@
-"""The rows of a log in the subsets of a rule, as workers label them; Spark's own way is in ``label``."""
+"""The rows of a log in the subsets of a rule, as workers label them; Spark does in ``labelled_on_spark``."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

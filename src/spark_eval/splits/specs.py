@@ -13,7 +13,7 @@ LOG: Final = "interactions"
 OURS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)
 # Names that columns of a log must not have: the written tables have them.
 RESERVED: Final = frozenset({*OURS, FOLD, SUBSET, FAULT, "run_id"})
-# Columns of ours by whose text rows are dealt out as Spark writes it.
+# Columns of ours that rows are dealt out by, as text that Spark writes.
 WRITTEN_BY_SPARK: Final = (TIMESTAMP, RELEVANCE)
 
 
@@ -41,7 +41,7 @@ def specs_of(
     """Return the spec of a log: user, item, timestamp, relevance, and whatever other columns it has.
 
     If ``timed`` is false, timestamps may be null and the column may be missing. ``added`` are columns that
-    the split adds, ``dealt_by`` those by which rows are dealt out.
+    the split adds, ``dealt_by`` those that rows are dealt out by.
     """
     when = Column(TIMESTAMP, Kind.INSTANT, is_needed=timed, unit=unit, timezone=timezone)
     relevance = Column(RELEVANCE, Kind.EXACT, is_needed=False, code="RELEVANCE_NOT_NUMERIC")

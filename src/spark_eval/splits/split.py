@@ -319,7 +319,7 @@ def split_rows(log: Rows, rule: FoldRule, unit: str | None, given: Any = None) -
     """Split a conformed log, where it is; in this process its rows are of the kind of ``given``."""
     check_strata(rule, [*OURS, *log.columns])
     if isinstance(log, SparkRows):
-        from spark_eval.splits.label import labelled_on_spark
+        from spark_eval.splits.labelled_on_spark import labelled_on_spark
 
         labelled, timeline, layout = labelled_on_spark(log, rule, unit)
         return Split(labelled, rule, timeline, layout)

@@ -36,7 +36,7 @@ class Additive:
 
 
 class Accumulator:
-    """Base of dataclasses to which many parts are added, in place: ``whole += part``; see ``Additive``."""
+    """Base of dataclasses that many parts are added to, in place: ``whole += part``; see ``Additive``."""
 
     def __iadd__(self, other: Self) -> Self:
         """Add a part."""

@@ -11,7 +11,7 @@ from spark_eval.arrow.files import INSTANT
 INTEGER: Final = r"^(0|-?[1-9][0-9]{0,17})$"
 NUMBER: Final = r"^(0|-?[1-9][0-9]{0,17}|-?[0-9]{1,15}\.[0-9]{1,15})$"
 MOMENT: Final = r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
-# Text that is no number, date, time or truth value to Spark: one such value makes a column text.
+# Text that Spark takes for neither a number, a date, a time nor a truth value: one makes a column text.
 WORD: Final = r"^[A-Za-z_][A-Za-z0-9_ -]*$"
 NO_WORD: Final = r"(?i)^(nan|inf|infinity|true|false|epoch|now|today|tomorrow|yesterday|t[0-9].*)$"
 INTS: Final = pa.int32()

@@ -142,7 +142,7 @@ def files_below(
 ) -> Iterator[tuple[str, Mapping[str, str | None]]]:
     """Yield the files at a path, each with the columns and values of the folders above it.
 
-    Raises NotPlain for a folder with files beside folders, or with folders that name no column.
+    Raises NotPlain for a folder with both files and folders, or with folders that name no column.
     """
     if top.is_file():
         yield str(top), named
@@ -163,7 +163,7 @@ def files_below(
 def listed_in(folder: Path) -> list[Path]:
     """Return the files and folders in a folder that are not hidden.
 
-    Raises NotPlain if Spark would take the columns from a summary beside them.
+    Raises NotPlain if Spark would take the columns from a summary in their folder.
     """
     if any((folder / name).exists() for name in SUMMARIES):
         raise NotPlain(f"{folder} has a summary of its columns")
@@ -203,7 +203,7 @@ def file_schema(paths: Sequence[str]) -> pa.Schema:
         check_spark_columns(path, footer)
     schemas = [schema_of(footer) for footer in footers]
     if any(schema != schemas[0] for schema in schemas):
-        raise NotPlain(f"files beside {paths[0]} have other columns")
+        raise NotPlain(f"other files than {paths[0]} have other columns")
     unsigned = {path: unsigned_columns(footer) for path, footer in zip(paths, footers, strict=True)}
     unsigned_in_all(unsigned, str(Path(paths[0]).parent))
     return schemas[0]

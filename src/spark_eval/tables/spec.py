@@ -1,4 +1,4 @@
-"""What an input table is: its columns, and what each of them holds. Both engines read it; no Spark here."""
+"""The spec of an input table: its columns, each with its kind. Both engines read it; no Spark here."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from spark_eval.tables.columns import NO_MODEL, check_mapping, missing_column
 
 
 class Kind(StrEnum):
-    """What a column holds."""
+    """Kind of a column: its content."""
 
     ID = "an integer or text"
     TEXT = "anything, as text"
     WHOLE = "an integer"
     NUMBER = "a number"
-    SCORE = "a number of which the workers find what a double rounds"
+    SCORE = "a number; the workers find where a double rounds it"
     ORDERED = "a number that orders rows, as exact as it is"
     RANK = "a whole number, of any type of numbers"
     SET = "a list of text or integers, or text divided by |"
@@ -27,7 +27,7 @@ class Kind(StrEnum):
     MICROSECONDS = "a point in time, which Spark gives in microseconds since 1970"
     SCALAR = "text, a boolean or a number"
     VALUE = "anything that files hold"
-    STRATUM = "anything by whose text rows are dealt out"
+    STRATUM = "anything; rows are dealt out by its text"
     VECTOR = "a list of numbers"
     CLASS_NAME = "a class that is text"
     CLASS_NUMBER = "a class that is a number"
