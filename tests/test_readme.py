@@ -201,6 +201,7 @@ def codes_in(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             found = [*node.args] if name in RAISING | NOTING else []
+            found += [one.value for one in node.keywords if one.arg == "code"]  # of a column of a spec
         elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "code":
             found = [*ast.walk(node.value)]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):

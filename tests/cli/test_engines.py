@@ -300,7 +300,7 @@ def test_a_first_csv_comes_to_a_report_without_pyspark(
     assert "engine: local (files, 81 rows)" in split
     assert "metrics of run first" in evaluated
     assert "comparisons of run first" in compared
-    assert Path(page.strip()).read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert Path(page.strip()).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_validate_finds_the_same(desk: Desk) -> None:

@@ -11,6 +11,7 @@ from strategies import cases, finite_cutoffs, users
 from textbook_lists import EVERYBODY, ONE_ITEM, OTHER
 
 import spark_eval
+from spark_eval import kernels
 from spark_eval.conventions import CONVENTIONS, AverageDenominator, AverageVariant, Conventions, TieOrder
 from spark_eval.conventions.beyond import SerendipityVariant
 from spark_eval.conventions.choice import Need
@@ -292,3 +293,8 @@ def test_all_metrics_are_listed() -> None:
         assert metric_values([name], [5], Conventions())
     assert spark_eval.SparkEvalError is SparkEvalError
     assert {"metrics", "SparkEvalError"} <= set(dir(spark_eval))
+
+
+def test_the_package_offers_kernels_where_a_module_has_their_name() -> None:
+    offered = {metric.kernel.__name__: metric.kernel for metric in RANKING.values()}
+    assert {name: getattr(kernels, name) for name in offered} == offered

@@ -1,7 +1,7 @@
 """Columns that an evaluation reads of each table."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -157,13 +157,13 @@ def item_columns(plan: Plan, of_features: str) -> Iterator[Column]:
     if FEATURES in purposes:
         purposes = {GROUPS: purposes[FEATURES], **purposes}
     wanted = {
-        Need.GROUPS: (GROUPS, GROUPS, Kind.SET, "NOT_A_SET"),
-        Need.FEATURES: (FEATURES, of_features, Kind.SET, "NOT_A_SET"),
-        Need.VECTORS: (VECTOR, VECTOR, Kind.EMBEDDING, "NOT_A_VECTOR"),
+        Need.GROUPS: Column(GROUPS, Kind.SET, code="NOT_A_SET", named=GROUPS),
+        Need.FEATURES: Column(FEATURES, Kind.SET, code="NOT_A_SET", named=of_features),
+        Need.VECTORS: Column(VECTOR, Kind.EMBEDDING, code="NOT_A_VECTOR", named=VECTOR),
     }
-    for need, (name, named, kind, code) in wanted.items():
+    for need, column in wanted.items():
         if need in plan.needs:
-            yield Column(name, kind, code=code, named=named, purpose=purposes.get(named, ""))
+            yield replace(column, purpose=purposes.get(column.named, ""))
 
 
 def without_coarser(lists: Rows, described: Descriptions) -> Rows:

@@ -29,6 +29,7 @@ MODULES: Final = (
     *(binary, graded, pairwise),
     *(counts, discovery, diversity, exposure, history, intents, popularity),
 )
+del exposure  # a kernel has the name of this module
 OFFERED: Final[dict[str, Any]] = {
     **{metric.kernel.__name__: metric.kernel for metric in RANKING.values()},
     **{choice.__name__: choice for choice in CONVENTIONS.values()},
