@@ -118,7 +118,8 @@ def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mappi
     columns = [one for one in spec.there(schema.names, names) if is_kept(one, schema, names)]
     theirs = theirs_of(spec, columns, schema.names, names)
     others = {one.kind for one in columns if not is_taken(one, schema.field(theirs[one.name]).type)}
-    if opened.rows is None and others and others <= {Kind.NUMBER, Kind.ID}:
+    is_known = not any(pa.types.is_null(schema.field(one).type) for one in theirs.values())
+    if opened.rows is None and others and others <= {Kind.NUMBER, Kind.ID} and is_known:
         opened = read_whole(name, opened, [*theirs.values(), *(one.column for one in opened.conditions)])
     if opened.rows is not None:
         rows = with_doubles(with_longs(name, opened.rows, columns, theirs), columns, theirs)

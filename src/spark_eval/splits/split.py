@@ -317,7 +317,7 @@ def split(
 
 def split_rows(log: Rows, rule: FoldRule, unit: str | None, given: Any = None) -> Split:
     """Split a conformed log, where it is; in this process its rows are of the kind of ``given``."""
-    check_strata(rule, [*OURS, *log.columns])
+    check_strata(rule, dict.fromkeys([*OURS, *log.columns]))
     if isinstance(log, SparkRows):
         from spark_eval.splits.labelled_on_spark import labelled_on_spark
 
