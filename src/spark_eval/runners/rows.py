@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import pyarrow as pa
 
-from spark_eval.arrow.files import INSTANT, Batches, read_parts
+from spark_eval.arrow.files import Batches, read_parts
 from spark_eval.names import literal_path, quote_column
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import silent_about_pandas, tasks_at_once
@@ -184,12 +184,9 @@ class SparkRows:
 
     def kind(self, name: str) -> pa.DataType:
         """Return the Arrow type of a column."""
-        from pyspark.sql.pandas.types import to_arrow_type
-        from pyspark.sql.types import TimestampType
+        from spark_eval.tables.plain_files import arrow_type
 
-        kind = self.frame.schema[name].dataType
-        # PySpark 4.3 asks for a time zone.
-        return INSTANT if isinstance(kind, TimestampType) else to_arrow_type(kind)
+        return arrow_type(self.frame.schema[name].dataType)
 
     def kind_in_words(self, name: str) -> str:
         """Return Spark's name of the type of a column."""

@@ -10,7 +10,6 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from spark_eval.arrow.row_faults import inexact_relevance
 from spark_eval.errors import DataError
@@ -27,7 +26,7 @@ from spark_eval.schema import (
 from spark_eval.tables import spec as specs
 from spark_eval.tables.columns import DIVIDER, NO_TIMESTAMP_UNIT, check_mapping, missing_column
 from spark_eval.tables.file_parts import PlainFiles
-from spark_eval.tables.plain_files import PLAIN_TYPES, VALUE_TYPES, plain_files
+from spark_eval.tables.plain_files import PLAIN_TYPES, VALUE_TYPES, arrow_type, plain_files
 
 # Spark's collation of plain strings.
 BYTE_BY_BYTE: Final = "UTF8_BINARY"
@@ -245,7 +244,7 @@ class Input:
     def original(self, name: str) -> Column:
         """Return a column as it was given; as text if the workers lack its type."""
         try:
-            to_arrow_type(self.kind(name))
+            arrow_type(self.kind(name))
         except PySparkTypeError:
             return self.column(name).cast("string")
         return self.column(name)
