@@ -118,8 +118,7 @@ def conformed_here(spec_of: SpecOf, name: str, opened: OpenedTable, names: Mappi
     columns = [one for one in spec.there(schema.names, names) if is_kept(one, schema, names)]
     theirs = theirs_of(spec, columns, schema.names, names)
     others = {one.kind for one in columns if not is_taken(one, schema.field(theirs[one.name]).type)}
-    is_known = not any(pa.types.is_null(schema.field(one).type) for one in theirs.values())
-    if opened.rows is None and others and others <= {Kind.NUMBER, Kind.ID} and is_known:
+    if opened.rows is None and others and others <= {Kind.NUMBER, Kind.ID}:
         opened = read_whole(name, opened, [*theirs.values(), *(one.column for one in opened.conditions)])
     if opened.rows is not None:
         rows = with_doubles(with_longs(name, opened.rows, columns, theirs), columns, theirs)
@@ -223,6 +222,8 @@ def read_whole(name: str, opened: OpenedTable, columns: Sequence[str]) -> Opened
             parts.append(read_all(file, columns).replace_schema_metadata())
     if any(part.schema != parts[0].schema for part in parts):
         raise NotPlain(f"other files than {opened.paths[0]} have other types")
+    if any(pa.types.is_null(one) for one in parts[0].schema.types):
+        raise NotPlain(f"{opened.paths[0]} has a column without values or type")
     rows = as_arrow(name, pa.concat_tables(parts))
     return replace(opened, schema=rows.schema, rows=rows, paths=())
 
