@@ -20,7 +20,7 @@ SOURCE: Final = REPOSITORY / "src" / "spark_eval"
 # Tests of the default ring.
 DEFAULT: Final = (
     "not slow and not cluster and not setup and not parity and not airflow and not browser "
-    "and not stores and not exhaustive"
+    "and not stores and not exhaustive and not spark"
 )
 # Longest run of the tests of a mutant, in seconds: one that never ends is found, too.
 LONGEST: Final = 900

@@ -104,7 +104,9 @@ def given(
 
 
 @pytest.mark.usefixtures("each_engine")
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.spark] * (one in WITH_RESULTS)) for one in MODULES]
+)
 def test_the_examples_of_a_module_hold(name: str, request: pytest.FixtureRequest) -> None:
     more = request.getfixturevalue("given") if name in WITH_RESULTS else {}
     assert doctest.testmod(import_module(name), extraglobs={"np": np, **more}).failed == 0

@@ -23,8 +23,6 @@ from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker
 from spark_eval.splits.rules.leave_out import LastFraction
 from spark_eval.verbs import VERBS, split
 
-pytestmark = pytest.mark.usefixtures("engine_of_users")
-
 
 def row(metric: str, k: int | None = 10, segment: str = "all", value: str = "all") -> dict[str, object]:
     return {

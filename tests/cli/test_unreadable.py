@@ -18,8 +18,6 @@ from tests.verbs.test_validate_sections import KEYS, OTHERS, TABLES
 from spark_eval import evaluate
 from spark_eval.errors import SparkEvalError
 
-pytestmark = pytest.mark.usefixtures("engine_of_users")
-
 # A user without any right, whom no rights of root help.
 NOBODY: Final = 65_534
 VERBS: Final[Mapping[str, tuple[str, ...]]] = {

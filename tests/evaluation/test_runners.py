@@ -395,6 +395,7 @@ def test_folders_that_name_columns_are_read_here(tmp_path: Path) -> None:
     assert read == expected
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("what", "judged"),
     [

@@ -22,8 +22,6 @@ from spark_eval.results.mlflow_runs import log_run
 from spark_eval.results.report.data import RunFacts
 from spark_eval.runs.verdict import Verdict, check_verdict, decision_line, plain_text
 
-pytestmark = pytest.mark.usefixtures("engine_of_users")
-
 GATE = GateRow(
     *("mrr", 4, "als", None, "pop", 0.0, "absolute", "observed", 0.95, "all", "all", 1, 0.9, "user"),
     *(0.2, 0.1, -0.1, None, None, 2, "worse", False, "fell", None, None, None),

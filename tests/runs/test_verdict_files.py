@@ -15,8 +15,6 @@ from tests.monitoring.test_watch import days_of
 
 from spark_eval.runs.verdict import Verdict, is_verdict
 
-pytestmark = pytest.mark.usefixtures("engine_of_users")
-
 VERDICT: Final = Verdict("other", "watch", [], [("a gate", True, "not_worse", "as before")])
 PRECIOUS: Final = "precious\n"
 UNFIT: Final = '{"run_id": "r", "verb": "watch", "passed": true, "gates": [], "more": 1}'

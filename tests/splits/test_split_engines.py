@@ -155,6 +155,7 @@ def test_rows_are_put_in_order_as_by_spark(tmp_path: Path, options: dict[str, An
     assert_alike(local, split(log, columns=NAMES, engine="spark", **options), tmp_path)
 
 
+@pytest.mark.spark
 def test_every_choice_of_rows_has_a_fold(tmp_path: Path) -> None:
     log = a_log(text=False, n_rows=9)
     options: dict[str, Any] = {"method": "leave_p_out", "p": 2, "exhaustive": True}

@@ -11,8 +11,6 @@ from item_metrics import registered
 from pyspark import cloudpickle
 from tests.cli.conftest import Desk
 
-pytestmark = pytest.mark.usefixtures("engine_of_users")
-
 
 @pytest.fixture(autouse=True)
 def metrics() -> Iterator[None]:

@@ -11,8 +11,6 @@ from spark_eval.cli.funnel import MOST_METRICS, show_funnel
 from spark_eval.publishing.published import read_published
 from spark_eval.runtime.session import get_session
 
-pytestmark = pytest.mark.usefixtures("engine_of_users")
-
 STAGES = [
     {"name": "candidates", "models": ["best", "late"], "k": 2},
     {"name": "ranking", "model": "late", "k": 1},
