@@ -1,7 +1,8 @@
 # One environment, .venv, pinned by hash; see docs/decisions/0001-environment.md.
 #   make demo    everything end to end on embedded data
 #   make setup   .venv with spark-eval in it, and nothing else
-#   make test    the default tests, in two processes; ARGS="-k name" goes to pytest
+#   make test    what users run, in this process, without Java; ARGS="-k name" goes to pytest
+#   make test-spark the same facts on Spark: both engines, plans, sessions, files as Spark reads them
 #   make test-pages  what README and docs/ say: every command, config and code block, in a clone
 #   make test-slow the tests that take longer, in two processes: a cluster, the set-up, kills, README
 #   make test-all  every ring, one after the other, with one summary; goes on where it was cut off
@@ -13,6 +14,7 @@
 #   make test-stores-brief  of these one whole run and one kill on each, in three minutes
 #   make docs    the site of the pages in site/, whole from a disk; a broken link or an undocumented name fails
 #   make test-versions  part of the tests under each Spark, Python and library of requirements/versions.txt
+#   make mutants  breaks the code in 53 places, one at a time, and sees that tests fail
 #   make benchmarks  us and our peers side by side; ARGS="--size M"
 #   make check   style, types, import rules
 #   make environments  what test-parity and test-airflow run in, which make it themselves if need be
@@ -23,12 +25,13 @@
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-all test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-stores-brief test-versions benchmarks check docs environments package archive archive-driver lock clean
+.PHONY: setup demo test test-all test-spark test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-stores-brief test-versions mutants benchmarks check docs environments package archive archive-driver lock clean
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE SPARK_HOME
 
 dist := dist
 in_venv := .venv/bin/python -m
 pip_install := $(in_venv) pip install -qq --no-input --no-build-isolation
+quick := not slow and not cluster and not setup and not parity and not airflow and not browser and not stores and not exhaustive
 lock_with := .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
@@ -37,8 +40,11 @@ setup: .venv/.run
 demo: .venv/.run
 	@.venv/bin/spark-eval demo
 
-test: .venv/.classes.jsa
-	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not cluster and not setup and not parity and not airflow and not browser and not stores and not exhaustive" $(ARGS)
+test: .venv/.dev
+	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "$(quick) and not spark" $(ARGS)
+
+test-spark: .venv/.classes.jsa
+	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "$(quick) and spark" $(ARGS)
 
 test-slow: .venv/.classes.jsa
 	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or cluster or setup) and not exhaustive and not airflow and not browser and not stores" $(ARGS)
@@ -47,7 +53,7 @@ test-all: .venv/.dev
 	@$(in_venv) tests.rings $(ARGS)
 
 test-exhaustive: .venv/.classes.jsa
-	@$(in_venv) pytest -n 2 --dist load -m "exhaustive and not stores" --hypothesis-profile others $(ARGS)
+	@$(in_venv) pytest -n 2 --dist worksteal -m "exhaustive and not stores" --hypothesis-profile others $(ARGS)
 
 test-pages: .venv/.classes.jsa .venv-airflow/.installed
 	@$(in_venv) pytest tests/pages $(ARGS)
@@ -78,6 +84,9 @@ test-stores-brief: .venv/.classes.jsa
 
 test-versions: .venv/.python
 	@.venv/bin/python tests/versions/matrix.py $(ARGS)
+
+mutants: .venv/.classes.jsa
+	@$(in_venv) tests.mutants $(ARGS)
 
 benchmarks: .venv-bench/.installed
 	@.venv-bench/bin/python -m benchmarks.run $(ARGS)

@@ -36,19 +36,57 @@ if CLASSES.exists() and CLASSES.stat().st_size:
 # A shell that starts a call in the background has it ignore SIGINT, and with it all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Tests are of Spark unless they name an engine; the default of users is auto.
-os.environ["SPARK_EVAL_ENGINE"] = "spark"
+
+# Marks of tests that call Spark where they name no engine.
+ON_SPARK = ["spark", "slow", "cluster", "setup", "parity", "airflow", "browser", "stores", "exhaustive"]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with Spark first and, for ``FromBothEnds``, long ones last: of tests with a time-out."""
-    has_spark, is_long = set[Path](), set[Path]()
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide Spark from the default ring, so that a test that starts one fails there."""
+    if "not spark" in config.getoption("markexpr"):
+        os.environ["SPARK_HOME"] = "/The default ring starts no Spark: mark the test spark."
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests with a session of Spark; put their files first and, for ``FromBothEnds``, long ones last.
+
+    Where idle workers steal tests (the exhaustive ring), tests with the longest time-outs come first.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+    if config.getoption("dist", "no") == "worksteal":
+        items.sort(key=lambda item: -longest_of(item))
+        return
+    has_spark, is_long = set[Path](), set[Path]()
+    for item in items:
+        if item.get_closest_marker("spark"):
             has_spark.add(item.path)
         if item.get_closest_marker("timeout"):
             is_long.add(item.path)
     items.sort(key=lambda item: (item.path not in has_spark, item.path in is_long))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Choose the engine of calls that name none: Spark in tests of it and slower ones, else as for users."""
+    os.environ["SPARK_EVAL_ENGINE"] = engine_of(item)
+
+
+def engine_of(item: pytest.Item) -> str:
+    """Return what ``each_engine`` or ``engine_of_users`` ask for, else the engine of the ring."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    if "each_engine" in parameters:
+        return str(parameters["each_engine"])
+    of_users = "engine_of_users" in getattr(item, "fixturenames", ())
+    return "auto" if of_users or not any(map(item.get_closest_marker, ON_SPARK)) else "spark"
+
+
+def longest_of(item: pytest.Item) -> float:
+    """Return the time-out of a test in seconds; 0 without one of its own."""
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker is not None and marker.args else 0.0
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -70,20 +108,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def engine_of_users() -> Iterator[None]:
-    """This process does what it can, as for users; ``cli/test_engines.py`` compares what Spark publishes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_EVAL_ENGINE", "auto")
-        yield
+def engine_of_users() -> None:
+    """Calls run in this process where it can, as for users, also in tests with a session of Spark."""
 
 
 @pytest.fixture(scope="module", params=["auto", pytest.param("spark", marks=pytest.mark.slow)])
-def each_engine(request: pytest.FixtureRequest) -> Iterator[str]:
-    """As ``engine_of_users`` in the default run; the slow ring asks Spark for the same."""
+def each_engine(request: pytest.FixtureRequest) -> str:
+    """As for users in the quick rings; the slow ring asks Spark for the same."""
     engine: str = request.param
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_EVAL_ENGINE", engine)
-        yield engine
+    return engine
 
 
 @pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.slow)])

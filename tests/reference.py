@@ -21,8 +21,8 @@ from spark_eval.config.inputs import Filter, Output, Recommendations, Source
 from spark_eval.config.keys import Section
 from spark_eval.conventions import CONVENTIONS
 from spark_eval.conventions.choice import Need
-from spark_eval.metrics import RANKING
-from spark_eval.metrics.values import without_metric
+from spark_eval.kernels.registry import RANKING
+from spark_eval.kernels.values import without_metric
 from spark_eval.runs.sections import (
     Baseline,
     CompareSection,

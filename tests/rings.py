@@ -19,8 +19,8 @@ from typing import Any, Final
 REPOSITORY: Final = Path(__file__).parents[1]
 # Targets of make, the cheapest first.
 RINGS: Final = (
-    *("check", "docs", "test", "test-slow", "test-parity", "test-browser", "demo", "test-airflow"),
-    *("test-pages", "test-stores", "test-versions", "test-exhaustive"),
+    *("check", "docs", "test", "test-spark", "test-slow", "test-parity", "test-browser", "demo"),
+    *("test-airflow", "test-pages", "test-stores", "test-versions", "test-exhaustive"),
 )
 RESULTS: Final = REPOSITORY / ".rings"
 PAGE: Final = REPOSITORY / "docs" / "testing.md"

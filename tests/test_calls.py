@@ -209,7 +209,10 @@ WRONG: Final[tuple[Any, ...]] = (
 
 def functions() -> list[str]:
     """Names of public functions; ``metrics`` takes nothing."""
-    return [name for name in spark_eval.__all__ if inspect.isfunction(getattr(spark_eval, name))]
+    offered = {name: getattr(spark_eval, name) for name in spark_eval.__all__}
+    return [
+        name for name, one in offered.items() if inspect.isfunction(one) and inspect.signature(one).parameters
+    ]
 
 
 def nested(value: Any) -> Iterator[tuple[Any, ...]]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
-from tests.days.days import FIRST, SECOND, publish_day
+from tests.monitoring.days import FIRST, SECOND, publish_day
 from tests.results.report import made_runs
 
 import spark_eval
 from spark_eval import functions
-from spark_eval.metrics.registry import RANKING
+from spark_eval.kernels.registry import RANKING
 from spark_eval.predictions import PREDICTION_METRICS
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Verbs and other functions, the methods that results offer, functions of array columns."""
     for name in spark_eval.__all__:
         named = getattr(spark_eval, name)
-        if name == "metrics":
-            yield name, type(named).__call__
-        elif inspect.isfunction(named):
+        if inspect.isfunction(named):
             yield name, named
     for name in RESULTS:
         kind = getattr(spark_eval, name)
@@ -106,7 +104,9 @@ def given(
 
 
 @pytest.mark.usefixtures("each_engine")
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.spark] * (one in WITH_RESULTS)) for one in MODULES]
+)
 def test_the_examples_of_a_module_hold(name: str, request: pytest.FixtureRequest) -> None:
     more = request.getfixturevalue("given") if name in WITH_RESULTS else {}
     assert doctest.testmod(import_module(name), extraglobs={"np": np, **more}).failed == 0
@@ -147,8 +147,8 @@ def test_the_examples_of_functions_of_columns_hold(spark: "SparkSession") -> Non
 def test_most_modules_with_kernels_have_examples() -> None:
     """Guards the search itself: an empty list of modules would pass."""
     assert {
-        "spark_eval.metrics.binary",
-        "spark_eval.metrics.stages",
+        "spark_eval.kernels.binary",
+        "spark_eval.kernels.stages",
         "spark_eval.conventions.presets",
     } <= set(MODULES)
 

@@ -17,6 +17,7 @@ BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEW: Final = re.compile(r"# new file (\S+)\n")
 END: Final = re.compile(r"# at the end of (\S+)\n")
 WITHIN: Final = re.compile(r"# in (\S+), (?:below `([^`]*)`, )?after `([^`]*)`\n")
+BEFORE: Final = re.compile(r"# in (\S+), before `([^`]*)`\n")
 # A guide without blocks only points to a page; ``test_new_verb`` does that of verbs.
 GUIDES: Final = {
     title: text
@@ -38,6 +39,10 @@ def apply(text: str, tree: Path) -> bool:
         before = path.read_text(encoding="utf-8")
         line_end = before.index("\n", before.index(anchor, before.index(scope))) + 1
         path.write_text(before[:line_end] + text[found.end() :] + before[line_end:], encoding="utf-8")
+    elif found := BEFORE.match(text):
+        path = tree / found[1]
+        before, anchor, after = path.read_text(encoding="utf-8").partition(found[2])
+        path.write_text(before + text[found.end() :] + anchor + after, encoding="utf-8")
     return found is not None
 
 
@@ -50,7 +55,9 @@ def run(command: list[str], tree: Path) -> None:
 
 
 def test_there_are_guides() -> None:
-    assert GUIDES.keys() >= {"Add a ranking metric", "Add a split rule", "Add a column"}
+    assert GUIDES.keys() >= {
+        *("Add a ranking metric", "Add a kind of online metric", "Add a split rule", "Add a column")
+    }
 
 
 @pytest.mark.slow

@@ -20,9 +20,9 @@ SOURCE = REPOSITORY / "src" / "spark_eval"
 MODULES: Final = sorted(path for path in SOURCE.rglob("*.py"))
 # Modules that make DataFrames of DataFrames; whoever calls them decides when a query runs.
 TRANSFORMS: Final = {
-    *("evaluation.conform", "evaluation.exchange"),
-    *("predictions.conform", "predictions.measure", "runners.user_buckets"),
-    *("splits.conform", "splits.label"),
+    *("evaluation.exchange", "evaluation.specs"),
+    *("predictions.measure", "runners.user_buckets"),
+    *("splits.label", "splits.specs"),
     *("tables.inputs", "tables.partitions"),
 }
 TESTS = REPOSITORY / "tests"
@@ -41,12 +41,9 @@ RINGS: Final = {
     "versions": "releases of Spark, Python and libraries",
 }
 # Modules that import each other in a circle, over all imports. None may be added.
-CIRCLES: Final = (
-    {"cli.metric_tables", "kernels", "metrics"},
-    {"experiments.conform", "experiments.inputs"},
-)
-# Modules of one subject that are longer than others may be: nothing is cut to fit.
-LONG: Final = {"experiments.plan": 520}
+CIRCLES: Final[tuple[set[str], ...]] = ()
+# Folders that may have more than 14 modules.
+WIDE: Final = {"experiments": 15, "tables": 15}
 # What runs a query, or brings rows to the driver.
 ACTIONS: Final = {"collect", "toPandas", "toArrow", "toLocalIterator", "take", "first", "head", "foreach"}
 
@@ -125,7 +122,8 @@ def test_few_modules_stand_in_the_root_and_in_each_folder() -> None:
         modules[path.parent].append(path.name)
     assert len(modules.pop(SOURCE)) <= 8
     del modules[SOURCE / "verbs"]  # a module for each verb
-    assert {folder.name: len(names) for folder, names in modules.items() if len(names) > 14} == {}
+    sizes = {name_of(folder): len(names) for folder, names in modules.items()}
+    assert {name: n for name, n in sizes.items() if n > WIDE.get(name, 14)} == {}
 
 
 def test_no_room_is_higher_than_the_eleventh_floor() -> None:
@@ -144,7 +142,7 @@ def test_no_room_is_higher_than_the_eleventh_floor() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_module_has_at_most_500_lines(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONG.get(name_of(path), 500)
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
 
 
 def test_every_test_stands_in_the_folder_of_the_package_that_it_tests() -> None:
@@ -153,6 +151,8 @@ def test_every_test_stands_in_the_folder_of_the_package_that_it_tests() -> None:
     of_rings = {folder for folder in folders if folder.parts and folder.parts[0] in RINGS}
     assert {folder.parts[0] for folder in of_rings} == set(RINGS), "a ring without a test"
     assert {str(folder) for folder in folders - of_rings if not (SOURCE / folder).is_dir()} == set()
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert packages - {str(folder) for folder in folders} == set(), "a package without tests"
 
 
 def actions_in(tree: ast.AST) -> set[str]:

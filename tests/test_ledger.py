@@ -109,7 +109,7 @@ def test_entries_of_the_recommendations_add_up() -> None:
 def test_cold_items_are_a_part_of_what_is_used() -> None:
     cold: EntryKey = (USED, Reason.COLD_ITEM)
     more = ListCounts(Counter({(USED, None): -1, cold: 1}), Counter({cold: 1}))
-    entries = list_entries({"als": lists()["als"].plus(more)}, 5, DEFAULT)
+    entries = list_entries({"als": lists()["als"] + more}, 5, DEFAULT)
     used = [(e.reason, e.rows) for e in entries if (e.source, e.outcome) == ("recommendations", "used")]
     assert used == [(None, 3), ("cold_item", 1)]
     check_accounting(entries)
@@ -170,7 +170,7 @@ def test_users_left_out_are_told_by_their_reason() -> None:
 def test_a_row_too_few_or_too_many_leaves_the_ledger_open() -> None:
     for rows in (11, 13):
         more = ListCounts(Counter({(IN, None): rows - 12}))
-        entries = list_entries({"als": lists()["als"].plus(more)}, 5, DEFAULT)
+        entries = list_entries({"als": lists()["als"] + more}, 5, DEFAULT)
         with pytest.raises(SparkEvalError, match="recommendations of model 'als'") as raised:
             check_accounting(entries)
         assert raised.value.code == "LEDGER_OPEN"

@@ -24,7 +24,7 @@ from spark_eval.conventions.choice import Choice
 from spark_eval.conventions.comparison import Correction, Decision, Drop, Mode, PairTest, Zeros
 from spark_eval.errors import SparkEvalError
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
-from spark_eval.metrics.stages import Fate, StageOptions
+from spark_eval.kernels.stages import Fate, StageOptions
 from spark_eval.options import declared
 from spark_eval.runs.sections import Config, read_config
 from spark_eval.runtime.spark_errors import FIXES, REFUSALS
@@ -201,6 +201,7 @@ def codes_in(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             found = [*node.args] if name in RAISING | NOTING else []
+            found += [one.value for one in node.keywords if one.arg == "code"]  # of a column of a spec
         elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "code":
             found = [*ast.walk(node.value)]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):

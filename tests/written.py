@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+
 from spark_eval.accounting import ACCOUNTING
+from spark_eval.arrow.files import INSTANT
 from spark_eval.cli.metric_tables import markdown
 from spark_eval.comparison.rows import COMPARISONS, GATES
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
@@ -21,9 +24,11 @@ from spark_eval.linkage.evaluate import LINKAGE_TABLE
 from spark_eval.linkage.reviews import SAMPLE_COLUMNS
 from spark_eval.predictions.tables import CURVES, THRESHOLDS
 from spark_eval.results.subsets import SUBSET_TABLE
+from spark_eval.runners.local_tables import takes_of
 from spark_eval.runs.verb import Published
 from spark_eval.schema import Table
 from spark_eval.splits.leakage import LEAKAGE
+from spark_eval.tables.spec import Column, Kind
 from spark_eval.verbs import VERBS
 
 REPOSITORY: Final = Path(__file__).parents[1]
@@ -133,7 +138,31 @@ def columns_of(table: Published) -> str:
     return ", ".join(name for name in names if name not in table.by) + more
 
 
-PARTS: Final[Mapping[str, Callable[[], str]]] = {"layers": layers, "verbs": verbs, "tables": tables}
+def kinds() -> str:
+    """Return what columns of each kind hold, and the types that this process takes for them."""
+    types = {
+        "integers": pa.int64(),
+        "floats": pa.float64(),
+        "text": pa.string(),
+        "booleans": pa.bool_(),
+        "dates": pa.date32(),
+        "timestamps": INSTANT,
+        "lists of text": pa.list_(pa.string()),
+        "lists of numbers": pa.list_(pa.float64()),
+    }
+    rows = []
+    for kind in Kind:
+        takes = takes_of(Column("column", kind, unit="s"))
+        rows.append([kind.name, kind, ", ".join(name for name, one in types.items() if takes(one))])
+    return markdown(("kind", "holds", "in this process"), rows)
+
+
+PARTS: Final[Mapping[str, Callable[[], str]]] = {
+    "layers": layers,
+    "kinds": kinds,
+    "verbs": verbs,
+    "tables": tables,
+}
 PAGES: Final = ("docs/architecture.md", "docs/tables.md")
 
 

@@ -20,7 +20,7 @@ def ours(task: Task) -> Repetition:
     from spark_eval.comparison.compare import compare_sides
     from spark_eval.comparison.plan import make_compare_plan
     from spark_eval.comparison.sides import BaselineName, Side, Sides
-    from spark_eval.metrics.columns import value_of_column
+    from spark_eval.kernels.columns import value_of_column
     from spark_eval.runners.rows import SparkRows
     from spark_eval.runners.user_buckets import UserTable
 
@@ -41,7 +41,7 @@ def ours(task: Task) -> Repetition:
 def frames(task: Task) -> Repetition:
     """``compare`` of a frame: its rows meet in an exchange."""
     from spark_eval import compare
-    from spark_eval.metrics.columns import value_of_column
+    from spark_eval.kernels.columns import value_of_column
 
     spark = session(task)
 

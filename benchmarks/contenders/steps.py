@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-
-from benchmarks.contenders import Means, Repetition
-from benchmarks.contenders.ours import MODEL, frames
-from benchmarks.contenders.spark import finish, read, session
-from benchmarks.processes import usage
-from benchmarks.workload import Task
 from spark_eval.evaluation.conform import (
     conform_recommendations,
     conform_truth,
     plain_recommendations,
     plain_truth,
 )
+
+from benchmarks.contenders import Means, Repetition
+from benchmarks.contenders.ours import MODEL, frames
+from benchmarks.contenders.spark import finish, read, session
+from benchmarks.processes import usage
+from benchmarks.workload import Task
 from spark_eval.evaluation.exchange import buckets_for, evaluation_task, measure, messages_of, per_user_schema
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.evaluation.tables import Tables, check_folds

@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_eval.schema import VERSION
 
 if TYPE_CHECKING:
-    from spark_eval import metrics
+    from spark_eval.cli.metric_tables import metrics
     from spark_eval.comparison.compare import Comparison, compare
-    from spark_eval.days.history import History
-    from spark_eval.days.sums import add_sums
-    from spark_eval.days.window import Window
     from spark_eval.errors import SparkEvalError
     from spark_eval.evaluation.evaluate import evaluate
     from spark_eval.evaluation.result import Evaluation
@@ -24,6 +21,9 @@ if TYPE_CHECKING:
     from spark_eval.experiments.user_days import UserDays, sum_user_days
     from spark_eval.linkage.evaluate import Linkage, evaluate_linkage
     from spark_eval.linkage.reviews import sample_pairs
+    from spark_eval.monitoring.history import History
+    from spark_eval.monitoring.sums import add_sums
+    from spark_eval.monitoring.window import Window
     from spark_eval.predictions.evaluate import Predictions, evaluate_predictions
     from spark_eval.publishing.published import read_published
     from spark_eval.runtime.session import get_session
@@ -81,16 +81,17 @@ _HOMES: Final = {
     "report": "spark_eval.verbs.report",
     "Split": "spark_eval.splits.split",
     "split": "spark_eval.splits.split",
-    "add_sums": "spark_eval.days.sums",
-    "Window": "spark_eval.days.window",
+    "add_sums": "spark_eval.monitoring.sums",
+    "Window": "spark_eval.monitoring.window",
     "window": "spark_eval.verbs.window",
-    "History": "spark_eval.days.history",
+    "History": "spark_eval.monitoring.history",
     "history": "spark_eval.verbs.history",
     "watch": "spark_eval.verbs.watch",
     "Interleaving": "spark_eval.experiments.interleaving",
     "evaluate_interleaving": "spark_eval.experiments.interleaving",
     "UserDays": "spark_eval.experiments.user_days",
     "sum_user_days": "spark_eval.experiments.user_days",
+    "metrics": "spark_eval.cli.metric_tables",
     "Linkage": "spark_eval.linkage.evaluate",
     "evaluate_linkage": "spark_eval.linkage.evaluate",
     "sample_pairs": "spark_eval.linkage.reviews",
@@ -98,8 +99,6 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "metrics":  # a package that can be called
-        return import_module("spark_eval.metrics")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'spark_eval' has no attribute {name!r}")

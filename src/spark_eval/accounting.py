@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.errors import DataError, SparkEvalError
 from spark_eval.schema import FATAL, FOLDS, Fault, Outcome, Reason, ddl_of
+from spark_eval.statistics.additive import Additive, added_by
 
 RECOMMENDATIONS: Final = "recommendations"
 USERS: Final = "users"
@@ -45,8 +46,6 @@ class Entry(NamedTuple):
 ACCOUNTING: Final = ddl_of(Entry)
 # Outcome of rows, and its reason.
 EntryKey = tuple[Outcome, str | None]
-# Fields with the maximum over parts, not the sum.
-LARGEST: Final = ("largest", "max_relevance")
 
 
 def outcome_and_reason(fault: str) -> EntryKey:
@@ -55,7 +54,7 @@ def outcome_and_reason(fault: str) -> EntryKey:
 
 
 @dataclass(frozen=True)
-class Counts:
+class Counts(Additive):
     """Counts of the rows of a table, or of a model's lists, by outcome; of one bucket, or of all.
 
     ``rows`` are by outcome and reason; ``in`` counts all of them. ``users`` counts the users with such rows,
@@ -65,17 +64,12 @@ class Counts:
 
     rows: Counter[EntryKey] = field(default_factory=Counter)
     users: Counter[EntryKey] = field(default_factory=Counter)
-    largest: int = 0
+    largest: int = field(metadata=added_by(max), default=0)
 
     def note(self, key: EntryKey, rows: int, users: int) -> None:
         """Add rows and users to a key."""
         self.rows[key] += rows
         self.users[key] += users
-
-    def plus(self, other: Self) -> Self:
-        """Return the sum of these counts and others."""
-        both = {one.name: (getattr(self, one.name), getattr(other, one.name)) for one in fields(self)}
-        return type(self)(**{name: add_values(name, *numbers) for name, numbers in both.items()})
 
     def entry(self, source: str, model: str | None, line: EntryKey) -> Entry:
         """Return the accounting entry of a key."""
@@ -87,7 +81,7 @@ class TruthCounts(Counts):
     """Counts of the truth: also its users with a relevant item, and its largest relevance."""
 
     n_users: int = 0
-    max_relevance: float = 0
+    max_relevance: float = field(metadata=added_by(max), default=0)
 
 
 @dataclass(frozen=True)
@@ -103,15 +97,6 @@ class ListCounts(Counts):
     without_truth: int = 0
     clashes: int = 0
     people: Counter[Outcome] = field(default_factory=Counter)
-
-
-def add_values(name: str, one: Any, other: Any) -> Any:
-    """Add two numbers, or two Counters (keys with 0 stay); take the maximum for names in LARGEST."""
-    if isinstance(one, Counter):
-        total = Counter(one)
-        total.update(other)
-        return total
-    return max(one, other) if name in LARGEST else one + other
 
 
 def table_entries(source: str, counts: Counts) -> list[Entry]:

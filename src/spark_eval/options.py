@@ -62,6 +62,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Options = TypeVar("Options", bound=Mapping[str, Any])
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+# Options, or keys of a config, as they are given.
+Given = Mapping[str, Any]
 # Names in annotations that only type checkers import.
 OF_SPARK: Final = {"DataFrame": OfSpark, "SparkSession": OfSpark}
 WIDTH: Final = 106

@@ -1,5 +1,6 @@
 """Names of columns, tables, subsets, outcomes and faults; each is spelled here only."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, get_args, get_type_hints
 
@@ -38,7 +39,12 @@ N_RELEVANT: Final = "n_relevant"
 N_RECOMMENDED: Final = "n_recommended"
 # Columns of segment values in intermediate tables of predictions, by the segment's index.
 SEGMENT_COLUMN: Final = "segment_{}"
+# Column that is true for a decimal score that a double rounds.
+INEXACT: Final = "inexact"
 
+# Value of a cell, and row of a table by column.
+Value = Any
+Row = Mapping[str, Value]
 VERSION: Final = "0.1.0"
 
 # Error and fix for text that cannot be read.

@@ -17,7 +17,7 @@ import spark_eval
 from spark_eval.cli.commands import main
 from spark_eval.config.inputs import Source
 from spark_eval.conventions import CONVENTIONS
-from spark_eval.metrics import RANKING
+from spark_eval.kernels.registry import RANKING
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
 from spark_eval.runtime import session

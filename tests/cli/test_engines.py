@@ -201,9 +201,14 @@ def test_errors_are_the_same(desk: Desk, change: Callable[[Desk], None]) -> None
 @pytest.mark.parametrize(
     ("section", "keys", "reason"),
     [
-        ("truth", {"format": "csv"}, "truth is CSV"),
+        ("truth", {"format": "json"}, "truth is JSON"),
+        ("truth", {"format": "csv", "options": {"nullValue": "-"}}, "truth is CSV with other options"),
         ("truth", {"options": {"mergeSchema": True}}, "truth has the option mergeSchema"),
-        ("truth", {"where": [{"column": "item", "op": ">", "value": 1}]}, "truth is read by conditions"),
+        (
+            "truth",
+            {"where": [{"column": "item", "op": ">", "value": "1"}]},
+            "column item is compared with '1'",
+        ),
         ("spark", {"master": "yarn"}, "spark.master is yarn"),
         ("spark", {"conf": {"spark.sql.files.ignoreCorruptFiles": True}}, "spark.conf has spark.sql.files"),
     ],
@@ -220,14 +225,14 @@ def test_what_only_spark_takes_is_refused_by_name(
 
 def test_auto_says_why_it_takes_spark(desk: Desk) -> None:
     plain(desk)
-    desk.change("truth", where=[{"column": "item", "op": ">", "value": 1}])
-    assert "engine: spark (truth is read by conditions)" in desk.done("evaluate", "--engine", "auto").out
+    desk.change("truth", options={"mergeSchema": True})
+    assert "engine: spark (truth has the option mergeSchema)" in desk.done("evaluate", "--engine", "auto").out
 
 
 def test_the_config_chooses_and_the_option_overrides(desk: Desk) -> None:
     plain(desk)
     desk.tree["engine"] = "local"
-    assert "engine: local (plain Parquet, " in desk.done("evaluate", "--run-id", "a").out
+    assert "engine: local (files, " in desk.done("evaluate", "--run-id", "a").out
     assert "engine: spark (as asked)" in desk.done("evaluate", "--run-id", "b", "--engine", "spark").out
     desk.tree["engine"] = "duckdb"
     assert desk.refused("evaluate")[:2] == (2, "INVALID_CONFIG")
@@ -248,9 +253,9 @@ def test_programs_of_plain_files_load_no_pyspark(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.tree["engine"] = "auto"
     split, evaluated = without_pyspark(*([verb, "--config", desk.config()] for verb in ("split", "evaluate")))
-    assert "engine: local (plain Parquet, 40 rows)" in split
+    assert "engine: local (files, 40 rows)" in split
     assert "leaked rows: 0" in split
-    assert "engine: local (plain Parquet, 22 rows)" in evaluated  # 18 of lists, 4 of global_test
+    assert "engine: local (files, 22 rows)" in evaluated  # 18 of lists, 4 of global_test
     assert {path.name for path in next((desk.out / "splits").iterdir()).iterdir()} >= {"subset=global_test"}
     gated(desk)
     desk.tree["engine"] = "auto"
@@ -259,10 +264,43 @@ def test_programs_of_plain_files_load_no_pyspark(tmp_path: Path) -> None:
         *([*verb, "--config", desk.config()] for verb in verbs)
     )
     assert "recommendations" in validated
-    assert "engine: local (plain Parquet, " in evaluated
+    assert "engine: local (files, " in evaluated
     assert "gates of run" in evaluated
     assert "evaluate" in status
     assert "a.html" in report
+
+
+def test_a_first_csv_comes_to_a_report_without_pyspark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_EVAL_ENGINE", "auto")
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        f"{user},{item},{3.5 + user % 2},{964982703 + 10 * item + user}"
+        for user in range(9)
+        for item in range(9)
+    ]
+    ratings = "\n".join(["userId,movieId,rating,timestamp", *rows])
+    Path("ratings.csv").write_text(f"{ratings}\n", encoding="utf-8")
+    lists = ["model,user,item,rank"]
+    lists += [f"{model},{user},{8 - rank},{rank}" for model in "ab" for user in range(9) for rank in (1, 2)]
+    Path("lists.csv").write_text("\n".join(lists) + "\n", encoding="utf-8")
+    config = ["--config", "first.yaml"]
+    run = [*config, "--run-id", "first", "--set", "output.path=out"]
+    lists_of_models = ["--set", "recommendations={path: lists.csv, format: csv, options: {header: true}}"]
+    _, validated, split, evaluated, compared, page = without_pyspark(
+        ["init", "--interactions", "ratings.csv", *config],
+        ["validate", *config],
+        ["split", *run],
+        ["evaluate", *run, *lists_of_models],
+        ["compare", *run, *lists_of_models, "--set", "compare={baseline: {model: a}}"],
+        ["report", "--path", "out", "--run-id", "first"],
+    )
+    assert "inputs checked: interactions" in validated
+    assert "engine: local (files, 81 rows)" in split
+    assert "metrics of run first" in evaluated
+    assert "comparisons of run first" in compared
+    assert Path(page.strip()).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_validate_finds_the_same(desk: Desk) -> None:

@@ -13,7 +13,7 @@ from spark_eval.accounting import Entry
 from spark_eval.cli import terminal
 from spark_eval.cli.leaderboard import show
 from spark_eval.evaluation.plan import DEFAULT_METRICS
-from spark_eval.metrics import RANKING
+from spark_eval.kernels.registry import RANKING
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.results.subsets import SubsetRow
 from spark_eval.schema import Direction, Table
@@ -22,8 +22,6 @@ from spark_eval.splits.rules.folds import Holdout, KFold
 from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker
 from spark_eval.splits.rules.leave_out import LastFraction
 from spark_eval.verbs import VERBS, split
-
-pytestmark = pytest.mark.usefixtures("engine_of_users")
 
 
 def row(metric: str, k: int | None = 10, segment: str = "all", value: str = "all") -> dict[str, object]:

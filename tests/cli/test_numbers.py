@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
+
 from users import User, graded, hits, user
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 import yaml
 from tests.cli.conftest import call
-from tests.cli.test_validate_sections import KEYS, OTHERS, TABLES
 from tests.reference import commands
+from tests.verbs.test_validate_sections import KEYS, OTHERS, TABLES
 
 import spark_eval
 

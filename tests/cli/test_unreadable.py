@@ -12,13 +12,11 @@ import pandas as pd
 import pytest
 import yaml
 from tests.cli.conftest import call
-from tests.cli.test_validate_sections import KEYS, OTHERS, TABLES
-from tests.days.test_window_verb import no_spark
+from tests.monitoring.test_window_verb import no_spark
+from tests.verbs.test_validate_sections import KEYS, OTHERS, TABLES
 
 from spark_eval import evaluate
 from spark_eval.errors import SparkEvalError
-
-pytestmark = pytest.mark.usefixtures("engine_of_users")
 
 # A user without any right, whom no rights of root help.
 NOBODY: Final = 65_534

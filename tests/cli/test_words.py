@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from spark_eval.cli.commands import program
-from spark_eval.metrics.registry import RANKING
+from spark_eval.kernels.registry import RANKING
 
 REPOSITORY = Path(__file__).parents[2]
 HELP = {

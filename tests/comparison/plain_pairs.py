@@ -7,8 +7,8 @@ import pandas as pd
 import pyarrow as pa
 from tests.statistics.samples import clusters_of_both
 
-from spark_eval.per_user.population import AlignedUsers, ComparisonTask
 from spark_eval.statistics.differences import PairSums, RatioSums
+from spark_eval.users.population import AlignedUsers, ComparisonTask
 
 
 def table_of(users: pd.DataFrame) -> pa.Table:

@@ -18,9 +18,6 @@ A2 = (0.5, 0.5, 0, 1, 0.25, 0.5, 0, 0, 1, 0.5, 0.2, 0.2, 0, 0.5, 1, 0.25, 0.5, 0
 B2 = (1, 0.5, 0, 0.5, 0.5, 0.5, 0.25, 0, 1, 1, 0.25, 0.2, 0.2, 0.5, 1, 0.5, 1, 0.2, 0.2, 0.25)
 
 
-pytestmark = pytest.mark.usefixtures("engine_of_users")
-
-
 def users(model: str, values: Any, **columns: Any) -> pd.DataFrame:
     """One model's users, from 1."""
     n = len(values)

@@ -14,9 +14,9 @@ from tests.comparison.plain_pairs import plain_clusters, population_of, table_of
 from spark_eval import compare, evaluate
 from spark_eval.comparison.worker.sums import cluster_sums, pair_sums, sum_bucket
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.per_user.population import CANDIDATE, ComparisonTask
 from spark_eval.statistics.differences import PairSums
 from spark_eval.statistics.significance import t_test
+from spark_eval.users.population import CANDIDATE, ComparisonTask
 
 pytestmark = pytest.mark.usefixtures("engine_of_users")
 COLUMN: Final = "ndcg_at_10"

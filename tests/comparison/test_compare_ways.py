@@ -21,7 +21,7 @@ from spark_eval.comparison.rows import ComparisonRow
 from spark_eval.comparison.sides import BaselineName, Side, Sides
 from spark_eval.errors import DataError
 from spark_eval.evaluation.exchange import write_users
-from spark_eval.metrics.columns import value_of_column
+from spark_eval.kernels.columns import value_of_column
 from spark_eval.runners import user_buckets
 from spark_eval.runners.rows import SparkRows
 from spark_eval.runners.user_buckets import UserTable

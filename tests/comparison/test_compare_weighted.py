@@ -12,7 +12,6 @@ from spark_eval.comparison.compare import compare
 from spark_eval.errors import SparkEvalError
 from spark_eval.statistics.draws import flips, poisson_weights
 
-pytestmark = pytest.mark.usefixtures("engine_of_users")
 VALUE, WEIGHT = "fcp_at_5", "fcp_pairs_at_5"
 
 

@@ -10,9 +10,9 @@ from tests.comparison.plain_pairs import plain_sums, population_of, table_of
 
 from spark_eval.comparison.worker.ranking import DifferenceCounter
 from spark_eval.comparison.worker.sums import BucketTotals, pair_sums, sum_bucket
-from spark_eval.per_user.cells import EVERYBODY
-from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
-from spark_eval.per_user.resampling import Amount, Resampler
+from spark_eval.users.cells import EVERYBODY
+from spark_eval.users.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.users.resampling import Amount, Resampler
 
 COLUMNS = ("auc_at_5", "auc_impressions_at_5")
 # Users of the baseline and of the candidate in a bucket.

@@ -24,8 +24,9 @@ from spark_eval.comparison.matching import match_metrics
 from spark_eval.comparison.plan import make_compare_plan
 from spark_eval.comparison.rows import GateRow
 from spark_eval.errors import ConfigError, DataError, GateFailure
-from spark_eval.metrics import RANKING, parse_metric
-from spark_eval.metrics.means import means_of_users
+from spark_eval.kernels.means import means_of_users
+from spark_eval.kernels.registry import RANKING
+from spark_eval.kernels.values import parse_metric
 from spark_eval.schema import Direction
 from spark_eval.statistics.differences import PairSums
 from spark_eval.statistics.intervals import Summary

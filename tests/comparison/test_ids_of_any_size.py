@@ -4,14 +4,12 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.comparison.plain_pairs import plain_clusters
 
 from spark_eval import compare, evaluate
 
-pytestmark = pytest.mark.usefixtures("engine_of_users")
 COLUMN: Final = "ndcg_at_5"
 N_USERS: Final = 7
 LEAST, MOST = -(2**63), 2**63 - 1

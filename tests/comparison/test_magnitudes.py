@@ -13,8 +13,6 @@ import pytest
 from spark_eval.comparison.compare import Comparison, compare
 from spark_eval.errors import DataError
 
-pytestmark = pytest.mark.usefixtures("engine_of_users")
-
 MAGNITUDES: Final = (0.0, 5e-324, 1e-300, 1e-155, 1.0, 1e155, 1e300, 1.7e308)
 EVERY_TEST: Final = ["t", "sign", "wilcoxon", "randomization", "bootstrap", "bca"]
 MAX_DROPS: Final = product(("absolute", "relative"), ("observed", "non_inferior", "certain_drop"))

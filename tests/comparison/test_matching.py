@@ -8,12 +8,11 @@ from spark_eval.comparison.matching import check_conventions, check_digests, mat
 from spark_eval.comparison.plan import make_compare_plan
 from spark_eval.conventions.presets import parse_conventions, stamp
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.metrics import metric_values
-from spark_eval.metrics.aliases import ALIASES
-from spark_eval.metrics.columns import looks_like_metric, value_of_column, value_of_foreign_column
-from spark_eval.metrics.registry import RANKING
-from spark_eval.metrics.values import MetricValue
-from spark_eval.per_user.population import BASELINE, CANDIDATE
+from spark_eval.kernels.aliases import ALIASES
+from spark_eval.kernels.columns import looks_like_metric, value_of_column, value_of_foreign_column
+from spark_eval.kernels.registry import RANKING
+from spark_eval.kernels.values import MetricValue, metric_values
+from spark_eval.users.population import BASELINE, CANDIDATE
 
 ANY: Any = None
 PLAN = make_compare_plan()

@@ -9,7 +9,7 @@ import pytest
 
 from spark_eval import compare
 from spark_eval.arrow.user_files import file_name
-from spark_eval.comparison.given import side_of_local_frame
+from spark_eval.comparison.given import open_sides
 from spark_eval.errors import SparkEvalError
 
 SIZES = {"neither": (0, 0), "not the baseline": (0, 3), "not the candidate": (3, 0), "one user": (1, 1)}
@@ -58,5 +58,5 @@ def test_a_relative_path_has_the_buckets_of_the_absolute_one(
 ) -> None:
     write(tmp_path / "by_bucket", (3, 3))
     monkeypatch.chdir(tmp_path)
-    relative = side_of_local_frame("by_bucket", None, "candidate", ())
-    assert relative.users.folder == os.fspath(tmp_path / "by_bucket")
+    sides = open_sides({"candidate": "by_bucket"}, {"candidate": None}, (), "local")
+    assert sides["candidate"].users.folder == os.fspath(tmp_path / "by_bucket")

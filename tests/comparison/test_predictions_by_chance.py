@@ -14,12 +14,12 @@ from local import measure
 
 from spark_eval.comparison.predictions import covariances
 from spark_eval.comparison.worker.influences import InfluenceAdder, InfluenceTotals
-from spark_eval.per_user.cells import EVERYBODY
-from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.predictions.values import SlopedValue
 from spark_eval.predictions.worker.clusters import column_of
 from spark_eval.statistics.differences import PairEstimate
 from spark_eval.statistics.significance import t_test
+from spark_eval.users.cells import EVERYBODY
+from spark_eval.users.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 
 METRICS: Final = ("auc", "log_loss")
 

@@ -8,9 +8,9 @@ import pytest
 from tests.comparison.plain_pairs import plain_clusters, plain_sums, population_of, table_of
 
 from spark_eval.comparison.worker.sums import N_COMMON, BucketTotals, cluster_sums, pair_sums, sum_bucket
-from spark_eval.per_user import products
-from spark_eval.per_user.cells import EVERYBODY
-from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
+from spark_eval.users import products
+from spark_eval.users.cells import EVERYBODY
+from spark_eval.users.population import BASELINE, CANDIDATE, ComparisonTask
 
 COLUMNS = ("ap_at_5", "dcg_at_5")
 

@@ -12,10 +12,10 @@ from spark_eval.comparison.matching import match_metrics
 from spark_eval.comparison.plan import make_compare_plan
 from spark_eval.comparison.worker.sums import ratio_sums, sum_bucket
 from spark_eval.errors import ConfigError
-from spark_eval.metrics import MetricValue
-from spark_eval.metrics.columns import value_of_column
-from spark_eval.metrics.means import means_of_users
-from spark_eval.per_user.population import CANDIDATE, ComparisonTask
+from spark_eval.kernels.columns import value_of_column
+from spark_eval.kernels.means import means_of_users
+from spark_eval.kernels.values import MetricValue
+from spark_eval.users.population import CANDIDATE, ComparisonTask
 
 COLUMNS = ("auc_at_5", "fcp_at_5")
 WEIGHTED = (

@@ -7,10 +7,10 @@ import pytest
 from choices import one
 from hypothesis import given
 from hypothesis import strategies as st
-from users import User, graded
 
 from spark_eval.conventions import CONVENTIONS, POPULATION, Conventions
 from spark_eval.conventions.presets import PRESETS, changed_choices, conventions_of, parse_conventions, stamp
+from users import User, graded
 
 # What each preset changes, written down a second time.
 CHANGES: dict[str, dict[str, Any]] = {

@@ -10,9 +10,9 @@ import numpy as np
 
 from spark_eval.conventions import Conventions
 from spark_eval.conventions.choice import Need
-from spark_eval.metrics.beyond.catalog import Entries, ItemContext, ItemCounts, Sets
-from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.registry import RANKING, ranking_metric
+from spark_eval.kernels.beyond.catalog import Entries, ItemContext, ItemCounts, Sets
+from spark_eval.kernels.lists import Lists
+from spark_eval.kernels.registry import RANKING, ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.statistics.exact import Floats
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from expected import expected
-from users import User
 
 from spark_eval.conventions import Conventions, Ties, TruthDuplicates
-from spark_eval.metrics import MetricValue
+from spark_eval.kernels.values import MetricValue
+from users import User
 
 Id = int | str
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from expected import expected
-from users import User
 
 from spark_eval.evaluation.plan import Plan
+from users import User
 
 Key = tuple[str, str | None, str, int | None]
 

@@ -5,25 +5,25 @@ from functools import partial
 from typing import Any
 
 import pytest
+from conformed import conformed_log
 from frames import assert_rows
-from pyspark.sql import DataFrame, SparkSession
-
-from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_truth
-from spark_eval.conventions import Conventions
-from spark_eval.conventions.presets import parse_conventions
-from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.conform import (
+from opened_tables import (
     conform_items,
     conform_recommendations,
     conform_train,
     conform_truth,
     conform_users,
 )
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_truth
+from spark_eval.conventions import Conventions
+from spark_eval.conventions.presets import parse_conventions
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.runners.conformed import align_ids, check_id_types
 from spark_eval.runners.quarantine import unusable_rows
 from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
-from spark_eval.splits.conform import conform_interactions
 
 SCORED = "model string, user string, item int, score double, fault string"
 RANKED = "model string, user string, item int, rank long, fault string"
@@ -87,7 +87,7 @@ def test_columns_are_found_by_mapping_by_path_and_by_a_name_with_a_dot(spark: Sp
         ("user int, item int, score double", {USER: "user.id"}, "MISSING_COLUMN", "'user' is int"),
         ("user int, User int, item int, score double", {}, "AMBIGUOUS_COLUMN", "user, User"),
         ("user double, item int, score double", {}, "ID_IS_FLOAT", "'user' is double"),
-        ("user int, item decimal(9, 0), score double", {}, "ID_IS_FLOAT", "'item' is decimal(9,0)"),
+        ("user int, item decimal(9, 1), score double", {}, "ID_IS_FLOAT", "'item' is decimal(9,1)"),
         ("user boolean, item int, score double", {}, "ID_TYPE_UNSUPPORTED", "'user' is boolean"),
         ("user int, item int, score string", {}, "SCORE_NOT_NUMERIC", "'score' is string"),
         ("user int, item int, rank string", {}, "RANK_NOT_INTEGER", "'rank' is string; ranks are whole"),
@@ -106,7 +106,7 @@ def test_ids_under_a_collation_are_refused_in_every_table(spark: SparkSession, t
     ids = "'a' COLLATE UTF8_LCASE AS user, 'b' COLLATE UNICODE AS item"
     frame = spark.sql(f"SELECT {ids}, 1L AS timestamp, 1 AS score")
     conforming: dict[str, Callable[[], DataFrame]] = {
-        "interactions": lambda: conform_interactions(frame, {}, "s", "UTC"),
+        "interactions": lambda: conformed_log(frame, {}, "s", "UTC"),
         "recommendations": lambda: conform_recommendations(frame, {}, "als"),
         "truth": lambda: conform_truth(frame, {}, "s", "UTC", Conventions()),
         "train": lambda: conform_train(frame, {}),
@@ -289,7 +289,7 @@ def test_the_log_keeps_its_other_columns(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [(1, 2, 3, 4.0, "web")], "user int, item int, at int, stars float, `a.b` string"
     )
-    log = conform_interactions(frame, {TIMESTAMP: "at", RELEVANCE: "stars"}, "s", "UTC")
+    log = conformed_log(frame, {TIMESTAMP: "at", RELEVANCE: "stars"}, "s", "UTC")
     schema = "user int, item int, timestamp timestamp, relevance double, `a.b` string, fault string"
     assert log.schema.simpleString() == spark.createDataFrame([], schema).schema.simpleString()
 
@@ -298,7 +298,7 @@ def test_the_log_keeps_its_other_columns(spark: SparkSession) -> None:
 def test_a_column_of_the_log_that_would_clash_is_refused(spark: SparkSession, name: str) -> None:
     frame = spark.createDataFrame([], f"user int, item int, at int, {name} string")
     with pytest.raises(DataError) as raised:
-        conform_interactions(frame, {TIMESTAMP: "at"}, "s", "UTC")
+        conformed_log(frame, {TIMESTAMP: "at"}, "s", "UTC")
     assert raised.value.code == "RESERVED_COLUMN"
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 from frames import assert_rows
+from opened_tables import conform_items, conform_train, conform_users
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.errors import DataError
-from spark_eval.evaluation.conform import conform_items, conform_train, conform_users
 from spark_eval.runners.conformed import check_id_types
 from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import ITEM, TIMESTAMP, USER

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_eval import evaluate
-from spark_eval.evaluation.wanted import is_finer
+from spark_eval.evaluation.tables import is_finer
 
 LISTS = pd.DataFrame(
     {

@@ -20,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval import evaluate
 from spark_eval.evaluation.plan import make_plan
-from spark_eval.metrics import RANKING, MetricValue
+from spark_eval.kernels.registry import RANKING
+from spark_eval.kernels.values import MetricValue
 
 N_ITEMS, LONGEST, LAST_RANK = 9, 7, 14
 # Few enough of a list tie for the oracle to try all their orders.

@@ -1,13 +1,13 @@
 """Timestamps of every kind become instants, whatever the session's time zone."""
 
 import pytest
+from conformed import conformed_log
 from frames import settings
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.errors import DataError
 from spark_eval.schema import FAULT, ITEM, TIMESTAMP
-from spark_eval.splits.conform import conform_interactions
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles"])
@@ -56,7 +56,7 @@ def test_every_timestamp_is_an_instant_whatever_the_session_zone(
     values = ", ".join(f"({place}, {value})" for place, value in enumerate(moments))
     with settings(spark, {"spark.sql.session.timeZone": zone}):
         frame = spark.sql(f"SELECT 1 AS user, item, timestamp FROM VALUES {values} AS rows(item, timestamp)")
-        log = conform_interactions(frame, None, unit, "Europe/Berlin")
+        log = conformed_log(frame, None, unit, "Europe/Berlin")
         rows = log.select(ITEM, F.unix_micros(TIMESTAMP), FAULT).orderBy(ITEM).collect()
     expected = [None if moment is None else round(moment * 1e6) for moment in moments.values()]
     assert [row[1] for row in rows] == expected
@@ -67,5 +67,5 @@ def test_every_timestamp_is_an_instant_whatever_the_session_zone(
 def test_a_timestamp_that_tells_no_time_is_refused(spark: SparkSession, kind: str, code: str) -> None:
     frame = spark.createDataFrame([], f"user int, item int, timestamp {kind}")
     with pytest.raises(DataError) as raised:
-        conform_interactions(frame, None, None, "UTC")
+        conformed_log(frame, None, None, "UTC")
     assert raised.value.code == code

@@ -14,8 +14,8 @@ from spark_eval.evaluation.plan import make_plan
 from spark_eval.evaluation.worker.items import counts
 from spark_eval.evaluation.worker.items.training import count_train
 from spark_eval.evaluation.worker.ranks import has_no_duplicates, rows_by_rank
-from spark_eval.metrics.beyond import catalog
-from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext
+from spark_eval.kernels.beyond import catalog
+from spark_eval.kernels.beyond.catalog import Catalog, Entries, ItemContext
 
 # Lists of two models for forty users, some short, one with a gap; no item is in a catalogue.
 LISTS = [

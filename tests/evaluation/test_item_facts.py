@@ -23,7 +23,7 @@ from spark_eval.evaluation.worker.items.attributes import (
     vectors_from_lists,
 )
 from spark_eval.evaluation.worker.items.context import empty_and_unknown_lists
-from spark_eval.metrics.beyond.catalog import UNKNOWN, Catalog, Entries, ItemContext, Sets
+from spark_eval.kernels.beyond.catalog import UNKNOWN, Catalog, Entries, ItemContext, Sets
 from spark_eval.schema import Outcome
 
 # Users with lists and truth; items; where each stands.

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from data_b import GROUPS, LISTS, TRAIN, TRUTH, VECTORS
 from item_metrics import METRICS, registered
+from opened_tables import conform_items
 from pyspark import cloudpickle
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import SparkSession
@@ -18,7 +19,6 @@ from spark_eval import evaluate
 from spark_eval.conventions.choice import Need
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation import side_tables as segments
-from spark_eval.evaluation.conform import conform_items
 
 # What the metrics of tests/evaluation/item_metrics.py are of data B at 3.
 AT_3 = {

@@ -12,8 +12,8 @@ import pytest
 from spark_eval.errors import DataError
 from spark_eval.evaluation.summary import SumRow, merge_sum_rows, metric_rows, sum_rows
 from spark_eval.evaluation.worker.lists import merge_sums, sums
-from spark_eval.metrics import MetricValue, parse_metric
-from spark_eval.metrics.columns import sum_of_columns
+from spark_eval.kernels.columns import sum_of_columns
+from spark_eval.kernels.values import MetricValue, parse_metric
 
 AP, DCG, FCP = (parse_metric(text)[0] for text in ("ap@5", "dcg@5", "fcp@5"))
 NAN = float("nan")

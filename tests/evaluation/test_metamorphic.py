@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_eval.evaluation.evaluate import evaluate
 from spark_eval.evaluation.result import Evaluation
-from spark_eval.metrics import RANKING
+from spark_eval.kernels.registry import RANKING
 
 N_USERS, N_ITEMS, LENGTH = 50, 30, 8
 KS = (1, 3, LENGTH)
@@ -147,7 +147,7 @@ def test_a_user_with_nothing_scales_the_means(
         assert value == pytest.approx(before * N_USERS / (N_USERS + 1), rel=1e-14)
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
 def test_a_model_split_over_files_is_one_model(
     spark: SparkSession, truth: pd.DataFrame, base: pd.DataFrame, values: Values, tmp_path: Path, engine: str
 ) -> None:

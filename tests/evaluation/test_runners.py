@@ -386,26 +386,32 @@ def odd_folder(path: Path, what: str) -> str:
 
 
 @pytest.mark.usefixtures("spark")
+def test_folders_that_name_columns_are_read_here(tmp_path: Path) -> None:
+    frames = {"recommendations": inputs()["recommendations"]}
+    folder = odd_folder(tmp_path / "truth", "partitions")
+    plain = inputs()["truth"][["user", "item"]]
+    read, expected = (found(frames | {"truth": one}, "local", metrics=["map"]) for one in (folder, plain))
+    assert not isinstance(read, str)
+    assert read == expected
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("what", "judged"),
     [
-        ("partitions", None),  # the same as the plain rows
         *[("nested", "UNREAD_FILES"), ("damaged", "CORRUPT_FILE")],
         *[("empty folder", "EMPTY_INPUT"), ("nothing", "MISSING_INPUT")],
         ("other columns", "of Spark"),
     ],
 )
-def test_what_is_not_plain_needs_spark_which_judges_it(tmp_path: Path, what: str, judged: str | None) -> None:
+def test_what_is_not_plain_needs_spark_which_judges_it(tmp_path: Path, what: str, judged: str) -> None:
     frames = {"recommendations": inputs()["recommendations"], "truth": odd_folder(tmp_path / "truth", what)}
     refused = found(frames, "local", metrics=["map"])
     assert isinstance(refused, str)
     # A damaged footer needs no Spark to be named.
     assert refused.startswith(f"error[{'CORRUPT_FILE' if what == 'damaged' else 'NEEDS_SPARK'}] ")
     by_spark = found(frames, "auto", metrics=["map"])
-    if judged is None:
-        plain = frames | {"truth": inputs()["truth"][["user", "item"]]}
-        assert by_spark == found(plain, "local", metrics=["map"])
-    elif judged == "of Spark":
+    if judged == "of Spark":
         assert by_spark == found(frames, "spark", metrics=["map"])
     else:
         assert str(by_spark).startswith(f"error[{judged}] ")

@@ -10,18 +10,18 @@ import pytest
 from frames import assert_rows
 from hypothesis import given
 from hypothesis import strategies as st
+from opened_tables import opened
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.accounting import Counts
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.conform import conform_train, plain_table
 from spark_eval.evaluation.evaluate import evaluate
 from spark_eval.evaluation.plan import make_plan
 from spark_eval.evaluation.segments import activity_bounds, check_segments
 from spark_eval.evaluation.side_tables import check_train, check_users, count_users, read_train
+from spark_eval.evaluation.specs import Described
 from spark_eval.evaluation.tables import Tables
-from spark_eval.evaluation.wanted import Described
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import Fault, Outcome
@@ -107,9 +107,8 @@ def test_one_pass_counts_users_items_and_rows_that_are_neither(
         frame = spark.read.parquet(str(tmp_path / "train"))
     truth = spark.createDataFrame([(1, "a")], "user int, item string")
     plan = make_plan(metrics=["novelty"], segments=["activity"])
-    files = plain_table(frame, "train", Described(), plan)
-    assert (files is not None) is is_plain
-    train = SparkRows(conform_train(frame, None), files)
+    train = SparkRows(*opened(frame, "train", Described(), plan=plan))
+    assert (train.files is not None) is is_plain
     found = read_train(Tables(plan, SparkRows(truth), SparkRows(truth), train))
     assert found.items is not None
     rows = sorted((row["item"], row["n_rows"], row["n_takers"]) for row in found.items.to_pylist())

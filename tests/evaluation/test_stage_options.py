@@ -6,7 +6,7 @@ import pytest
 
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import make_plan
-from spark_eval.metrics.stages import Stage, make_stages
+from spark_eval.kernels.stages import Stage, make_stages
 from spark_eval.runs.sections import parse_config
 
 FIRST = {"name": "candidates", "model": "cg", "k": 500}

@@ -11,7 +11,7 @@ from drive import Tables, table_of
 from oracle import Id, Recommendation, Relevance, Rules
 
 from spark_eval.evaluation.plan import Plan, make_plan
-from spark_eval.metrics import RANKING
+from spark_eval.kernels.registry import RANKING
 
 N_USERS, N_ITEMS, LONGEST = 60, 40, 14
 KS = (3, 10)

@@ -93,7 +93,7 @@ def measured(
             found.setdefault(number, []).append(part)
     total = BucketSums()
     for parts in found.values():
-        total.merge(measure_bucket(reversed(parts), PLAN))
+        total += measure_bucket(reversed(parts), PLAN)
     return total
 
 

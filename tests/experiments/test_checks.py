@@ -12,7 +12,6 @@ from scipy import stats
 
 from spark_eval import evaluate_experiments
 from spark_eval.errors import ConfigError
-from spark_eval.experiments import evaluate
 from spark_eval.experiments.evaluate import Experiments
 from spark_eval.experiments.moments import ONE, Moments, X, Y
 from spark_eval.experiments.worker import halves
@@ -115,7 +114,7 @@ def test_halves_of_units_have_uniform_p_values(monkeypatch: pytest.MonkeyPatch) 
     assert all(rows[name].p_value > 0.001 for name in ("clicks", "ctr", "user"))
     assert {row.passed for row in rows.values()} == {None}
     assert not checks(run(), "uniformity")
-    monkeypatch.setattr(evaluate, "ROWS_PER_BUCKET", 1000)
+    monkeypatch.setattr("spark_eval.runners.spread.ROWS_PER_BUCKET", 1000)
     assert checks(run(aa_salts=300), "uniformity") == rows
     with pytest.raises(ConfigError, match="aa_salts"):
         run(aa_salts=0)

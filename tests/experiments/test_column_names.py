@@ -70,6 +70,7 @@ def test_slices_and_segments_have_the_values_of_their_columns() -> None:
     check_values("local")
 
 
+@pytest.mark.spark
 def test_slices_and_segments_have_the_values_of_their_columns_on_spark() -> None:
     check_values("spark")
 

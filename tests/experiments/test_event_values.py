@@ -105,6 +105,7 @@ def test_an_event_without_a_value_is_not_summed(way: str, tmp_path: Path) -> Non
     check_way(WAYS[way](tmp_path))
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("way", ["pandas", "Arrow, NaN", "Arrow, integers", "file, null", "file, NaN"])
 def test_an_event_without_a_value_is_not_summed_on_spark(way: str, tmp_path: Path) -> None:
     check_way(WAYS[way](tmp_path), "spark")

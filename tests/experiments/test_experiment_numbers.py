@@ -9,14 +9,14 @@ from scipy import optimize, stats
 
 from spark_eval.experiments.checks import Compared
 from spark_eval.experiments.inference import Contrast, interactions, lift_interval, sample_ratio
+from spark_eval.experiments.kinds import RATIO_BITS, rounded_ratios
 from spark_eval.experiments.moments import (
     ArmEstimate,
     Moments,
     adjusted_estimates,
 )
-from spark_eval.experiments.plan import RATIO_BITS, LiftMethod
+from spark_eval.experiments.plan import LiftMethod
 from spark_eval.experiments.worker.sums import moments_by_group
-from spark_eval.experiments.worker.units import rounded_ratios
 from spark_eval.statistics.intervals import square_root
 
 IMPRESSIONS = ([10, 20, 5, 8, 40, 0, 12, 15], [10, 25, 6, 9, 30, 7, 0, 18])

@@ -248,7 +248,7 @@ def test_households_are_units_and_means_are_over_their_users() -> None:
         evaluate_experiments(exposures, events, [CLICKS], HOME, event_columns=theirs, engine="local")
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
 def test_events_without_the_unit_have_that_of_their_users_exposures(engine: str) -> None:
     exposures, events = TABLES
     # Users 0 to 9 are not exposed; an event of each user is there twice.
@@ -543,6 +543,7 @@ def test_faults_of_rows_and_of_tables() -> None:
         run((exposures, pd.concat([most] * 3)), [huge], max_quarantined=1.0)
 
 
+@pytest.mark.spark
 def test_spark_finds_the_same_bits() -> None:
     exposures, events = TABLES
     ids = pd.Series(range(len(events))).astype(str)

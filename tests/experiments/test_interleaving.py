@@ -288,7 +288,7 @@ def test_many_buckets_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> Non
     ]
     shown = pd.DataFrame(rows).assign(rank_a=1, rank_b=2)
     whole = evaluate_interleaving(shown)
-    monkeypatch.setattr("spark_eval.experiments.interleaving.ROWS_PER_BUCKET", 9)
+    monkeypatch.setattr("spark_eval.runners.spread.ROWS_PER_BUCKET", 9)
     assert evaluate_interleaving(shown.sample(frac=1, random_state=1)) == whole
 
 
@@ -320,12 +320,11 @@ def test_bad_input_is_refused() -> None:
         (shown.assign(team=["a", "c"]), "UNKNOWN_VARIANT"),
         (shown.assign(clicked=2), "QUARANTINE_SHARE"),
         (shown[:0].astype({"clicked": bool}), "EMPTY_INPUT"),
+        (shown.assign(position="first"), "UNSUPPORTED_TYPE"),
     ):
         with pytest.raises(DataError) as caught:
             evaluate_interleaving(table, engine="local")
         assert caught.value.code == code
-    with pytest.raises(ConfigError, match="NEEDS_SPARK"):
-        evaluate_interleaving(shown.assign(position="first"), engine="local")
     for options in ({"teams": ("a",)}, {"teams": "ab"}, {"confidence": 1.0}, {"max_quarantined": 2.0}):
         with pytest.raises(ConfigError) as refused:
             evaluate_interleaving(shown, **options)

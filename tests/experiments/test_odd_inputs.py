@@ -100,6 +100,7 @@ def test_odd_names_and_rows_are_counted_in_this_process() -> None:
     check_rows(run("local"))
 
 
+@pytest.mark.spark
 def test_odd_names_and_rows_are_the_same_on_spark() -> None:
     one, other = run("local"), run("spark")
     check_rows(other)
@@ -156,7 +157,7 @@ def test_names_that_collide_are_refused() -> None:
 
 
 @pytest.mark.parametrize("table", ["exposures", "events"])
-@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
 def test_times_that_are_numbers_need_a_unit(table: str, engine: str) -> None:
     given = dict(zip(("exposures", "events"), tables(), strict=True))
     given[table] = given[table].assign(timestamp=1_714_564_800)

@@ -156,6 +156,7 @@ def check_days(exposures: Any, events: Any, is_mapped: bool, engine: str) -> Non
     assert again.check_rows == whole.check_rows
 
 
+@pytest.mark.spark
 def test_days_of_units_are_read_back_on_spark() -> None:
     exposures, events = (table.assign(user=table.user.astype(str)) for table in tables())
     check_days(exposures, events, False, "spark")

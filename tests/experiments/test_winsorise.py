@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from spark_eval import evaluate_experiments
 from spark_eval.errors import ConfigError
-from spark_eval.experiments import evaluate
 from spark_eval.experiments.evaluate import Experiments
 from spark_eval.experiments.worker import tails
 from spark_eval.experiments.worker.tails import Tail, quantile_of
@@ -68,7 +67,7 @@ def test_a_winsorised_mean_is_one_with_a_cap_at_the_quantile(monkeypatch: pytest
         assert f"buy winsorise=0.95 at {caps[-1]:g}" in text
     assert caps[0] < caps[1]
     # The same, over several buckets, and if they do not give enough units.
-    monkeypatch.setattr(evaluate, "ROWS_PER_BUCKET", 100)
+    monkeypatch.setattr("spark_eval.runners.spread.ROWS_PER_BUCKET", 100)
     assert run([MONEY], *two).experiment_rows == found.experiment_rows
     monkeypatch.setattr(tails, "LEAST", 1)
     monkeypatch.setattr(tails, "MARGIN", 0)

@@ -153,8 +153,8 @@ VALIDATE: list[tuple[str, Spoiler, str]] = [
 SPLIT: list[tuple[str, Spoiler, str]] = [
     (
         "ids of decimals",
-        column("interactions", item=as_type(pa.decimal128(20))),
-        "ID_IS_FLOAT ... 'item' is decimal(20,0)",
+        column("interactions", item=as_type(pa.decimal128(20, 1))),
+        "ID_IS_FLOAT ... 'item' is decimal(20,1)",
     ),
     (
         "milliseconds read as seconds",

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from spark_eval.functions.columns import measured_functions, own_options
-from spark_eval.metrics.registry import RankingMetric
+from spark_eval.kernels.registry import RankingMetric
 
 FILE = Path(__file__).parents[2] / "src" / "spark_eval" / "functions" / "__init__.pyi"
 HEAD = """\

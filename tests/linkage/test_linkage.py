@@ -18,7 +18,6 @@ from spark_eval.linkage.clusters import Contingency
 from spark_eval.linkage.coded import CodedRelations
 from spark_eval.runners.local_rows import LocalTable
 
-pytestmark = pytest.mark.usefixtures("engine_of_users")
 # Clusters of records, by record.
 Clustering = Mapping[int, int]
 CLUSTERINGS = st.dictionaries(st.integers(0, 12), st.integers(0, 4), min_size=1, max_size=13)

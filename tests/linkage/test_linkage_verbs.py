@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from tests.days.test_window_verb import no_spark
+from tests.monitoring.test_window_verb import no_spark
 
 from spark_eval import evaluate_linkage, sample_pairs
 from spark_eval.cli.commands import main
@@ -77,7 +77,7 @@ def test_links_are_published_as_python_measures_them(
     assert "inputs checked: predicted, true, candidates" in capsys.readouterr().out
     assert run("linkage", "--run-id", "march") == 0
     out = capsys.readouterr().out
-    assert "engine: local (plain Parquet, 24 rows)" in out
+    assert "engine: local (files, 24 rows)" in out
     assert "run march published" in out
     predicted, candidates = ours()
     expected = evaluate_linkage(predicted, TRUE, candidates=candidates)
@@ -164,7 +164,7 @@ def test_labels_of_a_sample_come_back_as_estimates(
         ("linkage", ["predicted.columns={}"], "MISSING_COLUMN", 3),
         ("linkage", ["linkage.n_records=3"], "OUT_OF_RANGE", 2),
         ("sample", ["sample.strata=[2, 1]"], "OUT_OF_RANGE", 2),
-        ("linkage", ["engine=local", "true.format=csv"], "NEEDS_SPARK", 2),
+        ("linkage", ["engine=local", "true.format=json"], "NEEDS_SPARK", 2),
     ],
 )
 def test_what_is_wrong_has_a_name(

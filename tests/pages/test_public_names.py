@@ -46,12 +46,12 @@ def test_a_page_imports_public_names_alone(page: str) -> None:
 
 def test_private_names_are_found() -> None:
     lines = (
-        ">>> from spark_eval.metrics.binary import f1",
+        ">>> from spark_eval.kernels.binary import f1",
         "import spark_eval.schema",
         "from spark_eval import evaluate, Plan",
     )
     assert list(private_names("\n".join(lines))) == [
-        "spark_eval.metrics.binary.f1",
+        "spark_eval.kernels.binary.f1",
         "spark_eval.schema",
         "spark_eval.Plan",
     ]

@@ -14,7 +14,7 @@ from beyond_cases import CATALOG, ITEMS, Log, log_of
 from pyspark.sql import SparkSession
 
 from spark_eval import evaluate
-from spark_eval.metrics.values import parse_metric
+from spark_eval.kernels.values import parse_metric
 
 PYTHON = Path(__file__).parents[2] / ".venv-parity" / "bin" / "python"
 SCRIPTS = Path(__file__).parent / "libraries"

@@ -12,7 +12,7 @@ from cases import User, users_of
 from pyspark.sql import SparkSession
 
 from spark_eval import evaluate
-from spark_eval.metrics.values import parse_metric
+from spark_eval.kernels.values import parse_metric
 
 pytestmark = [
     pytest.mark.parity,

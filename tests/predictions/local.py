@@ -91,7 +91,7 @@ def measure(
     for start in range(0, len(table), size):
         for part in reader.outputs(table.slice(start, size).combine_chunks().to_batches(rows_per_batch)):
             if isinstance(part, TaskCounts):
-                answer.totals.merge(part.totals)
+                answer.totals += part.totals
             elif isinstance(part, ScoreRun):
                 runs.append(part)
             elif isinstance(part, CellRows):
@@ -122,7 +122,7 @@ def add_users(answer: Answer, reader: RowReader, users: Sequence[pa.Table]) -> N
         for bucket, mine in in_buckets(rows, 3):
             by_bucket[bucket].append(mine)
     for parts in by_bucket.values():
-        answer.totals.merge(reader.totals_over_users(parts))
+        answer.totals += reader.totals_over_users(parts)
 
 
 def add_errors(answer: Answer, rows: Sequence[CellRows]) -> None:
@@ -140,7 +140,7 @@ def add_errors(answer: Answer, rows: Sequence[CellRows]) -> None:
     answer.replicates = dict(map(merge_replicates, drawn.values()))
     slopes = answer.measured.slopes
     for users in answer.users:
-        answer.influences.merge(influence_sums(users, slopes).totals)
+        answer.influences += influence_sums(users, slopes).totals
 
 
 def add_order(

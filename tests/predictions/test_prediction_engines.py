@@ -200,7 +200,8 @@ def test_what_is_refused_is_the_same_error(name: str) -> None:
     assert refused == found("spark", rows, "binary", **options)
 
 
-def test_what_is_not_plain_needs_spark() -> None:
+@pytest.mark.usefixtures("spark")
+def test_arrays_and_labels_of_other_types_are_judged_alike() -> None:
     rows = clicks()
     arrays = rows.assign(score=pd.Series([[0.5, 0.5]] * len(rows)))
     for given, options in (
@@ -208,7 +209,7 @@ def test_what_is_not_plain_needs_spark() -> None:
         (rows.assign(label=rows["truth"]), {"task": "binary"}),
         (rows.assign(score=rows["truth"]), {"task": "binary"}),
     ):
-        assert str(found("local", given, **options)).startswith("error[NEEDS_SPARK] predictions")
+        assert found("local", given, **options) == found("spark", given, **options)
 
 
 WITHOUT_JAVA: Final = """

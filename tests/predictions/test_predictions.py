@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from frames import settings
 from local import crowd, measure
+from opened import opened
 from pyspark.ml.evaluation import BinaryClassificationEvaluator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval import evaluate_predictions
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.predictions.conform import conform_predictions, read_predictions
 from spark_eval.predictions.evaluate import measure_predictions
 from spark_eval.predictions.plan import make_prediction_plan
 from spark_eval.runners.quarantine import quarantined
@@ -34,7 +34,7 @@ OPTIONS: dict[str, Any] = {
 
 def faults_of(frame: DataFrame, task: str, **options: Any) -> list[str | None]:
     plan = make_prediction_plan(task, **options)
-    judged = conform_predictions(frame, None, "m", plan).judged
+    judged = opened(frame, plan, "m").judged
     assert judged.columns[:2] == frame.columns[:2]
     return [row["fault"] for row in judged.result().collect()]
 
@@ -188,7 +188,7 @@ def test_rows_of_a_model_named_by_option_are_shown_where_too_many_are_quarantine
     spark: SparkSession,
 ) -> None:
     frame = spark.sql("SELECT 1 AS label, 0.5D AS score UNION ALL SELECT 0, 2.0D UNION ALL SELECT 0, 0.1D")
-    predictions = read_predictions(frame, None, "m", make_prediction_plan("binary", metrics=["auc"]))
+    predictions = opened(frame, make_prediction_plan("binary", metrics=["auc"]), "m")
     with pytest.raises(DataError, match="1 of 3 rows are quarantined") as raised:
         measure_predictions(predictions, {"predictions": 0.1})
     assert raised.value.code == "QUARANTINE_SHARE"
@@ -198,7 +198,7 @@ def test_rows_of_a_model_named_by_option_are_shown_where_too_many_are_quarantine
 @pytest.mark.parametrize("item", ["make_ym_interval(1)", "map('a', 1)", "X'00'", "NULL"])
 def test_rows_are_given_whatever_columns_stand_beside_them(spark: SparkSession, item: str) -> None:
     frame = spark.sql(f"SELECT 1 AS label, 0.5D AS score, {item} AS item")
-    judged = conform_predictions(frame, None, "m", make_prediction_plan("binary", metrics=["auc"])).judged
+    judged = opened(frame, make_prediction_plan("binary", metrics=["auc"]), "m").judged
     bad = SparkRows(judged.result().withColumn("fault", F.lit("NULL_ID")))
     [row] = quarantined("predictions", bad).result().collect()
     [theirs] = frame.select(F.to_json(F.struct("*", F.lit("NULL_ID").alias("fault")))).collect()
@@ -231,7 +231,7 @@ def test_the_numbers_are_those_without_spark_to_the_last_bit(
     expected = measure(rows, **OPTIONS)
     # Also the ranges are many.
     monkeypatch.setattr("spark_eval.predictions.evaluate.SCORES_PER_RANGE", 6)
-    monkeypatch.setattr("spark_eval.predictions.evaluate.USER_ROWS_PER_BUCKET", 100)
+    monkeypatch.setattr("spark_eval.runners.spread.ROWS_PER_BUCKET", 100)
     table = pd.DataFrame({name.replace("segment_0", "country"): values for name, values in rows.items()})
     shuffled = table.sample(frac=1, random_state=np.random.RandomState(partitions))
     conf = {"spark.sql.adaptive.enabled": adaptive, "spark.sql.execution.arrow.maxRecordsPerBatch": "64"}

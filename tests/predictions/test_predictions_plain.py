@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from opened import opened
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.predictions.conform import read_predictions
 from spark_eval.predictions.evaluate import Predictions, measure_predictions
 from spark_eval.predictions.plan import make_prediction_plan
 from spark_eval.predictions.task import PredictionPlan
@@ -41,8 +41,8 @@ def both_ways(
 ) -> tuple[Any, Any]:
     frame.write.parquet(str(folder))
     stored = frame.sparkSession.read.parquet(str(folder))
-    plain = read_predictions(stored, columns, None, plan)
-    by_spark = read_predictions(stored.where(F.lit(True) | F.col("name").isNull()), columns, None, plan)
+    plain = opened(stored, plan, None, columns)
+    by_spark = opened(stored.where(F.lit(True) | F.col("name").isNull()), plan, None, columns)
     assert plain.rows.n_rows is not None
     assert plain.rows.n_rows == frame.count()
     assert by_spark.rows.n_rows is None
@@ -117,6 +117,6 @@ def test_what_arrow_writes_otherwise_is_left_to_spark(spark: SparkSession, tmp_p
     by_number = make_prediction_plan("binary", segments=["score"])
     of_classes = make_prediction_plan("multiclass", classes=[0, 1], scores="class")
 
-    assert read_predictions(stored, None, "m", make_prediction_plan("binary")).rows.n_rows is not None
-    assert read_predictions(stored, None, "m", by_number).rows.n_rows is None
-    assert read_predictions(stored, {"score": "label"}, "m", of_classes).rows.n_rows is None
+    assert opened(stored, make_prediction_plan("binary"), "m").rows.n_rows is not None
+    assert opened(stored, by_number, "m").rows.n_rows is None
+    assert opened(stored, of_classes, "m", {"score": "label"}).rows.n_rows is not None

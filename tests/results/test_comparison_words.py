@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import published_run
 
 from spark_eval.cli import terminal
-from spark_eval.metrics import RANKING
+from spark_eval.kernels.registry import RANKING
 from spark_eval.results.sentences import compared_lines, gated_lines, sentence, sentences, short
 from spark_eval.schema import Direction, Table
 from spark_eval.verbs import VERBS

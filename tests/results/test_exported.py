@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from tests.days.days import FIRST, SECOND, publish_day
+from tests.monitoring.days import FIRST, SECOND, publish_day
 
 from spark_eval import (
     compare,

@@ -100,7 +100,7 @@ def test_predictions_and_a_split_show_themselves(spark: SparkSession) -> None:
         *("share 0.6", "share 0.8", "all", "keep")
     ]
     assert parts.to_pandas("rows")["user"].dtype == "Int64"
-    assert spark is parts.assigned.session
+    assert spark is parts.spark
 
 
 def test_results_draw_charts_of_their_report(measured: Evaluation, tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conformed import conformed_log
 from frames import explained
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError
 from spark_eval.sources.read import read_source
-from spark_eval.splits.conform import conform_interactions
 
 LOG = (
     "SELECT id % 5 AS user, id AS item, id % 3 AS stars, id * 86400 AS timestamp, 'x' AS note, "
@@ -28,7 +28,7 @@ def read(spark: SparkSession, **source: Any) -> DataFrame:
     """A source of a config as ``split`` sees it."""
     given = Source(**{"columns": {"relevance": "stars"}, "timestamp_unit": "s", **source})
     frame = read_source(spark, given, "interactions", "UTC")
-    return conform_interactions(frame, given.columns, given.timestamp_unit, "UTC")
+    return conformed_log(frame, given.columns, given.timestamp_unit, "UTC")
 
 
 def told(frame: DataFrame) -> Mapping[str, str]:

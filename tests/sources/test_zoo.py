@@ -9,6 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pytest
+from conformed import conformed_log, files_of_log
+from opened_tables import conform_recommendations, opened
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,18 +19,17 @@ from zoo import LISTS, LOG, PLAIN, PREDICTIONS, ZOO, Folder, under
 
 from spark_eval.arrow.files import read_parts
 from spark_eval.config.inputs import Recommendations, Source
-from spark_eval.errors import DataError, SparkEvalError
-from spark_eval.evaluation.conform import conform_recommendations, plain_table
-from spark_eval.evaluation.plan import make_plan
-from spark_eval.predictions.conform import conform_predictions, plain_predictions
-from spark_eval.runners.local_tables import NotPlain, Wanted, is_id, is_number, local_table
+from spark_eval.errors import SparkEvalError
+from spark_eval.predictions.specs import specs_of
+from spark_eval.runners.local_tables import conformed_here
 from spark_eval.runs.sections import PredictionsSection
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.plain import open_plain
 from spark_eval.sources.read import read_source
-from spark_eval.splits.conform import conform_interactions, plain_log
 from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.inputs import conformed_on_spark
+from spark_eval.tables.spec import Column, Kind, NotPlain, TableSpec
 
 COLUMNS = {
     LOG: ["user", "item", "timestamp", "relevance"],
@@ -39,24 +40,28 @@ SOURCES: dict[str, type[Source]] = {LOG: Source, LISTS: Recommendations, PREDICT
 Rows = list[tuple[Any, ...]]
 
 
+def predictions_of(frame: DataFrame, source: Any) -> tuple[DataFrame, PlainFiles | None]:
+    """Conformed predictions, and the files that the workers read themselves."""
+    specs = specs_of(source.checked(), source.model)
+    return conformed_on_spark(specs, PREDICTIONS, frame, source.columns)
+
+
 def conformed(frame: DataFrame, source: Any, table: str) -> DataFrame:
     """A source with our columns."""
     if table == LISTS:
         return conform_recommendations(frame, source.columns, source.model, source.layout)
     if table == PREDICTIONS:
-        predictions = conform_predictions(frame, source.columns, source.model, source.checked())
-        rows: DataFrame = predictions.rows.result()
-        return rows
-    return conform_interactions(frame, source.columns, source.timestamp_unit, "UTC")
+        return predictions_of(frame, source)[0]
+    return conformed_log(frame, source.columns, source.timestamp_unit, "UTC")
 
 
 def plain(frame: DataFrame, source: Any, table: str) -> PlainFiles | None:
     """The files that the workers read themselves."""
     if table == LISTS:
-        return plain_table(frame, LISTS, source, make_plan())
+        return opened(frame, LISTS, source)[1]
     if table == PREDICTIONS:
-        return plain_predictions(frame, source.columns, source.model, source.checked())
-    return plain_log(frame, source.columns, "UTC")
+        return predictions_of(frame, source)[1]
+    return files_of_log(frame, source.columns, source.timestamp_unit, "UTC")
 
 
 def by_spark(frame: DataFrame, names: list[str]) -> Rows:
@@ -80,10 +85,17 @@ def by_workers(files: PlainFiles, names: list[str]) -> Rows:
 
 def by_this_process(source: Source, table: str, names: list[str]) -> Rows:
     """The rows as an evaluation in this process reads them."""
-    takes = {name: is_number if name in ("relevance", "score") else is_id for name in names}
-    wanted = Wanted(takes, {}, lambda name, _: DataError("MISSING_COLUMN", name))
-    opened = open_plain(source, table, (), None, no_session)
-    return rows_of(local_table(table, opened, source.columns, wanted).table(), names)
+    columns = [
+        Column(
+            name,
+            Kind.NUMBER if name in ("relevance", "score") else Kind.ID,
+            named=source.columns.get(name, name),
+        )
+        for name in names
+    ]
+    opened = open_plain(source, table, "UTC", (), None, no_session)
+    spec = TableSpec(table, columns)
+    return rows_of(conformed_here(lambda *_: spec, table, opened, {}).table(), names)
 
 
 def no_session() -> SparkSession:

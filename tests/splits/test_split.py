@@ -15,6 +15,7 @@ from spark_eval.accounting import ACCOUNTING
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, USER
+from spark_eval.splits.labelled_on_spark import LabelledBySpark
 from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, rule_of
 from spark_eval.splits.split import Split, split
@@ -106,17 +107,19 @@ def test_the_ledger_closes_and_names_every_reason(spark: SparkSession) -> None:
 def test_the_rows_are_counted_while_they_are_written(spark: SparkSession, tmp_path: Path) -> None:
     done = raw_split(spark)
     written = done.write(str(tmp_path / "splits"))
-    assert written == done.facts()
+    assert written == done.log.count()
     assert written.accounting() == [tuple(row.values()) for row in done.to_arrow("accounting").to_pylist()]
     used = sum(row[4] for row in written.accounting() if row[2] == "used")
     assert spark.read.parquet(str(tmp_path / "splits")).count() == used
 
 
 def test_a_ledger_that_does_not_close_is_refused(spark: SparkSession) -> None:
-    frame = raw_split(spark).assigned.result()
-    assigned = SparkRows(frame.withColumn(FAULT, F.regexp_replace(FAULT, "gap", "unheard of")))
+    frame = raw_split(spark).log.rows.result()
+    done = raw_split(spark).log
+    assert isinstance(done, LabelledBySpark)
+    rows = SparkRows(frame.withColumn(FAULT, F.regexp_replace(FAULT, "gap", "unheard of")))
     with pytest.raises(SparkEvalError, match="LEDGER_OPEN"):
-        replace(raw_split(spark), assigned=assigned).facts().accounting()
+        replace(done, rows=rows).count().accounting()
 
 
 def test_rows_have_the_columns_of_the_table_splits(spark: SparkSession) -> None:

@@ -19,7 +19,9 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.runtime.any_session import TIMESTAMP_TYPE
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import SUBSET
-from spark_eval.splits.split import split
+from spark_eval.splits.labelled import LabelledLog
+from spark_eval.splits.labelled_on_spark import LabelledBySpark
+from spark_eval.splits.split import Split, split
 
 START = datetime(1969, 12, 1, tzinfo=UTC)
 INSTANT = pa.timestamp("us", "UTC")
@@ -46,6 +48,12 @@ def a_log(random: Random, n_rows: int, text: bool, when: pa.DataType, first_day:
             "day": pa.array([time and time.date() for time in times]),
         }
     )
+
+
+def by_spark(done: Split) -> LabelledLog:
+    """The log of a split, labelled without its files."""
+    assert isinstance(done.log, LabelledBySpark)
+    return replace(done.log, rows=done.log.rows.as_typed)
 
 
 def seconds(times: list[datetime | None]) -> pa.Array:
@@ -108,14 +116,14 @@ def test_the_workers_split_as_spark_does(
     unit = "s" if pa.types.is_integer(when) else None
     frame = spark.read.parquet(str(tmp_path / "log"))
     done = split(frame, columns=COLUMNS, timestamp_unit=unit, **options)
-    assert done.assigned.files is not None
-    by_spark = split(frame.where(F.lit(True)), columns=COLUMNS, timestamp_unit=unit, **options)
-    assert by_spark.assigned.files is None
-    assert done.timeline == by_spark.timeline
+    assert done.log.rows.read_by_workers
+    of_rows = split(frame.where(F.lit(True)), columns=COLUMNS, timestamp_unit=unit, **options)
+    assert not of_rows.log.rows.read_by_workers
+    assert done.timeline == of_rows.timeline
     ours, others = str(tmp_path / "ours"), str(tmp_path / "spark")
-    found, expected = done.write(ours), by_spark.write(others)
-    assert found == expected == done.facts()
-    assert done.compared(found, ours) == by_spark.compared(expected, others)
+    found, expected = done.write(ours), of_rows.write(others)
+    assert found == expected == done.log.count()
+    assert done.compared(found, ours) == of_rows.compared(expected, others)
     assert_same_tables(spark, tmp_path / "ours", tmp_path / "spark")
 
 
@@ -134,11 +142,11 @@ def test_timestamps_as_spark_has_always_written_them(spark: SparkSession, tmp_pa
     pq.write_table(raw, tmp_path / "raw.parquet", use_deprecated_int96_timestamps=True)
     assert pq.read_metadata(tmp_path / "raw.parquet").schema.column(2).physical_type == "INT96"
     done = split(spark.read.parquet(str(tmp_path / "raw.parquet")), columns=COLUMNS)
-    assert (done.assigned.files is not None) == READS_INT96
+    assert done.log.rows.read_by_workers == READS_INT96
     facts = done.write(str(tmp_path / "ours"))
-    assert facts == done.facts()
+    assert facts == done.log.count()
     before = spark.conf.get(TIMESTAMP_TYPE)
-    replace(done, assigned=done.assigned.as_typed).write(str(tmp_path / "spark"))
+    by_spark(done).write(str(tmp_path / "spark"))
     assert_same_tables(spark, tmp_path / "ours", tmp_path / "spark")
     assert moments_in(tmp_path / "ours") == moments_in(tmp_path / "spark") == {"microseconds, in UTC"}
     assert spark.conf.get(TIMESTAMP_TYPE) == before
@@ -158,25 +166,25 @@ def test_other_libraries_files_are_plain_too(spark: SparkSession, tmp_path: Path
     coded = large.set_column(1, "item", large["item"].dictionary_encode())
     pq.write_table(coded, tmp_path / "log.parquet")
     done = split(spark.read.parquet(str(tmp_path / "log.parquet")), columns=COLUMNS)
-    assert done.assigned.files is not None
-    assert done.write(str(tmp_path / "ours")) == done.facts()
-    replace(done, assigned=done.assigned.as_typed).write(str(tmp_path / "spark"))
+    assert done.log.rows.read_by_workers
+    assert done.write(str(tmp_path / "ours")) == done.log.count()
+    by_spark(done).write(str(tmp_path / "spark"))
     assert_same_tables(spark, tmp_path / "ours", tmp_path / "spark")
 
 
 def test_what_is_not_plain_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(a_log(Random(6), 300, False, INSTANT), tmp_path / "log.parquet")
     log = spark.read.parquet(str(tmp_path / "log.parquet"))
-    assert split(log, columns=COLUMNS).assigned.files is not None
-    assert split(log.where("shop = 'a'"), columns=COLUMNS).assigned.files is None
+    assert split(log, columns=COLUMNS).log.rows.read_by_workers
+    assert not split(log.where("shop = 'a'"), columns=COLUMNS).log.rows.read_by_workers
     nested = log.withColumn("tags", F.array("shop"))
     nested.write.parquet(str(tmp_path / "nested"))
-    assert split(spark.read.parquet(str(tmp_path / "nested")), columns=COLUMNS).assigned.files is None
+    assert not split(spark.read.parquet(str(tmp_path / "nested")), columns=COLUMNS).log.rows.read_by_workers
     local = log.withColumn("at", F.col("at").cast("timestamp_ntz"))
     local.write.parquet(str(tmp_path / "local"))
     local = spark.read.parquet(str(tmp_path / "local"))
-    assert split(local, columns=COLUMNS).assigned.files is not None
-    assert split(local, columns=COLUMNS, timezone="Europe/Berlin").assigned.files is None
+    assert split(local, columns=COLUMNS).log.rows.read_by_workers
+    assert not split(local, columns=COLUMNS, timezone="Europe/Berlin").log.rows.read_by_workers
 
 
 def test_rows_that_others_decide_about_are_written_by_spark(spark: SparkSession, tmp_path: Path) -> None:
@@ -184,7 +192,7 @@ def test_rows_that_others_decide_about_are_written_by_spark(spark: SparkSession,
     done = split(
         spark.read.parquet(str(tmp_path / "log.parquet")), columns=COLUMNS, seen="drop", local_cut=0.3
     )
-    assert done.assigned.files is None
+    assert not done.log.rows.read_by_workers
     facts = done.write(str(tmp_path / "split"))
     assert facts.counts["seen"] > 0
     assert spark.read.parquet(str(tmp_path / "split")).count() == facts.n_rows - sum(

@@ -32,8 +32,8 @@ TOOLS = ("chispa", "hypothesis", "polars", "pyspark[connect]", "pytest", "pytest
 # The numbers, lists and items against oracles, comparison, splits, predictions, the commands end to end, and
 # the values of one evaluation.
 TESTS = (
-    "tests/metrics/test_textbook.py",
-    "tests/metrics/test_golden.py",
+    "tests/kernels/test_textbook.py",
+    "tests/kernels/test_golden.py",
     "tests/evaluation/test_engine_oracle.py",
     "tests/evaluation/test_evaluate.py",
     "tests/tables/test_frames.py",
@@ -45,7 +45,7 @@ TESTS = (
     "tests/splits/test_split.py",
     "tests/splits/test_split_plain.py",
     "tests/cli/test_tables.py",
-    "tests/cli/test_predictions_verb.py",
+    "tests/verbs/test_predictions_verb.py",
     "tests/faults/test_bit_identity.py::test_one_hash_of_the_values",
 )
 

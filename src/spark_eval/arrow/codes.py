@@ -19,6 +19,7 @@ from spark_eval.statistics.draws import GOLDEN, splitmix64_finalize
 from spark_eval.statistics.exact import Ints
 
 Hashes = NDArray[np.uint64]
+Array = NDArray[Any]
 Booleans = NDArray[np.bool_]
 
 # Seed of all hashes: tasks must use the same.
@@ -65,17 +66,17 @@ def bucket_of(users: Hashes, n_buckets: int) -> Ints:
     return ((users >> np.uint64(32)) * np.uint64(n_buckets) >> np.uint64(32)).astype(np.int64)
 
 
-def run_starts(values: NDArray[Any]) -> Booleans:
+def run_starts(values: Array) -> Booleans:
     """Return True where a value differs from the previous one, and for the first value."""
     changed = np.ones(len(values), dtype=bool)
     np.not_equal(values[1:], values[:-1], out=changed[1:])
     return changed
 
 
-def to_numpy(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
+def to_numpy(column: pa.Array | pa.ChunkedArray) -> Array:
     """Convert a column without nulls to numpy."""
     is_whole = isinstance(column, pa.Array)
-    values: NDArray[Any] = column.to_numpy(zero_copy_only=False) if is_whole else column.to_numpy()
+    values: Array = column.to_numpy(zero_copy_only=False) if is_whole else column.to_numpy()
     return values
 
 
@@ -95,7 +96,7 @@ def concat_tables(parts: Sequence[pa.Table]) -> pa.Table:
 DENSEST: Final = 2
 
 # Function from row indices to the sort values of these rows.
-SortKey = Callable[[Ints], NDArray[Any]]
+SortKey = Callable[[Ints], Array]
 # Longer runs are sorted one by one.
 LONGEST_BATCHED: Final = 1 << 11
 
@@ -274,7 +275,7 @@ def argsort_within_runs(rows: Ints, is_first: Booleans, keys: Sequence[SortKey])
         is_first[tied] |= run_starts(values[order])
 
 
-def argsort_values_within_runs(values: NDArray[Any], starts: Ints) -> Ints:
+def argsort_values_within_runs(values: Array, starts: Ints) -> Ints:
     """Return the order that sorts each run of values (n,); a run begins at each of ``starts``.
 
     Runs of about the same length are sorted as rows of one matrix: many short sorts cost a tenth of a long

@@ -59,32 +59,45 @@ def is_plain(path: str, wanted: pa.Schema) -> bool:
 
     Raises DataError CORRUPT_FILE like ``check_sums``.
     """
+    if not is_read_alike(path, wanted.names):
+        return False
+    footer = read_footer(path)
+    schema, indices, instants = footer.schema.to_arrow_schema(), flat_columns(footer), int96_columns(footer)
+    return all(
+        readable_type(footer.schema.column(indices[column.name])) == column.type
+        and normalized_type(schema.field(column.name).type, column.name in instants) == column.type
+        for column in wanted
+    )
+
+
+def is_read_alike(path: str, names: Iterable[str]) -> bool:
+    """Return True if Arrow reads these flat columns of a file as Spark does, if it has their types.
+
+    Raises DataError CORRUPT_FILE like ``check_sums``.
+    """
     try:
         footer = read_footer(path)
-        schema = footer.schema.to_arrow_schema()
+        there = [name.lower() for name in footer.schema.to_arrow_schema().names]
     except (OSError, EncryptedFile, pa.ArrowException) as error:
         raise_if_of_machine(error, path)
         return False
-    indices = flat_column_indices(footer)
-    names, instants = [name.lower() for name in schema.names], int96_columns(footer)
-    found = (
+    indices = flat_columns(footer)
+    is_alike = (
         uses_proleptic_calendar(footer)
         and is_consistent(footer)
         and all(
-            names.count(column.name.lower()) == 1
-            and column.name in indices
-            and readable_type(footer.schema.column(indices[column.name])) == column.type
-            and normalized_type(schema.field(column.name).type, column.name in instants) == column.type
-            and has_supported_encoding(footer, indices[column.name])
-            for column in wanted
+            there.count(name.lower()) == 1
+            and name in indices
+            and has_supported_encoding(footer, indices[name])
+            for name in names
         )
     )
-    if found:
+    if is_alike:
         check_sums(Path(path))
-    return found
+    return is_alike
 
 
-def flat_column_indices(footer: pq.FileMetaData) -> dict[str, int]:
+def flat_columns(footer: pq.FileMetaData) -> dict[str, int]:
     """Return the index of each column that is neither repeated nor nested."""
     columns = enumerate(map(footer.schema.column, range(len(footer.schema))))
     return {

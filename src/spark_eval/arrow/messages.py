@@ -4,14 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import CODED_TEXT, bucket_of, hashes_of, to_numpy
+from spark_eval.arrow.codes import CODED_TEXT, Array, bucket_of, hashes_of, to_numpy
 from spark_eval.schema import USER
 from spark_eval.statistics.exact import Ints
 
@@ -114,7 +113,7 @@ def drop_unused_dictionary(column: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(index[codes], column.dictionary.filter(pa.array(is_used)))
 
 
-def narrow_integers(values: NDArray[Any]) -> NDArray[Any]:
+def narrow_integers(values: Array) -> Array:
     """Cast integers to the smallest type that holds all of them; return other values unchanged."""
     if values.dtype.kind == "i" and len(values):
         least, most = values.min(), values.max()

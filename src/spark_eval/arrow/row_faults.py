@@ -10,9 +10,9 @@ from spark_eval.arrow.codes import Booleans, to_numpy
 from spark_eval.conventions import Conventions, NegativeRelevance
 from spark_eval.errors import DataError
 from spark_eval.schema import (
-    FAULT,
     FOLD,
     IN_TRAIN,
+    INEXACT,
     ITEM,
     LARGEST_EXACT,
     MODEL,
@@ -63,8 +63,8 @@ def whole_ranks(ranks: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArra
 def judge_truth(rows: pa.Table, conventions: Conventions) -> Judged:
     """Validate rows of the truth; filter them by relevance if rows are filtered one by one.
 
-    Return rows with relevance as a double (default 1), and timestamp, if any, as an integer. A column
-    ``fault`` marks relevances that Spark rounded when it made them doubles.
+    Return rows with relevance as a double (default 1), and timestamp, if any, as an integer. A column INEXACT
+    marks decimals that Spark rounded when it made them doubles.
     """
     names = [name for name in (USER, ITEM, FOLD, REQUEST, IN_TRAIN) if name in rows.column_names]
     ones = pa.chunked_array([pa.repeat(1.0, len(rows))])
@@ -78,8 +78,8 @@ def judge_truth(rows: pa.Table, conventions: Conventions) -> Judged:
         Fault.NULL_RELEVANCE: is_any_null(judged, RELEVANCE),
         Fault.RELEVANCE_NOT_FINITE: fill_null_with_false(pc.invert(pc.is_finite(relevance))),
     }
-    if FAULT in rows.column_names:
-        faults[Fault.RELEVANCE_NOT_EXACT] = to_numpy(rows[FAULT].is_valid())
+    if INEXACT in rows.column_names:
+        faults[Fault.RELEVANCE_NOT_EXACT] = fill_null_with_false(rows[INEXACT])
     elif pa.types.is_int64(given.type):
         faults[Fault.RELEVANCE_NOT_EXACT] = fill_null_with_false(is_inexact_as_double(given))
     if conventions.negative_relevance is NegativeRelevance.REFUSE:

@@ -16,7 +16,7 @@ from spark_eval.demo.simulation import simulate
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import literal_path
 from spark_eval.publishing.local import LocalStore
-from spark_eval.results.sentences import Row, decimals_for, interval_text, short, where
+from spark_eval.results.sentences import decimals_for, interval_text, short, where
 from spark_eval.runs.job import Run
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import Config, parse_config, read_config
@@ -24,7 +24,7 @@ from spark_eval.runtime import events
 from spark_eval.runtime.local_files import replace_file
 from spark_eval.runtime.progress import Display
 from spark_eval.runtime.session import describe_java, get_session
-from spark_eval.schema import SUBSET, SUBSETS, USER, Subset, Table
+from spark_eval.schema import SUBSET, SUBSETS, USER, Row, Subset, Table
 from spark_eval.verbs import VERBS
 from spark_eval.verbs.report import write_report
 

@@ -7,11 +7,11 @@ from rich.bar import Bar
 from rich.console import Console
 
 from spark_eval.cli.leaderboard import drawn
-from spark_eval.metrics.stages import ADDED_RECALL, STAGE_RECALL
+from spark_eval.kernels.stages import ADDED_RECALL, STAGE_RECALL
 from spark_eval.results.leaderboard import four_digits
 from spark_eval.results.report.funnel import HEADINGS, counts_of, reached_rows, said_of, with_share
-from spark_eval.results.sentences import Row, TextLines
-from spark_eval.schema import ALL, Table
+from spark_eval.results.sentences import TextLines
+from spark_eval.schema import ALL, Row, Table
 
 MOST_METRICS: Final = 20
 BAR_WIDTH: Final = 40

@@ -1,21 +1,20 @@
 """Output of the command ``history``: the newest values with their changes, and the page."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from spark_eval.cli.runner import open_config, working
 from spark_eval.cli.terminal import Terminal
-from spark_eval.days.history import History
-from spark_eval.days.page import changed
-from spark_eval.days.plan import HistoryOptions, HistoryPlan, make_history_plan
 from spark_eval.errors import ConfigError
+from spark_eval.monitoring.history import History
+from spark_eval.monitoring.page import changed
+from spark_eval.monitoring.plan import HistoryOptions, HistoryPlan, make_history_plan
 from spark_eval.options import declared
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.stores import store_of
 from spark_eval.results.sentences import interval_text, short, where
-from spark_eval.schema import REPORT
+from spark_eval.schema import REPORT, Row
 from spark_eval.verbs.history import history_of
 from spark_eval.verbs.report import store_at
 
@@ -30,7 +29,7 @@ MOST_LINES = 50
 
 
 def show_history(
-    path: str | None, file: Path | None, settings: Sequence[str], page: str | None, options: Mapping[str, Any]
+    path: str | None, file: Path | None, settings: Sequence[str], page: str | None, options: Row
 ) -> None:
     """Print the newest value of each line of a history, and write its page."""
     with opened(path, file, settings, options) as (store, plan):
@@ -51,7 +50,7 @@ def show_history(
 
 @contextmanager
 def opened(
-    path: str | None, file: Path | None, settings: Sequence[str], options: Mapping[str, Any]
+    path: str | None, file: Path | None, settings: Sequence[str], options: Row
 ) -> Iterator[tuple[Store, HistoryPlan]]:
     """Yield the store and the plan of a path or a config."""
     if file is None:

@@ -16,9 +16,15 @@ from spark_eval.conventions import CONVENTIONS, TieOrder, TruthDuplicates
 from spark_eval.conventions.choice import Need
 from spark_eval.conventions.presets import PRESETS, changed_choices, conventions_of
 from spark_eval.errors import ConfigError
-from spark_eval.metrics import RANKING, RankingMetric, parse_metric
-from spark_eval.metrics.aliases import ALIASES, find_name
-from spark_eval.metrics.values import SHARES_PLACES, ranking_names, split_metric_text, without_metric
+from spark_eval.kernels.aliases import ALIASES, find_name
+from spark_eval.kernels.registry import RANKING, RankingMetric
+from spark_eval.kernels.values import (
+    SHARES_PLACES,
+    parse_metric,
+    ranking_names,
+    split_metric_text,
+    without_metric,
+)
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.registry import PredictionMetric
 from spark_eval.predictions.task import PREDICTION_PRESETS
@@ -62,8 +68,18 @@ FULL_NAMES: Final = {
 }
 
 
-def metric_frame() -> "pd.DataFrame":
-    """Return one row per metric of lists and of predictions, with the names that ``metrics`` accepts."""
+def metrics() -> "pd.DataFrame":
+    """Return one row per metric of lists and of predictions, as printed by ``spark-eval metrics``.
+
+    Returns:
+        A pandas frame: ``metric``, as accepted by ``metrics=[...]``; ``of`` (lists or predictions);
+        ``column``, its name in ``per_user``; ``better``; ``formula``; ``options``; ``meaning``.
+
+    Examples:
+        >>> import spark_eval
+        >>> spark_eval.metrics().query("metric == 'ndcg'")[["of", "better"]].to_numpy().tolist()
+        [['lists', 'higher']]
+    """
     import pandas as pd
 
     lists = [

@@ -19,11 +19,10 @@ from spark_eval.publishing.published import check_is_there, damage_of, open_tabl
 from spark_eval.publishing.remote import MOST_HOURS
 from spark_eval.publishing.stores import store_of
 from spark_eval.results.leaderboard import Leaderboard
-from spark_eval.results.sentences import Row
 from spark_eval.runs.job import Run
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Verb
-from spark_eval.schema import Table
+from spark_eval.schema import Row, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

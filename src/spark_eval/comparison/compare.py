@@ -27,7 +27,7 @@ from spark_eval.comparison.decisions import (
 )
 from spark_eval.comparison.extra_passes import ExtraPasses
 from spark_eval.comparison.gates import Gate, Pairing, with_baseline
-from spark_eval.comparison.given import Measured, side_in_process, side_on_spark, table_of
+from spark_eval.comparison.given import Measured, open_sides, table_of
 from spark_eval.comparison.matching import (
     Requested,
     check_counts,
@@ -69,8 +69,7 @@ from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, merg
 from spark_eval.comparison.worker.sums import BucketTotals, sum_bucket
 from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.options import checked_call, documented
-from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.options import Given, checked_call, documented
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
@@ -84,19 +83,12 @@ from spark_eval.results.sentences import (
     shortened,
 )
 from spark_eval.results.shown import TextTable, Writable
-from spark_eval.runners.engine import (
-    parse_engine,
-    reason_for_spark,
-    refuse_or_explain,
-    say_local,
-    say_spark,
-)
-from spark_eval.runners.local_tables import NotPlain
 from spark_eval.runners.spread import NumberedObject, collect_or_raise, group_by_key
 from spark_eval.runners.user_buckets import Buckets, UserTable, buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, FOLDS, Table
 from spark_eval.statistics.differences import ComparedSums
+from spark_eval.users.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 
 # Number of shuffle partitions of counted differences, per concurrent task.
 PARTS_PER_TASK: Final = 4
@@ -176,7 +168,7 @@ def compare(
     *,
     model: str | None = None,
     baseline_model: str | None = None,
-    gates: Sequence[Mapping[str, Any]] = (),
+    gates: Sequence[Given] = (),
     engine: str | None = None,
     **options: Unpack[CompareOptions],
 ) -> Comparison:
@@ -226,26 +218,15 @@ def compare(
           baseline candidate  difference
         0      als       bpr        0.25
     """
-    plan, chosen = make_compare_plan(gates, **options), parse_engine(engine)
-    given = {CANDIDATE: (candidate, model)}
+    plan = make_compare_plan(gates, **options)
+    given, models = {CANDIDATE: candidate}, {CANDIDATE: model}
     if baseline is not None and not is_same(table_of(baseline), table_of(candidate)):
-        given[BASELINE] = (baseline, baseline_model)
+        given[BASELINE], models[BASELINE] = baseline, baseline_model
     run = BASELINE if BASELINE in given else None
     plan = replace(plan, gates=[with_baseline(gate, run, baseline_model) for gate in plan.gates])
-    against = BaselineName(run, baseline_model)
-    reason = reason_for_spark(chosen, ((role, table_of(measured)) for role, (measured, _) in given.items()))
-    if reason is None:
-        try:
-            segments = {*plan.segments, *(gate.segment for gate in plan.gates)}
-            sides = {role: side_in_process(*one, role, segments) for role, one in given.items()}
-        except NotPlain as fault:
-            reason = refuse_or_explain(chosen, str(fault))
-        else:
-            say_local(sum(side.users.frame.count() for side in sides.values()))
-            return compare_sides(sides_of_roles(sides, plan), plan, against)
-    say_spark(reason)
-    sides = {role: side_on_spark(*one, role) for role, one in given.items()}
-    return compare_sides(sides_of_roles(sides, plan), plan, against)
+    segments = {*plan.segments, *(gate.segment for gate in plan.gates)}
+    sides = open_sides(given, models, segments, engine)
+    return compare_sides(sides_of_roles(sides, plan), plan, BaselineName(run, baseline_model))
 
 
 def sides_of_roles(sides: Mapping[str, Side], plan: ComparePlan) -> Sides:

@@ -13,8 +13,6 @@ from spark_eval.comparison.results import ComparedCell
 from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, slices_for
 from spark_eval.comparison.worker.sums import N_AMOUNTS, BucketTotals, pair_parts
 from spark_eval.conventions.comparison import Interval, PairTest
-from spark_eval.per_user.population import ComparisonTask
-from spark_eval.per_user.resampling import Amount, ResampledSums, Resampler, check_replicates
 from spark_eval.statistics.ranked import RankSums
 from spark_eval.statistics.resampling import (
     MOST_ENUMERATED,
@@ -25,6 +23,8 @@ from spark_eval.statistics.resampling import (
     scale_of,
     subtract,
 )
+from spark_eval.users.population import ComparisonTask
+from spark_eval.users.resampling import Amount, ResampledSums, Resampler, check_replicates
 
 NO_RANKS: Final = Ranked(RankSums(0, 0, 0, 0, ()), ())
 

@@ -9,14 +9,15 @@ from spark_eval.comparison.values import ComparedValue, is_of_predictions
 from spark_eval.conventions.choice import Choice
 from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.aliases import as_list
-from spark_eval.metrics.means import weighted_means
-from spark_eval.metrics.values import has_cutoff, parse_k, parse_metric, published_name, split_metric_text
+from spark_eval.kernels.aliases import as_list
+from spark_eval.kernels.means import weighted_means
+from spark_eval.kernels.values import has_cutoff, parse_k, parse_metric, published_name, split_metric_text
 from spark_eval.options import (
     AT_LEAST_0,
     AT_LEAST_1,
     INSIDE_0_AND_1,
     SHARE,
+    Given,
     check_keys,
     check_kind,
     checked,
@@ -27,7 +28,7 @@ from spark_eval.schema import ALL, Direction
 
 GATES_KEY: Final = "gates"
 # Required keys of a gate, and keys of its baseline.
-NEEDED_KEYS: Final[Mapping[str, Any]] = {"metric": str, "max_drop": float}
+NEEDED_KEYS: Final[Given] = {"metric": str, "max_drop": float}
 BASELINE_KEYS: Final = ("run", "model")
 
 
@@ -123,7 +124,7 @@ class Gate:
         return f"gate {self.value}{of}"
 
 
-def make_gates(given: Iterable[Mapping[str, Any]]) -> tuple[Gate, ...]:
+def make_gates(given: Iterable[Given]) -> tuple[Gate, ...]:
     """Return the validated gates of mappings; raise ConfigError with the nearest allowed key or choice.
 
     >>> [gate] = make_gates([{"metric": "NDCG@10", "max_drop": 0.01}])
@@ -133,7 +134,7 @@ def make_gates(given: Iterable[Mapping[str, Any]]) -> tuple[Gate, ...]:
     return tuple(make_gate(f"{GATES_KEY}.{index}", keys) for index, keys in enumerate(as_list(given)))
 
 
-def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
+def make_gate(key: str, given: Given) -> Gate:
     """Return the validated gate of a mapping; ``key`` is its path in the config.
 
     Raises:

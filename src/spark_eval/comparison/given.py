@@ -1,11 +1,9 @@
 """Sides of ``compare`` in Python, from results and frames: in this process, or on Spark."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from spark_eval.arrow.user_files import user_files
 from spark_eval.comparison.sides import (
@@ -15,30 +13,22 @@ from spark_eval.comparison.sides import (
     columns_of_users,
     side_of_evaluation,
     side_of_predictions,
+    warn_of_unread,
 )
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.predictions.evaluate import Predictions
-from spark_eval.runners.local_tables import (
-    NUMBERS,
-    NotPlain,
-    Wanted,
-    columns_of,
-    file_schema,
-    is_id,
-    is_number,
-    is_whole,
-    local_table,
-    path_here,
-    paths_by_folder,
-)
-from spark_eval.runners.rows import SparkRows
+from spark_eval.runners.door import open_given
+from spark_eval.runners.local_rows import LocalTable
+from spark_eval.runners.rows import Rows
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.schema import FOLD, MODEL, N_RELEVANT, REQUEST, USER
 from spark_eval.tables.arrow_frames import Frame
-from spark_eval.tables.columns import missing_column
+from spark_eval.tables.opened import path_here
+from spark_eval.tables.spec import Column, Kind, TableSpec
 
 # A result, or a frame with a row per model and user.
-Measured = Evaluation | Predictions | Frame
+Result = Evaluation | Predictions
+Measured = Result | Frame
 
 
 def table_of(measured: Measured) -> Any:
@@ -51,108 +41,85 @@ def table_of(measured: Measured) -> Any:
     return measured
 
 
-def side_in_process(measured: Measured, model: str | None, role: str, segments: Collection[str]) -> Side:
-    """Return the baseline or candidate as tables of this process; of a frame, these segments are read.
+def open_sides(
+    given: Mapping[str, Measured],
+    models: Mapping[str, str | None],
+    segments: Collection[str],
+    engine: str | None,
+) -> dict[str, Side]:
+    """Return baseline and candidate, by role, on one engine; of frames, these segments are read.
 
-    ``model`` is the name of a frame's only model, if it has no column of model names. Raises NotPlain if only
-    Spark can judge a frame, and the errors of ``columns_of_users``.
+    ``models`` names the only model of each frame that has no column of model names. Raises the errors of
+    ``open_given`` and ``columns_of_users``.
     """
-    match measured:
-        case Evaluation():
-            return side_of_evaluation(measured, lambda: measured.users)
-        case Predictions():
-            users = measured.users
-            return side_of_predictions(measured, lambda: users)
-    return side_of_local_frame(measured, model, role, segments)
+    results = {role: one.users for role, one in given.items() if isinstance(one, Result)}
+    tables = {**given, **{role: users.frame for role, users in results.items()}}
+    opened = open_given(tables, partial(spec_of, models, segments), engine)
+    return {
+        role: side_of_result(one, on_engine(results[role], opened[role]))
+        if isinstance(one, Result)
+        else side_of_frame(one, opened[role], models[role], role)
+        for role, one in given.items()
+    }
 
 
-def side_of_local_frame(given: Frame, model: str | None, role: str, segments: Collection[str]) -> Side:
-    """Return a frame, or files of this machine, as baseline or candidate; see ``side_in_process``."""
-    models = paths_by_folder(str(given), MODEL) if isinstance(given, str | Path) else None
-    found = columns_of(role, given) if models is None else (None, list(models), file_schema(list(models)))
-    rows, paths, schema = found
-    if models is not None and MODEL in schema.names:
-        raise NotPlain(f"{role}: files below {given} have a column {MODEL}")
-    names = [*schema.names, *([MODEL] if models is not None else [])]
-    columns = columns_of_users(
-        names, lambda name: is_number(schema.field(name).type), role, None if MODEL in names else model
+def side_of_result(result: Result, users: UserTable) -> Side:
+    """Return a result as baseline or candidate."""
+    if isinstance(result, Evaluation):
+        return side_of_evaluation(result, lambda: users)
+    return side_of_predictions(result, lambda: users)
+
+
+def on_engine(users: UserTable, rows: Rows) -> UserTable:
+    """Return the per-user table of a result with its rows where they are compared."""
+    return users if rows is users.frame else users._replace(frame=rows, folder=None, files=None)
+
+
+def spec_of(
+    models: Mapping[str, str | None], segments: Collection[str], role: str, columns: Sequence[str]
+) -> TableSpec:
+    """Return the spec of a per-user table with these columns; raise the errors of ``columns_of_users``."""
+    users = columns_of_users(columns, role, None if MODEL in columns else models[role])
+    values = dict.fromkeys(column for mean in users.means for column in columns_of_mean(mean))
+    return TableSpec(
+        role,
+        [
+            Column(USER, Kind.ID),
+            *([Column(MODEL, Kind.TEXT)] if MODEL in columns else []),
+            Column(FOLD, Kind.WHOLE, is_needed=False),
+            Column(REQUEST, Kind.ID, is_needed=False),
+            Column(N_RELEVANT, Kind.NUMBER, is_needed=False),
+            *(Column(one, Kind.NUMBER, named=users.theirs[one]) for one in values),
+            *other_columns(users.segments, segments),
+        ],
     )
-    wanted = Wanted(
-        needed={
-            USER: is_id,
-            **({MODEL: is_id} if MODEL in schema.names else {}),
-            **{column: is_number for mean in columns.means for column in columns_of_mean(mean)},
-        },
-        optional={N_RELEVANT: is_number, FOLD: is_whole, REQUEST: is_id}
-        | dict.fromkeys(segments, is_segment),
-        missing=partial(missing_column, role, mapped={}),
-    )
-    table = local_table(role, found, columns.theirs, wanted)
-    if MODEL in table.columns:
-        table = table.read().cast(MODEL, pa.string())
-        known = check_models(table.table(MODEL)[MODEL].unique().to_pylist(), role)
-    else:
-        models = models or dict.fromkeys(paths, str(model))
-        known = sorted(set(models.values())) if rows is None else [str(model)]
-        table = table.with_models(models, str(model))
-    users = UserTable(table, columns.segments, folder_by_bucket(given, models))
-    return Side(known, columns.means, lambda: users)
 
 
-def folder_by_bucket(given: Frame, models: Mapping[str, str] | None) -> str | None:
-    """Return the folder of files by model and bucket; None for other tables."""
+def other_columns(names: Sequence[str], segments: Collection[str]) -> Iterator[Column]:
+    """Yield segments as text; others as they are, for messages, unless two differ by case only."""
+    lower = [name.lower() for name in names]
+    for name in names:
+        if name in segments and name != FOLD:
+            yield Column(name, Kind.TEXT)
+        elif name != FOLD and lower.count(name.lower()) == 1:
+            yield Column(name, Kind.ORIGINAL, is_needed=False)
+
+
+def side_of_frame(given: Frame, rows: Rows, model: str | None, role: str) -> Side:
+    """Return an opened frame, or files, as baseline or candidate; ``model`` is its only one without names."""
+    if MODEL not in rows.columns:
+        rows = rows.with_text(MODEL, str(model))
+    users = columns_of_users(rows.columns, role, model=None)
+    warn_of_unread(role, users.segments, rows)
+    table = UserTable(rows, users.segments, folder_by_bucket(given, rows))
+    return Side(check_models(rows.distinct(MODEL), role), users.means, lambda: table)
+
+
+def folder_by_bucket(given: Frame, rows: Rows) -> str | None:
+    """Return the folder of files of this process by model and bucket; None for other tables."""
+    models = rows.folders.get(MODEL) if isinstance(rows, LocalTable) else None
     if models is None or not isinstance(given, str | Path) or not Path(given).is_dir():
         return None
-    folder = str(path_here(str(given)))  # absolute, as the paths of ``models``
+    folder = str(path_here(str(given)))  # absolute, as the paths of files
     files = user_files(folder)
     return folder if files is not None and {file.path for file in files} == set(models) else None
-
-
-def is_segment(kind: pa.DataType) -> bool:
-    """Return True for types of segments, which workers cast to text."""
-    return kind in (*NUMBERS, pa.string(), pa.bool_())
-
-
-def side_on_spark(measured: Measured, model: str | None, role: str) -> Side:
-    """Return the baseline or candidate as Spark frames; see ``side_in_process``.
-
-    Raises the errors of ``to_spark_frames`` and ``columns_of_users``.
-    """
-    match measured:
-        case Evaluation():
-            return side_of_evaluation(measured, lambda: users_on_spark(measured.users))
-        case Predictions():
-            users = measured.users
-            return side_of_predictions(measured, lambda: users_on_spark(users))
-    return side_of_spark_frame(measured, model, role)
-
-
-def users_on_spark(users: UserTable) -> UserTable:
-    """Return the per-user table of a result, on Spark if this process has computed it."""
-    from spark_eval.tables.frames import to_spark_frames
-
-    if users.frame.session is not None:
-        return users
-    frame = to_spark_frames({"per_user": users.frame.table()})["per_user"]
-    return users._replace(frame=SparkRows(frame), folder=None, files=None)
-
-
-def side_of_spark_frame(given: Frame, model: str | None, role: str) -> Side:
-    """Return a frame as baseline or candidate; see ``side_on_spark``."""
-    from pyspark.sql import functions as F
-    from pyspark.sql import types as T
-
-    from spark_eval.tables.frames import to_spark_frames
-
-    frame = to_spark_frames({role: given})[role]
-    if model is not None and MODEL not in frame.columns:
-        frame = frame.withColumn(MODEL, F.lit(model))
-    kinds = {column.name: column.dataType for column in frame.schema}
-    columns = columns_of_users(
-        frame.columns, lambda name: isinstance(kinds[name], T.NumericType), role, model=None
-    )
-    frame = frame.withColumn(MODEL, F.col(MODEL).cast("string"))
-    models = [row[MODEL] for row in frame.select(MODEL).distinct().collect()]
-    frame = frame.withColumnsRenamed({theirs: ours for ours, theirs in columns.theirs.items()})
-    users = UserTable(SparkRows(frame), columns.segments)
-    return Side(check_models(models, role), columns.means, lambda: users)

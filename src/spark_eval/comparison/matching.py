@@ -11,13 +11,12 @@ from spark_eval.comparison.values import ComparedValue
 from spark_eval.conventions import POPULATION
 from spark_eval.conventions.presets import CANDIDATES, parse_stamp, part_of, request_rules
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.metrics import MetricValue
-from spark_eval.metrics.means import WeightedMean
-from spark_eval.metrics.values import published_name, ranking_names, split_metric_text
-from spark_eval.per_user.population import BASELINE, CANDIDATE, PairCounts
-from spark_eval.per_user.products import Match, model_indices
+from spark_eval.kernels.means import WeightedMean
+from spark_eval.kernels.values import MetricValue, published_name, ranking_names, split_metric_text
 from spark_eval.predictions.values import ModelValues, PredictionValue
 from spark_eval.schema import ALL, Outcome, Reason
+from spark_eval.users.population import BASELINE, CANDIDATE, PairCounts
+from spark_eval.users.products import Match, model_indices
 
 # Maximum number of pairs that an error names.
 MOST_PAIRS_NAMED: Final = 3

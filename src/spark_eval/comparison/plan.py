@@ -9,8 +9,8 @@ from spark_eval.comparison.values import is_of_predictions
 from spark_eval.conventions.comparison import Alternative, Correction, Interval, PairTest, Zeros
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import ListWeight
-from spark_eval.metrics.parsers import RESAMPLES, Seed, as_tuple
-from spark_eval.metrics.values import UNCUT, has_cutoff, parse_k, published_name, split_metric_text
+from spark_eval.kernels.parsers import RESAMPLES, Seed, as_tuple
+from spark_eval.kernels.values import UNCUT, has_cutoff, parse_k, published_name, split_metric_text
 from spark_eval.options import ABOVE_0, AT_LEAST_1, INSIDE_0_AND_1, checked
 from spark_eval.statistics.resampling import DEFAULT_RESAMPLES
 

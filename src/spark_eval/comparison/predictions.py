@@ -15,8 +15,6 @@ from spark_eval.comparison.sides import Side, user_tables
 from spark_eval.comparison.values import ComparedValue
 from spark_eval.comparison.worker.influences import InfluenceAdder, InfluenceTotals
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.per_user.cells import EVERYBODY, SegmentValue
-from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
 from spark_eval.predictions.values import ModelValues, SlopedValue
 from spark_eval.predictions.worker.clusters import column_of
 from spark_eval.runners.conformed import check_id_types, has_text_ids
@@ -24,6 +22,8 @@ from spark_eval.runners.spread import collect_or_raise
 from spark_eval.runners.user_buckets import buckets_of_users
 from spark_eval.schema import FOLD
 from spark_eval.statistics.differences import ComparedSums, PairEstimate, PairSums
+from spark_eval.users.cells import EVERYBODY, SegmentValue
+from spark_eval.users.population import BASELINE, CANDIDATE, ComparisonTask
 
 NOTHING: Final = Fraction()
 

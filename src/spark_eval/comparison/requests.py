@@ -9,9 +9,9 @@ from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.conventions.presets import request_rules
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import ListWeight
-from spark_eval.metrics.means import WeightedMean
-from spark_eval.per_user.population import ComparisonTask
+from spark_eval.kernels.means import WeightedMean
 from spark_eval.schema import FOLD
+from spark_eval.users.population import ComparisonTask
 
 # Tests without weights: they are on the users' mean differences, whatever the weight of lists.
 UNWEIGHTED: Final = (PairTest.SIGN, PairTest.WILCOXON)

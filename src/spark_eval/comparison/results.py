@@ -22,10 +22,8 @@ from spark_eval.comparison.worker.sums import (
     ratio_sums,
 )
 from spark_eval.conventions.comparison import Interval, PairTest
-from spark_eval.metrics import MetricValue
-from spark_eval.metrics.means import WeightedMean
-from spark_eval.per_user.cells import EVERYBODY, SegmentValue
-from spark_eval.per_user.population import ComparisonTask, PairCounts
+from spark_eval.kernels.means import WeightedMean
+from spark_eval.kernels.values import MetricValue
 from spark_eval.predictions.values import PredictionValue
 from spark_eval.schema import ALL, FOLD, FOLDS, Direction
 from spark_eval.statistics.differences import (
@@ -48,6 +46,8 @@ from spark_eval.statistics.significance import (
     t_test,
     tost,
 )
+from spark_eval.users.cells import EVERYBODY, SegmentValue
+from spark_eval.users.population import ComparisonTask, PairCounts
 
 TOST: Final = "tost"
 # Counts of users and requests, which are added up over folds.

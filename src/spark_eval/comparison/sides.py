@@ -19,17 +19,20 @@ from spark_eval.comparison.plan import COMPARE
 from spark_eval.comparison.values import ComparedValue
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.evaluation.result import Evaluation
-from spark_eval.metrics import RANKING, MetricValue
-from spark_eval.metrics.columns import looks_like_metric, value_of_foreign_column
-from spark_eval.metrics.means import WeightedMean, means_of_users
-from spark_eval.per_user.population import BASELINE, CANDIDATE, ComparisonTask
+from spark_eval.kernels.columns import looks_like_metric, value_of_foreign_column
+from spark_eval.kernels.means import WeightedMean, means_of_users
+from spark_eval.kernels.registry import RANKING
+from spark_eval.kernels.values import MetricValue
 from spark_eval.predictions.evaluate import Predictions
 from spark_eval.predictions.values import ModelValues, compared_values
 from spark_eval.runners.conformed import check_id_types, has_text_ids
+from spark_eval.runners.local_tables import is_number
+from spark_eval.runners.rows import Rows
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
-from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, REQUEST, USER
+from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, REQUEST, USER, Row
 from spark_eval.statistics.intervals import Summary
+from spark_eval.users.population import BASELINE, CANDIDATE, ComparisonTask
 
 Means = Mapping[MeanCell, Summary]
 # Columns of a per-user table that are neither segments nor metrics.
@@ -133,7 +136,7 @@ def side_of_predictions(predictions: Predictions, read_users: Callable[[], UserT
     )
 
 
-def means_of_rows(rows: Iterable[Mapping[str, Any]]) -> Means:
+def means_of_rows(rows: Iterable[Row]) -> Means:
     """Return means by cell from rows of the table ``metrics``."""
     return {
         (row["model"], row["metric"], row["k"], row["segment"], row["segment_value"]): Summary(
@@ -155,9 +158,7 @@ class UserColumns(NamedTuple):
     segments: Sequence[str]
 
 
-def columns_of_users(
-    names: Sequence[str], is_number: Callable[[str], bool], role: str, model: str | None
-) -> UserColumns:
+def columns_of_users(names: Sequence[str], role: str, model: str | None) -> UserColumns:
     """Return the columns of a per-user table of a role, baseline or candidate.
 
     ``model`` names the only model if the table has no column of model names.
@@ -179,7 +180,10 @@ def columns_of_users(
     means = [
         mean for mean in means_of_users(list(values.values())) if theirs.keys() >= set(columns_of_mean(mean))
     ]
-    check_unread(role, means, segments, is_number)
+    if not means:
+        shown = ", ".join(map(shown_column, segments)) or "none but ids"
+        message = f"{role}: no column of a metric of users; found {shown}"
+        raise ConfigError("METRIC_NOT_MEASURED", f"{message}; columns are named as ndcg_at_10")
     return UserColumns(theirs, means, segments)
 
 
@@ -203,23 +207,21 @@ def value_columns(names: Sequence[str], role: str) -> dict[str, MetricValue]:
     return values
 
 
-def check_unread(
-    role: str, means: Sequence[MetricValue], columns: Sequence[str], is_number: Callable[[str], bool]
-) -> None:
-    """Warn about numeric columns whose names look like a metric at a cutoff, but which are not compared.
-
-    Raises ConfigError METRIC_NOT_MEASURED, with these columns, if there is no metric at all.
-    """
+def warn_of_unread(role: str, columns: Sequence[str], rows: Rows) -> None:
+    """Warn about numeric columns whose names look like a metric at a cutoff, but which are not compared."""
     unread = [
-        f"{name!r}{nearest_metric(name)}" for name in columns if looks_like_metric(name) and is_number(name)
+        shown_column(name)
+        for name in columns
+        if looks_like_metric(name) and name in rows.columns and is_number(rows.kind(name))
     ]
-    if not means:
-        names = ", ".join(unread or map(repr, columns)) or "none but ids"
-        message = f"{role}: no column of a metric of users; found {names}"
-        raise ConfigError("METRIC_NOT_MEASURED", f"{message}; columns are named as ndcg_at_10")
     if unread:
         message = f"{role}: no metric of users, not compared: {', '.join(unread)}"
         events.say("columns_not_read", message, logging.WARNING)
+
+
+def shown_column(name: str) -> str:
+    """Return the name of a column, with the nearest metric if it looks like one."""
+    return f"{name!r}{nearest_metric(name) if looks_like_metric(name) else ''}"
 
 
 def check_models(names: Iterable[str | None], role: str) -> list[str]:

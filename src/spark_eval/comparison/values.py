@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from spark_eval.metrics import MetricValue
+from spark_eval.kernels.values import MetricValue
 from spark_eval.predictions.values import PredictionValue
 from spark_eval.results.leaderboard import is_list_metric, list_direction
 from spark_eval.schema import Direction

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
 
 from spark_eval.errors import nearest
-from spark_eval.metrics.aliases import as_list
+from spark_eval.kernels.aliases import as_list
 from spark_eval.options import Option, declared
 
 # Pydantic's error type for an unknown key.

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from spark_eval.evaluation.plan import ListWeight, Plan
 from spark_eval.evaluation.summary import MeanKey
-from spark_eval.per_user.cells import SegmentValue
-from spark_eval.per_user.population import CANDIDATE, ComparisonTask
-from spark_eval.per_user.resampling import Amount, ResampledSums, Resampler, check_replicates
 from spark_eval.statistics.exact import Floats
 from spark_eval.statistics.intervals import LowHigh
 from spark_eval.statistics.resampling import SCALE_BITS, Replicates, percentile_interval, scale_of
+from spark_eval.users.cells import SegmentValue
+from spark_eval.users.population import CANDIDATE, ComparisonTask
+from spark_eval.users.resampling import Amount, ResampledSums, Resampler, check_replicates
 
 CONFIDENCE: Final = 0.95
 

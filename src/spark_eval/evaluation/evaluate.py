@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial, reduce
 from operator import add
-from typing import Any, Unpack
+from typing import Unpack
 
 from spark_eval.arrow.files import remove_other_files
-from spark_eval.errors import ConfigError, collect_errors
+from spark_eval.errors import ConfigError
 from spark_eval.evaluation.bootstrap import Bootstrap
 from spark_eval.evaluation.exchange import (
     buckets_for,
@@ -19,10 +19,11 @@ from spark_eval.evaluation.exchange import (
     measure,
     messages_of,
 )
-from spark_eval.evaluation.plan import Candidates, EvaluateOptions, MeanInterval, Plan, make_plan
+from spark_eval.evaluation.plan import Candidates, EvaluateOptions, MeanInterval, make_plan
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.evaluation.segments import check_given, tables_read
 from spark_eval.evaluation.side_tables import attributes_of_items, read_users_and_items
+from spark_eval.evaluation.specs import Described, names_of, specs_of
 from spark_eval.evaluation.summaries import SUMMARY, Summaries
 from spark_eval.evaluation.summary import MeanKey
 from spark_eval.evaluation.tables import (
@@ -31,21 +32,11 @@ from spark_eval.evaluation.tables import (
     check_requests,
     checked_entries,
 )
-from spark_eval.evaluation.wanted import Described, local_tables
 from spark_eval.names import summarize_names
 from spark_eval.options import checked_call, documented
-from spark_eval.per_user.population import CANDIDATE
-from spark_eval.per_user.resampling import largest_amounts
 from spark_eval.results.driver_tables import to_arrow
 from spark_eval.runners.conformed import check_unchanged, has_text_ids
-from spark_eval.runners.engine import (
-    parse_engine,
-    reason_for_spark,
-    refuse_or_explain,
-    say_local,
-    say_spark,
-)
-from spark_eval.runners.local_tables import NotPlain, columns_of
+from spark_eval.runners.door import open_given
 from spark_eval.runners.spread import collect_objects, collect_or_raise
 from spark_eval.runners.user_buckets import buckets_of_users
 from spark_eval.runtime import events
@@ -54,6 +45,8 @@ from spark_eval.schema import USER
 from spark_eval.statistics.intervals import LowHigh
 from spark_eval.tables.arrow_frames import Frame, like_given
 from spark_eval.tables.file_parts import takes_files
+from spark_eval.users.population import CANDIDATE
+from spark_eval.users.resampling import largest_amounts
 
 
 @events.timed_call("evaluate")
@@ -154,37 +147,11 @@ def evaluate(
         "users": Described(users_columns),
         "items": Described(items_columns),
     }
-    chosen = parse_engine(engine)
-    reason = reason_for_spark(chosen, given.items())
-    if reason is None:
-        try:
-            opened = {name: partial(columns_of, name, frame) for name, frame in given.items()}
-            tables = Tables.local(local_tables(opened, described, plan), plan, model)
-        except NotPlain as fault:
-            reason = refuse_or_explain(chosen, str(fault))
-        else:
-            say_local(tables.n_local)
-            result = measure_lists(tables, folder)
-            return replace(result, per_user=like_given(to_arrow(result.per_user), recommendations))
-    say_spark(reason)
-    return measure_lists(tables_on_spark(given, described, timezone, plan), folder)
-
-
-def tables_on_spark(
-    given: Mapping[str, Any], described: Mapping[str, Described], timezone: str, plan: Plan
-) -> Tables:
-    """Return frames and paths as conformed Spark frames."""
-    from spark_eval.evaluation.conform import conform_table, tables_of
-    from spark_eval.tables.frames import to_spark_frames
-
-    frames = to_spark_frames(given)
-    conformed = collect_errors(
-        {
-            name: partial(conform_table, frame, name, described[name], timezone, plan)
-            for name, frame in frames.items()
-        }
-    )
-    return tables_of({name: (frames[name], conformed[name]) for name in frames}, described, plan, {})
+    rows = open_given(given, specs_of(plan, described, timezone), engine, names_of(described))
+    result = measure_lists(Tables.of(rows, described, plan), folder)
+    if result.spark is not None:
+        return result
+    return replace(result, per_user=like_given(to_arrow(result.per_user), recommendations))
 
 
 def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:

@@ -41,7 +41,6 @@ from spark_eval.runners.spread import (
     send,
 )
 from spark_eval.schema import (
-    FAULT,
     FOLD,
     IN_TRAIN,
     ITEM,
@@ -102,7 +101,7 @@ def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[Rows]:
 def send_train(tables: Tables, sender: Sender, n_tasks: int) -> Rows:
     """Return the messages of the training interactions."""
     assert tables.train is not None
-    return send(tables.train.drop(FAULT), sender, n_tasks)
+    return send(tables.train, sender, n_tasks)
 
 
 def train_messages(tables: Tables) -> tuple[Rows, int]:

@@ -1,7 +1,7 @@
 """Options of ``evaluate``: checked, and turned into a ``Plan``."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -11,15 +11,14 @@ from spark_eval.conventions import Checks, Conventions, Gain
 from spark_eval.conventions.choice import Choice, Need
 from spark_eval.conventions.presets import parse_conventions, stamp, with_choices
 from spark_eval.errors import ConfigError
-from spark_eval.metrics import MetricValue, metric_values
-from spark_eval.metrics.aliases import as_list
-from spark_eval.metrics.columns import sum_of_columns
-from spark_eval.metrics.means import WeightedMean, weighted_means
-from spark_eval.metrics.parsers import RESAMPLES, Seed, as_tuple, metric_texts
-from spark_eval.metrics.registry import OF_LISTS
-from spark_eval.metrics.stages import Stage, make_stages
-from spark_eval.metrics.values import METRICS_KEY, UNCUT, canonical_text, parse_k
-from spark_eval.options import checked
+from spark_eval.kernels.aliases import as_list
+from spark_eval.kernels.columns import sum_of_columns
+from spark_eval.kernels.means import WeightedMean, weighted_means
+from spark_eval.kernels.parsers import RESAMPLES, Seed, as_tuple, metric_texts
+from spark_eval.kernels.registry import OF_LISTS
+from spark_eval.kernels.stages import Stage, make_stages
+from spark_eval.kernels.values import METRICS_KEY, UNCUT, MetricValue, canonical_text, metric_values, parse_k
+from spark_eval.options import Given, checked
 from spark_eval.schema import FEATURES, FOLD, GROUPS, VECTOR, BuiltIn
 from spark_eval.statistics.resampling import DEFAULT_RESAMPLES
 
@@ -95,7 +94,7 @@ class EvaluateOptions(TypedDict, total=False):
         "INVALID_K",
     ]
     conventions: Annotated[
-        Conventions | str | Mapping[str, Any],
+        Conventions | str | Given,
         "name of a preset, or a mapping of a preset and single choices: {preset: spark, ...}.",
         "default",
     ]
@@ -110,7 +109,7 @@ class EvaluateOptions(TypedDict, total=False):
         str, "search for repeated items and ranks among hits, or in full lists: full.", "hits", Checks
     ]
     stages: Annotated[
-        Sequence[Mapping[str, Any]],
+        Sequence[Given],
         "stages of a pipeline, candidates first, each a mapping of name, model and k.",
         (),
         None,

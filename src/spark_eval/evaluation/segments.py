@@ -5,7 +5,7 @@ from typing import Final
 
 from spark_eval.errors import ConfigError, nearest
 from spark_eval.evaluation.plan import Plan
-from spark_eval.metrics.stages import check_stage_models
+from spark_eval.kernels.stages import check_stage_models
 from spark_eval.schema import (
     ALL,
     FOLD,

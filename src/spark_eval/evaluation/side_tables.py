@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from operator import and_
+from operator import add, and_
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -32,7 +32,6 @@ from spark_eval.runners.spread import (
     map_batches,
 )
 from spark_eval.schema import (
-    FAULT,
     FEATURES,
     FOLD,
     GROUPS,
@@ -47,7 +46,7 @@ from spark_eval.schema import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 N_BYTES: Final = "n_bytes"
 # Maximum number of values of a segment: more are likely ids or measurements.
@@ -103,7 +102,7 @@ def read_train(tables: Tables) -> Training:
     sees_takers = Need.POPULARITY in plan.needs
     parts = collect_objects(counted_train(messages, n_buckets, most_items, sees_takers=sees_takers))
     summaries = [summary for part in parts for summary in part.summaries]
-    counts = reduce(Counts.plus, (one.counts for one in summaries), Counts())
+    counts = reduce(add, (one.counts for one in summaries), Counts())
     check_train(counts)
     activity = sum((one.activity for one in summaries), Counter[int]())
     items = [part.items for part in parts if part.n_items]
@@ -244,7 +243,7 @@ def count_users(users: Rows, segments: Sequence[str]) -> Mapping[str, int]:
     With a column ``request``, an id is a user and a request.
     """
     keys = [name for name in (USER, REQUEST) if name in users.columns]
-    if not isinstance(users, SparkRows):
+    if users.session is None:
         rows = users.table()
         n_values = {f"values_{index}": distinct(rows, name) for index, name in enumerate(segments)}
         ids = rows.select(keys).drop_null()
@@ -252,7 +251,7 @@ def count_users(users: Rows, segments: Sequence[str]) -> Mapping[str, int]:
         return {"rows": len(rows), "with_id": len(ids), "users": n_ids} | n_values
     from pyspark.sql import functions as F
 
-    totals = users.frame.agg(
+    totals = users.result().agg(
         F.count("*").alias("rows"),
         F.count_if(reduce(and_, (F.col(name).isNotNull() for name in keys))).alias("with_id"),
         F.count_distinct(*keys).alias("users"),
@@ -275,7 +274,7 @@ def count_items(items: Rows) -> Mapping[str, Any]:
     """Return rows, with_id, and the bytes of all items' attributes."""
     names = [name for name in (GROUPS, FEATURES, VECTOR) if name in items.columns]
     widths = {name: width_of(items.kind(name)) for name in names}
-    if not isinstance(items, SparkRows):
+    if items.session is None:
         rows = items.table()
         lengths = {name: pc.sum(pc.list_value_length(rows[name])).as_py() or 0 for name in names}
         n_bytes = sum(width * lengths[name] for name, width in widths.items())
@@ -283,7 +282,7 @@ def count_items(items: Rows) -> Mapping[str, Any]:
     from pyspark.sql import functions as F
 
     sizes = [F.greatest(F.size(name), F.lit(0)) * width for name, width in widths.items()]
-    totals = items.frame.agg(
+    totals = items.result().agg(
         F.count("*").alias("rows"),
         F.count(ITEM).alias("with_id"),
         F.sum(sum(sizes, start=F.lit(0)).cast("long")).alias(N_BYTES),
@@ -301,10 +300,7 @@ def width_of(kind: pa.DataType) -> int:
 
 def valid_items(items: Rows) -> pa.Table:
     """Return the valid rows of the table of items."""
-    if not isinstance(items, SparkRows):
-        rows = items.table()
-        return rows.filter(pc.is_valid(rows[ITEM]))
-    return items.frame.where(items.frame[FAULT].isNull()).drop(FAULT).toArrow()
+    return items.where_not_null(ITEM, items.columns).table()
 
 
 def trained_pairs(train: Rows, check: Callable[[int], None]) -> pa.Table:
@@ -312,34 +308,21 @@ def trained_pairs(train: Rows, check: Callable[[int], None]) -> pa.Table:
 
     ``check`` gets their number before they are collected.
     """
-    names = [ITEM, *([FOLD] if FOLD in train.columns else []), USER]
-    if not isinstance(train, SparkRows):
-        rows = train.table(*names)
-        valid = rows.filter(pc.and_(pc.is_valid(rows[ITEM]), pc.is_valid(rows[USER])))
-        valid = valid.filter(pc.is_valid(valid[FOLD])) if FOLD in names else valid
-        pairs = valid.group_by(names, use_threads=False).aggregate([])
-        check(len(pairs))
-        return pairs
-    of_spark = trained_items(train.frame, USER)
-    check(of_spark.count())
-    return of_spark.toArrow()
-
-
-def trained_items(train: "DataFrame", *more: str) -> "DataFrame":
-    """Return item, fold if present, and ``more`` columns of the valid training interactions, deduplicated."""
-    fold = [FOLD] if FOLD in train.columns else []
-    return train.where(train[FAULT].isNull()).select(ITEM, *fold, *more).distinct()
+    pairs = train.unique(ITEM, *([FOLD] if FOLD in train.columns else []), USER)
+    check(pairs.count())
+    return pairs.table()
 
 
 def mark_trained(rows: Rows, train: Rows) -> Rows:
     """Add a column that is true if the row's item has training interactions."""
-    if not (isinstance(rows, SparkRows) and isinstance(train, SparkRows)):
+    if rows.session is None or train.session is None:
         return mark_here(rows.table(), train.table())
     from pyspark.sql import functions as F
 
-    items = trained_items(train.frame)
-    marked = rows.frame.join(items.withColumn(IN_TRAIN, F.lit(True)), items.columns, "left")
-    return rows.of(marked.withColumn(IN_TRAIN, F.coalesce(IN_TRAIN, F.lit(False))))
+    keys = [ITEM, *([FOLD] if FOLD in train.columns else [])]
+    items = train.where_not_null(USER, [*keys, USER]).unique(*keys).result()
+    marked = rows.result().join(items.withColumn(IN_TRAIN, F.lit(True)), keys, "left")
+    return SparkRows(marked.withColumn(IN_TRAIN, F.coalesce(IN_TRAIN, F.lit(False))))
 
 
 def mark_here(rows: pa.Table, train: pa.Table) -> LocalTable:
@@ -347,9 +330,7 @@ def mark_here(rows: pa.Table, train: pa.Table) -> LocalTable:
     keys = [name for name in (ITEM, FOLD) if name in train.column_names]
     whole = {ITEM: rows[ITEM].type if rows[ITEM].type == train[ITEM].type else pa.int64(), FOLD: pa.int64()}
     rows, train = (as_types(table, {name: whole[name] for name in keys}) for table in (rows, train))
-    valid = (
-        train.filter(pc.is_valid(train[USER])).select(keys).group_by(keys, use_threads=False).aggregate([])
-    )
+    valid = LocalTable.of(train.filter(pc.is_valid(train[USER]))).unique(*keys).table()
     items = valid.append_column(IN_TRAIN, pa.repeat(True, len(valid)))
     marked = rows.join(items, keys, join_type="left outer", use_threads=False)
     is_trained = pc.fill_null(marked[IN_TRAIN], False)

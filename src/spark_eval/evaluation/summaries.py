@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
+from operator import add
 from typing import Final
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.lists import ColumnSums, SegmentCell, SegmentTotals, merge_sums
 from spark_eval.evaluation.worker.measure import ModelSummary
 from spark_eval.evaluation.worker.requests import means_of
-from spark_eval.metrics.beyond.catalog import GroupWeights
+from spark_eval.kernels.beyond.catalog import GroupWeights
 from spark_eval.schema import ALL, Outcome
 
 SUMMARY: Final = "summary"
@@ -63,16 +64,15 @@ class Summaries:
     @cached_property
     def truth(self) -> TruthCounts:
         """Counts of the rows of the truth, by outcome."""
-        return reduce(TruthCounts.plus, (one.truth for one in self.buckets), TruthCounts())
+        return reduce(add, (one.truth for one in self.buckets), TruthCounts())
 
     @cached_property
     def lists(self) -> dict[str | None, ListCounts]:
         """Counts of the rows of each model, by outcome; the key None is for rows without a model."""
         by_model: dict[str | None, ListCounts] = {}
         for one in self.of_models:
-            by_model[one.model] = (
-                by_model[one.model].plus(one.counts) if one.model in by_model else one.counts
-            )
+            known = by_model.get(one.model)
+            by_model[one.model] = one.counts if known is None else known + one.counts
         return {model: counts for model, counts in by_model.items() if counts.rows[Outcome.IN, None]}
 
     @cached_property

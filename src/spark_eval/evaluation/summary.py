@@ -27,9 +27,9 @@ from spark_eval.evaluation.worker.items.counts import (
     SLOT_BITS,
 )
 from spark_eval.evaluation.worker.lists import NOBODY, ColumnSums, SegmentCell
-from spark_eval.metrics import MetricValue
-from spark_eval.metrics.beyond.catalog import GroupWeights, ItemCounts
-from spark_eval.metrics.columns import weighted
+from spark_eval.kernels.beyond.catalog import GroupWeights, ItemCounts
+from spark_eval.kernels.columns import weighted
+from spark_eval.kernels.values import MetricValue
 from spark_eval.schema import ALL, FOLD, GROUP, ddl_of
 from spark_eval.statistics.differences import RatioSums
 from spark_eval.statistics.intervals import LowHigh, Summary, nearest_double, normal_interval, summarise

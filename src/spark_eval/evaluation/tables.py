@@ -3,12 +3,14 @@
 Without it, values of unusable tables would be zeros.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_eval.accounting import (
     Entry,
@@ -24,13 +26,13 @@ from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_train, jud
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import LARGEST_DOUBLE, ListWeight, MeanInterval, Plan, RequestTruth
+from spark_eval.evaluation.specs import COARSER, LISTS, Descriptions, coarser_names, without_coarser
 from spark_eval.evaluation.summaries import Summaries
-from spark_eval.metrics.stages import check_stage_models
+from spark_eval.kernels.stages import check_stage_models
 from spark_eval.names import model_faults
 from spark_eval.runners.conformed import align_ids, check_id_types, id_type
-from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runners.quarantine import MOST_EXAMPLES, share_faults, unusable_rows
-from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.runners.rows import Rows
 from spark_eval.runtime import events
 from spark_eval.schema import (
     FATAL,
@@ -58,6 +60,35 @@ from spark_eval.statistics.exact import Ints
 CONFORMED: Final = (MODEL, USER, ITEM, RELEVANCE, FOLD, REQUEST, RANK, SCORE, GROUPS, FEATURES, VECTOR, FAULT)
 # Maximum number of folds in a message.
 MOST_FOLDS_NAMED: Final = 10
+# The sign of users that are requests is looked for in these first rows.
+ROWS_LOOKED_AT: Final = 100_000
+
+
+def warn_of_requests(lists: Rows, described: Descriptions) -> None:
+    """Warn LOOKS_LIKE_REQUESTS if users of recommendations belong to coarser ids, which are users by name."""
+    theirs = (described[LISTS].columns or {}).get(USER, USER)
+    for other, of_table in coarser_names(described).items():
+        name = COARSER.format(other)
+        if name not in lists.columns:
+            continue
+        pairs = pa.Table.from_pylist(lists.as_typed.select(USER, name).first(ROWS_LOOKED_AT))
+        if len(pairs) and is_finer(pairs):
+            message = f"LOOKS_LIKE_REQUESTS: recommendations: several {theirs!r} belong to one {other!r}"
+            message += f", {of_table}; map user to {other!r} and request to {theirs!r}"
+            message += ", or standard errors are too small"
+            events.say("looks_like_requests", message, logging.WARNING, column=theirs, user=other)
+
+
+def is_finer(rows: pa.Table) -> bool:
+    """Return True if each id of the first column has one of the second, and one of these has several."""
+    pairs = (
+        rows.rename_columns(["finer", "coarser"])
+        .drop_null()
+        .group_by(["finer", "coarser"], use_threads=False)
+        .aggregate([])
+    )
+    n_finer, n_coarser = (pc.count_distinct(pairs[name]).as_py() for name in ("finer", "coarser"))
+    return bool(n_coarser < n_finer == len(pairs))
 
 
 @dataclass(frozen=True)
@@ -79,21 +110,19 @@ class Tables:
     most_quarantined: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def local(
+    def of(
         cls,
-        tables: Mapping[str, LocalTable],
+        rows: Mapping[str, Rows],
+        described: Descriptions,
         plan: Plan,
-        model: str | None,
         most_quarantined: Mapping[str, float] | None = None,
     ) -> "Tables":
-        """Return tables of this process, with ids of one type. Raises DataError ID_TYPE_MISMATCH."""
-        given: dict[str, Any] = dict(tables)
+        """Return opened tables, with ids of one type. Raises DataError ID_TYPE_MISMATCH."""
+        warn_of_requests(rows[LISTS], described)
+        lists = without_coarser(rows[LISTS], described)
+        model = described[LISTS].model
+        given: dict[str, Any] = {**rows, LISTS: lists}
         return cls(plan, **given, model=model, most_quarantined=most_quarantined or {}).aligned()
-
-    @property
-    def n_local(self) -> int:
-        """Number of rows of tables of this process."""
-        return sum(table.n_rows or 0 for table in self.given().values())
 
     def given(self) -> dict[str, Rows]:
         """Return the tables that were given, by name."""
@@ -132,23 +161,18 @@ class Tables:
         }
 
     def judged(self, entries: Iterable[Entry]) -> dict[str, Rows]:
-        """Return the tables that have quarantined rows, with codes in ``fault``.
-
-        Recommendations and truth are reduced to their quarantined rows; the other tables are complete.
-        """
+        """Return the quarantined rows of the tables that have any, with codes in ``fault``."""
         bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
         rules = self.rules
-
-        def judged(name: str, table: Rows) -> Rows:
-            if isinstance(table, SparkRows):  # conforming the others has judged them
-                return unusable_rows(table, rules[name]) if name in rules else table
-            return as_conformed(unusable_rows(table, rules.get(name, judge_train)), name, self.model)
-
-        return {name: judged(name, table) for name, table in self.given().items() if name in bad}
+        return {
+            name: as_conformed(unusable_rows(table, rules.get(name, judge_train)), name, self.model)
+            for name, table in self.given().items()
+            if name in bad
+        }
 
 
 def as_conformed(rows: Rows, name: str, model: str | None) -> Rows:
-    """Return rows of a table of this process with the columns and types that they have on Spark."""
+    """Return rows of a table with all of its columns, in one order and of the same types on both engines."""
     of_tables: dict[str, dict[str, Any]] = {"recommendations": {MODEL: model}, "truth": {RELEVANCE: 1.0}}
     constants = of_tables.get(name, {})
     kinds = {}

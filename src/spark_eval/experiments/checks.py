@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from itertools import product
@@ -17,7 +17,6 @@ from spark_eval.experiments.inference import (
     tau_squared_of,
 )
 from spark_eval.experiments.moments import (
-    ONE,
     PRE_X,
     PRE_Y,
     ArmEstimate,
@@ -30,7 +29,6 @@ from spark_eval.experiments.plan import (
     Experiment,
     ExperimentPlan,
     Metric,
-    MetricKind,
     SampleRatioTest,
     Term,
     TermValue,
@@ -101,9 +99,7 @@ class ExperimentCells:
         if not (by in self.slices or by == DAY_SINCE):
             return moments
         units = self.all_units(cell)
-        if metric.kind is MetricKind.MEAN_OF_RATIOS:
-            return replace(moments, n_undefined=units.n + units.n_undefined - moments.n)
-        return with_others(moments, units, is_mean=metric.is_mean)
+        return metric.kind.completed(moments, units)
 
     def all_units(self, cell: Cell) -> Moments:
         """Return the moments of 1 and y over all units that may have events in a cell of a slice."""
@@ -123,7 +119,7 @@ class ExperimentCells:
             if (self.experiment.name, term) not in self.sums.with_events:
                 return f"no event of kind {term.kind!r}{' meets its conditions' if term.where else ''}"
         total = self.total(metric)
-        if metric.kind is MetricKind.RETENTION:
+        if metric.day is not None:
             when = f"on day {metric.day} after the exposure"
             is_empty = total.n and not total.product(X, X)
             return f"no event of kind {metric.numerator.kind!r} {when}" if is_empty else None
@@ -136,7 +132,7 @@ class ExperimentCells:
         if self.plan.caps.get((self.experiment.name, term, metric.scale(term))) == 0:
             share = 100 * (1 - (term.winsorise or 0))
             return f"capped at 0: fewer than {share:g} % of the units have a value"
-        is_partial = metric.kind is MetricKind.MEAN_OF_RATIOS and term is metric.numerator
+        is_partial = metric.kind.has_undefined and term is metric.numerator
         units = "unit whose value is defined" if is_partial else "unit"
         rounded = f", at decimals: {metric.decimals}" if term.value is TermValue.SUM else ""
         return f"the sum of kind {term.kind!r} is 0 for every {units}{rounded}"
@@ -174,14 +170,6 @@ class ExperimentCells:
         return lambda control, other: (control.estimate(metric.scales), other.estimate(metric.scales))
 
 
-def with_others(moments: Moments, units: Moments, *, is_mean: bool) -> Moments:
-    """Return the moments of a slice over all units: those without events add 0 to x, and to y of ratios."""
-    of_y = units if is_mean else moments
-    pairs = {(ONE, ONE): units.n, (ONE, X): moments.product(ONE, X), (X, X): moments.product(X, X)}
-    pairs |= {(ONE, Y): of_y.product(ONE, Y), (Y, Y): of_y.product(Y, Y), (X, Y): moments.product(X, Y)}
-    return Moments.of_products(pairs)
-
-
 def before_exposure(metric: Metric, control: Moments, other: Moments) -> tuple[ArmEstimate, ArmEstimate]:
     """Return the estimates of the pre-period."""
     return (
@@ -215,7 +203,7 @@ class TrustChecks(ExperimentCells):
         """Differences before the exposure, Holm-corrected over metrics and treatments."""
         subjects, tests = list[str](), list[TrustTest]()
         for metric in self.plan.metrics:
-            for treatment in self.experiment.arms[1:] if metric.kind is not MetricKind.RETENTION else ():
+            for treatment in self.experiment.arms[1:] if metric.kind.has_past else ():
                 compared = self.compared(metric, treatment, partial(before_exposure, metric))
                 n_units = compared.control.n + compared.treatment.n
                 subjects.append(f"{metric.name} of {treatment}")

@@ -26,7 +26,6 @@ from spark_eval.experiments.plan import (
     Gate,
     MarginKind,
     Metric,
-    MetricKind,
     Preset,
     Role,
     Test,
@@ -84,7 +83,7 @@ class Estimates(TrustChecks):
         for metric, treatment in pairs:
             for by in (*self.experiment.segments, *self.slices):
                 estimates += self.rows_by(metric, treatment, by)
-            if self.plan.novelty_days is not None and metric.kind is MetricKind.MEAN:
+            if self.plan.novelty_days is not None and metric.kind.has_novelty:
                 estimates += self.novelty_rows(metric, treatment)
         return estimates
 
@@ -238,7 +237,7 @@ class Estimates(TrustChecks):
             if key in self.plan.caps:
                 cap = self.plan.caps[key] / metric.scale(term)
                 parts.append(f"{term.kind} winsorise={term.winsorise:g} at {cap:g}")
-        if self.plan.by_unit and metric.is_mean:
+        if self.plan.by_unit and metric.kind.is_mean:
             parts.append("of units" if metric.is_share else "of users")
         if by in self.plan.slices:
             parts.append("descriptive")

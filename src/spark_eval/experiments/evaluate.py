@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack
+from typing import TYPE_CHECKING, ClassVar, Final, Unpack
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
 from spark_eval.arrow.row_faults import FaultRule
@@ -42,14 +42,14 @@ from spark_eval.experiments.worker.send import (
     n_bits_for,
 )
 from spark_eval.experiments.worker.tails import measure_tails, quantile_of
-from spark_eval.options import checked_call, documented
+from spark_eval.options import Given, checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runners.conformed import check_id_types
 from spark_eval.runners.quarantine import share_faults
 from spark_eval.runners.rows import Rows
-from spark_eval.runners.spread import collect_objects, group_by_key, map_objects, of_buckets
+from spark_eval.runners.spread import collect_objects, group_by_key, map_objects, n_buckets_of, of_buckets
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import UNIT, Outcome, Reason, Table
 from spark_eval.tables.arrow_frames import Frame
@@ -57,8 +57,6 @@ from spark_eval.tables.arrow_frames import Frame
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Approximate number of events that a task has in memory.
-ROWS_PER_BUCKET: Final = 1_000_000
 # Events of units without an exposure are left behind if there are this many events, also per exposure: to
 # know these units, the exposures are read once more.
 LEAST_FILTERED: Final = 1_000_000
@@ -73,14 +71,14 @@ MOST_QUARANTINED: Final = 0.01
 def evaluate_experiments(
     exposures: Frame,
     events: Frame,
-    metrics: Sequence[Mapping[str, Any]],
-    experiments: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    metrics: Sequence[Given],
+    experiments: Given | Sequence[Given],
     *,
     exposure_columns: Mapping[str, str] | None = None,
     event_columns: Mapping[str, str] | None = None,
     timestamp_unit: str | None = None,
     max_quarantined: float = MOST_QUARANTINED,
-    gates: Sequence[Mapping[str, Any]] = (),
+    gates: Sequence[Given] = (),
     engine: str | None = None,
     **options: Unpack[ExperimentOptions],
 ) -> "Experiments":
@@ -156,7 +154,7 @@ def measure_experiments(
     """
     check_id_types(tables.rows)
     n_rows = {name: table.count() for name, table in tables.rows.items()}
-    n_buckets = 1 + sum(n_rows.values()) // ROWS_PER_BUCKET
+    n_buckets = n_buckets_of(sum(n_rows.values()))
     # Events without the unit meet the exposures of their user first.
     sending = replace(plan, by_unit=False) if tables.lacks_unit(plan) else plan
     reach = Reach.of(plan, exposed_units(tables, sending, n_rows))
@@ -169,7 +167,7 @@ def measure_experiments(
         plan = replace(plan, caps=caps_of(parts, n_buckets, plan))
     sums = BucketSums()
     for one in of_buckets(parts, n_buckets, partial(measure_bucket, plan=plan)):
-        sums.merge(one)
+        sums += one
     entries = entries_of(plan, sums)
     of_tables = judged(tables, plan, entries)
     check_accounting(
@@ -216,7 +214,7 @@ def rows_by_bucket(
     return first.concat(others)
 
 
-def caps_of(parts: Any, n_buckets: int, plan: ExperimentPlan) -> dict[TermKey, int]:
+def caps_of(parts: Rows, n_buckets: int, plan: ExperimentPlan) -> dict[TermKey, int]:
     """Return the quantile of each winsorised term over all units of an experiment, in a pass of its own."""
     caps: dict[TermKey, int] = {}
     for is_whole in (False, True):

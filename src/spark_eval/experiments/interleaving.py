@@ -10,15 +10,16 @@ from spark_eval.accounting import ACCOUNTING, Entry, check_accounting
 from spark_eval.errors import DataError
 from spark_eval.experiments.analysis import Decision
 from spark_eval.experiments.checks import passed
-from spark_eval.experiments.evaluate import MOST_QUARANTINED, ROWS_PER_BUCKET
+from spark_eval.experiments.evaluate import MOST_QUARANTINED
 from spark_eval.experiments.inference import sample_ratio
-from spark_eval.experiments.inputs import as_on_spark, local_impressions
+from spark_eval.experiments.inputs import as_on_spark
 from spark_eval.experiments.plan import (
     INTERLEAVING,
     InterleavingOptions,
     InterleavingPlan,
     make_interleaving_plan,
 )
+from spark_eval.experiments.specs import spec_of_impressions
 from spark_eval.experiments.tables import CHECKS, DECISIONS, CheckRow, DecisionRow, six_digits
 from spark_eval.experiments.worker.drafts import (
     PAIRED,
@@ -33,11 +34,10 @@ from spark_eval.names import summarize_names
 from spark_eval.options import SHARE, checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
-from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
-from spark_eval.runners.local_tables import NotPlain, columns_of
+from spark_eval.runners.door import open_given
 from spark_eval.runners.quarantine import share_faults, unusable_rows
 from spark_eval.runners.rows import Rows
-from spark_eval.runners.spread import collect_or_raise, group_by_key, map_batches, map_objects
+from spark_eval.runners.spread import collect_or_raise, group_by_key, map_batches, map_objects, n_buckets_of
 from spark_eval.runtime import events as run_events
 from spark_eval.schema import FIRST_PICK, ITEM_RANKS, POSITION, Outcome, Table, ddl_of
 from spark_eval.statistics.differences import UNMEASURED, Estimate
@@ -169,22 +169,9 @@ def evaluate_interleaving(
     """
     plan = make_interleaving_plan(**options)
     most, names = SHARE(max_quarantined, "max_quarantined"), columns or {}
-    chosen = parse_engine(engine)
-    reason = reason_for_spark(chosen, [(IMPRESSIONS, impressions)])
-    if reason is None:
-        try:
-            table = local_impressions(columns_of(IMPRESSIONS, impressions), names)
-        except NotPlain as fault:
-            reason = refuse_or_explain(chosen, str(fault))
-        else:
-            say_local(table.count())
-            return measure_interleaving(table, plan, most)
-    from spark_eval.experiments.conform import conform_impressions
-    from spark_eval.tables.frames import to_spark_frames
-
-    say_spark(reason)
-    frame = to_spark_frames({IMPRESSIONS: impressions})[IMPRESSIONS]
-    return measure_interleaving(conform_impressions(frame, names), plan, most)
+    given = {INTERLEAVING: impressions}
+    [table] = open_given(given, spec_of_impressions, engine, {INTERLEAVING: names}).values()
+    return measure_interleaving(table, plan, most)
 
 
 def measure_interleaving(table: Rows, plan: InterleavingPlan, most_quarantined: float = 1.0) -> Interleaving:
@@ -192,14 +179,14 @@ def measure_interleaving(table: Rows, plan: InterleavingPlan, most_quarantined: 
 
     Two shuffles. Raises one DataError that lists everything found.
     """
-    n_buckets = 1 + table.count() // ROWS_PER_BUCKET
+    n_buckets = n_buckets_of(table.count())
     by_users = partial(by_impression, teams=plan.teams, n_buckets=n_buckets)
     rows = map_batches(table, by_users, coded=True)
     impressions = group_by_key(rows, n_buckets, lambda _, objects: reduce_impressions(objects, n_buckets))
     users = map_objects(impressions, iter)
     sums = DraftSums()
     for one in collect_or_raise(group_by_key(users, n_buckets, lambda _, objects: reduce_users(objects))):
-        sums.merge(one)
+        sums += one
     entries = entries_of(sums)
     bad = quarantined_impressions(table, entries)
     check_accounting(

@@ -1,11 +1,12 @@
 """Exact moments of the units of an arm, and estimates with delta-method variances."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from typing import Final, NamedTuple
 
+from spark_eval.statistics.additive import Additive, added_by, by_element
 from spark_eval.statistics.intervals import square_root
 
 # Variables of a unit: 1, x and y, their values in the pre-period, and 1 if the unit has a past.
@@ -38,7 +39,7 @@ class ArmEstimate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Additive):
     """Sums over n units of the products of each pair of variables; integers, which add in any order.
 
     ``n_undefined`` counts units without a value, which are in no sum.
@@ -48,12 +49,8 @@ class Moments:
     (2, 5, 13)
     """
 
-    products: tuple[int, ...] = (0,) * len(PAIRS)
+    products: tuple[int, ...] = field(metadata=added_by(by_element), default=(0,) * len(PAIRS))
     n_undefined: int = 0
-
-    def __add__(self, other: "Moments") -> "Moments":
-        products = tuple(one + more for one, more in zip(self.products, other.products, strict=True))
-        return Moments(products, self.n_undefined + other.n_undefined)
 
     @classmethod
     def of_products(cls, products: Mapping[tuple[int, int], int], n_undefined: int = 0) -> "Moments":

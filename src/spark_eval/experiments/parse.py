@@ -4,11 +4,13 @@ import math
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
+from itertools import chain
 from typing import Any, Final, Unpack, get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import ConfigError, parse_choice
+from spark_eval.experiments.kinds import KINDS, LARGEST_SUM, MetricKind
 from spark_eval.experiments.plan import (
     DAY,
     MICROSECONDS,
@@ -23,7 +25,6 @@ from spark_eval.experiments.plan import (
     Gate,
     MarginKind,
     Metric,
-    MetricKind,
     Preset,
     Role,
     Sequential,
@@ -32,19 +33,21 @@ from spark_eval.experiments.plan import (
     TermValue,
     Test,
 )
-from spark_eval.experiments.worker.timeline import LARGEST_SUM
 from spark_eval.experiments.worker.units import DAY_SINCE, EXPOSED_ON, NOVELTY
-from spark_eval.metrics.aliases import as_list
-from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, check_keys, check_kind, checked
+from spark_eval.kernels.aliases import as_list
+from spark_eval.options import AT_LEAST_0, INSIDE_0_AND_1, Given, check_keys, check_kind, checked
 from spark_eval.schema import ALL, USER, Direction
 
 MOST_DECIMALS: Final = 6
 # Types of the keys of mappings, where these are not the fields of what is made of them.
-NESTED: Final[Any] = Mapping[str, Any]
-TERM_KEYS: Final = {**get_type_hints(Term), "where": Sequence[Mapping[str, Any]]}
+NESTED: Final[Any] = Given
+# Keys of the terms of a metric.
+TERMS: Final = tuple(dict.fromkeys(chain.from_iterable(kind.keys for kind in KINDS.values())))
+TERM_KEYS: Final = {**get_type_hints(Term), "where": Sequence[Given]}
 METRIC_KEYS: Final = {
     **get_type_hints(Metric),
-    **dict.fromkeys(("of", "numerator", "denominator"), NESTED),
+    "kind": str,
+    **dict.fromkeys(TERMS, NESTED),
 }
 SEQUENTIAL_KEYS: Final = dict.fromkeys(get_type_hints(Sequential), float)
 BOT_KEYS: Final = {**get_type_hints(Bots), "ids": Sequence[str | int]}
@@ -56,10 +59,10 @@ EXPERIMENT_KEYS: Final = {
     "period": Sequence[str],
     "window": str,
     "assignment": NESTED,
-    "weights": Sequence[Mapping[str, Any]],
+    "weights": Sequence[Given],
     "unit": str,
     "by": Sequence[str],
-    "sequential": Mapping[str, Any] | None,
+    "sequential": Given | None,
 }
 MOST_NOVELTY_DAYS: Final = 366
 # Years of a period.
@@ -77,9 +80,9 @@ OPERATORS: Final = ("==", "!=", "<", "<=", ">", ">=", "in", "between", "is_null"
 
 
 def make_experiment_plan(
-    metrics: Iterable[Mapping[str, Any]],
-    experiments: Iterable[Mapping[str, Any]] | Mapping[str, Any],
-    gates: Iterable[Mapping[str, Any]] = (),
+    metrics: Iterable[Given],
+    experiments: Iterable[Given] | Given,
+    gates: Iterable[Given] = (),
     **options: Unpack[ExperimentOptions],
 ) -> ExperimentPlan:
     """Return the validated plan; raise ConfigError with the key that is wrong.
@@ -178,7 +181,7 @@ def sequential_of(given: Mapping[str, float] | None, key: str) -> Sequential | N
     return Sequential(given.get("tau"), given.get("tightest_at"), int(given.get("min_users", 100)))
 
 
-def bots_of(given: Mapping[str, Any]) -> Bots:
+def bots_of(given: Given) -> Bots:
     """Return the validated rules for bots."""
     check_keys(given, BOT_KEYS, f"{SECTION}.bots")
     most = given.get("pre_events")
@@ -187,7 +190,7 @@ def bots_of(given: Mapping[str, Any]) -> Bots:
     return Bots(tuple(map(str, as_list(given.get("ids", ())))), most)
 
 
-def gate_of(key: str, given: Mapping[str, Any]) -> Gate:
+def gate_of(key: str, given: Given) -> Gate:
     """Return the validated gate of a mapping; INVALID_GATE without a key that it needs."""
     check_keys(given, get_type_hints(Gate), key)
     for name in ("experiment", "metric"):
@@ -212,22 +215,20 @@ def gate_of(key: str, given: Mapping[str, Any]) -> Gate:
     return gate
 
 
-def metric_of(key: str, given: Mapping[str, Any]) -> Metric:
+def metric_of(key: str, given: Given) -> Metric:
     """Return the validated metric of a mapping; ``key`` is its path in the config."""
     check_keys(given, METRIC_KEYS, key)
-    kind = parse_choice(MetricKind, required(given, "kind", key), f"{key}.kind")
-    is_mean = kind in (MetricKind.MEAN, MetricKind.RETENTION)
-    top, bottom = ("of", None) if is_mean else ("numerator", "denominator")
-    unused = {"of", "numerator", "denominator"} - {top, bottom}
-    for name in sorted(unused & {name for name in given if given[name] is not None}):
-        raise invalid(key, f"kind: {kind} has no {name}")
+    kind = kind_of(f"{key}.kind", required(given, "kind", key))
+    name = required(given, "name", key)
+    unused = set(TERMS).difference(kind.keys)
+    for one in sorted(unused & {one for one in given if given[one] is not None}):
+        raise invalid(key, f"kind: {kind} has no {one}")
+    numerator, *denominator = (term_of(f"{key}.{one}", required(given, one, key), kind) for one in kind.keys)
     metric = Metric(
-        name=required(given, "name", key),
+        name=name,
         kind=kind,
-        numerator=term_of(
-            f"{key}.{top}", required(given, top, key), is_retention=kind is MetricKind.RETENTION
-        ),
-        denominator=None if bottom is None else term_of(f"{key}.{bottom}", required(given, bottom, key)),
+        numerator=numerator,
+        denominator=denominator[0] if denominator else None,
         role=parse_choice(Role, given.get("role", "goal"), f"{key}.role"),
         direction=parse_choice(Direction, given.get("direction", "higher"), f"{key}.direction"),
         decimals=given.get("decimals", 0),
@@ -243,10 +244,16 @@ def metric_of(key: str, given: Mapping[str, Any]) -> Metric:
     return metric
 
 
+def kind_of(key: str, name: str) -> MetricKind:
+    """Return the kind of this name; raise ConfigError INVALID_CHOICE if there is none."""
+    if name not in KINDS:
+        raise ConfigError.unknown("INVALID_CHOICE", "choice", name, KINDS, key)
+    return KINDS[name]
+
+
 def check_metric(key: str, metric: Metric) -> None:
     """Raise ConfigError INVALID_EXPERIMENT for keys that do not fit together."""
-    is_retention = metric.kind is MetricKind.RETENTION
-    if (metric.day is not None and metric.day >= 0) != is_retention:
+    if (metric.day is not None and metric.day >= 0) != metric.kind.needs_day:
         raise invalid(key, "a retention, and only a retention, needs a day, 0 or more")
     if metric.test is Test.Z_POOLED and not metric.is_share:
         raise invalid(key, "test: z_pooled is for shares of users: a mean of any, or a retention")
@@ -274,17 +281,15 @@ def check_caps(key: str, metric: Metric) -> None:
 
 def term_key(metric: Metric, term: Term) -> str:
     """Return the key of a term in the config of its metric."""
-    if metric.is_mean:
-        return "of"
-    return "numerator" if term is metric.numerator else "denominator"
+    return metric.kind.keys[0 if term is metric.numerator else 1]
 
 
-def term_of(key: str, given: Mapping[str, Any], *, is_retention: bool = False) -> Term:
-    """Return the validated term of a mapping; of a retention its events count."""
+def term_of(key: str, given: Given, of: MetricKind) -> Term:
+    """Return the validated term of a mapping, for a metric of this kind."""
     check_keys(given, TERM_KEYS, key)
-    if is_retention and "value" in given:
-        raise invalid(key, "a retention is of events of a kind; it has no value")
-    default = TermValue.COUNT if is_retention else TermValue.SUM
+    if not of.has_values and "value" in given:
+        raise invalid(key, f"a {of} is of events of a kind; it has no value")
+    default = TermValue.SUM if of.has_values else TermValue.COUNT
     value = parse_choice(TermValue, given.get("value", default.value), f"{key}.value")
     cap = given.get("cap")
     if cap is not None and not 0 < cap < math.inf:
@@ -299,7 +304,7 @@ def term_of(key: str, given: Mapping[str, Any], *, is_retention: bool = False) -
     return Term(required(given, "kind", key), value, where, cap, winsorise)
 
 
-def condition_of(key: str, given: Mapping[str, Any]) -> Condition:
+def condition_of(key: str, given: Given) -> Condition:
     """Return the validated condition of a mapping: a list for ``in`` and ``between``."""
     check_keys(given, get_type_hints(Condition), key)
     op: str = required(given, "op", key)
@@ -317,7 +322,7 @@ def condition_of(key: str, given: Mapping[str, Any]) -> Condition:
     return Condition(required(given, "column", key), op, tuple(value) if is_list else value)
 
 
-def experiment_of(key: str, given: Mapping[str, Any], zone: ZoneInfo) -> Experiment:
+def experiment_of(key: str, given: Given, zone: ZoneInfo) -> Experiment:
     """Return the validated experiment of a mapping; ``key`` is its path in the config."""
     check_keys(given, EXPERIMENT_KEYS, key)
     name, control, period = (required(given, one, key) for one in ("name", "control", "period"))
@@ -357,9 +362,7 @@ def check_weights(weights: Mapping[str, float], key: str) -> None:
         raise invalid(key, message)
 
 
-def strata_of(
-    key: str, given: Iterable[Mapping[str, Any]], first: Stratum, zone: ZoneInfo
-) -> tuple[Stratum, ...]:
+def strata_of(key: str, given: Iterable[Given], first: Stratum, zone: ZoneInfo) -> tuple[Stratum, ...]:
     """Return the weights over time: those of the start, then the changes, in the order of time."""
     strata = [first]
     for number, change in enumerate(given):
@@ -375,7 +378,7 @@ def strata_of(
     return tuple(strata)
 
 
-def assignment_of(key: str, given: Mapping[str, Any], variants: Mapping[str, float]) -> Assignment:
+def assignment_of(key: str, given: Given, variants: Mapping[str, float]) -> Assignment:
     """Return the validated assignment; raise ConfigError for overlapping ranges."""
     check_keys(given, get_type_hints(Assignment), key)
     n_buckets = given.get("buckets", 10_000)
@@ -398,7 +401,7 @@ def mappings(name: str, several: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         yield key, {name: value for name, value in given.items() if value is not None}
 
 
-def required(given: Mapping[str, Any], name: str, key: str) -> Any:
+def required(given: Given, name: str, key: str) -> Any:
     """Return the value of a required key."""
     if given.get(name) is None:
         raise invalid(key, f"{name} is missing")

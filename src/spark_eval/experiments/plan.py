@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.parsers import as_tuple
+from spark_eval.experiments.kinds import MetricKind
+from spark_eval.kernels.parsers import as_tuple
 from spark_eval.options import INSIDE_0_AND_1, SHARE, checked, whole_numbers
 from spark_eval.schema import LARGEST_EXACT, Direction
 
@@ -18,10 +19,6 @@ MICROSECONDS: Final = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 # Longest pre-period, and the largest number of A/A experiments.
 MOST_DAYS: Final = 3_660
 MOST_SALTS: Final = 1_000_000
-# Ratios of users are rounded to this number of binary digits after the point.
-RATIO_BITS: Final = 32
-
-
 # Microseconds of a day since exposure.
 DAY: Final = MICROSECONDS["d"]
 # Names in `by` that follow from the timestamp of an event; others are columns of the exposures.
@@ -31,15 +28,6 @@ DAY_SLICE: Final = "day"
 USER_DAYS: Final = "user_days"
 N_EVENTS: Final = "n_events"
 TIMES: Final = (HOUR, DAY_SLICE)
-
-
-class MetricKind(StrEnum):
-    """Definition of a metric from the sums x and y of each unit."""
-
-    MEAN = "mean"
-    RATIO = "ratio"
-    MEAN_OF_RATIOS = "mean_of_ratios"
-    RETENTION = "retention"
 
 
 class Test(StrEnum):
@@ -220,15 +208,9 @@ class Metric:
     cuped: bool = True
 
     @property
-    def is_mean(self) -> bool:
-        """True for sums over units divided by the number of users, or of units if they are 0 or 1."""
-        return self.kind in (MetricKind.MEAN, MetricKind.RETENTION)
-
-    @property
     def is_share(self) -> bool:
         """True for the share of units that have an event."""
-        is_any = self.kind is MetricKind.MEAN and self.numerator.value is TermValue.ANY
-        return is_any or self.kind is MetricKind.RETENTION
+        return self.kind.is_share(is_any=self.numerator.value is TermValue.ANY)
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -247,13 +229,7 @@ class Metric:
     @property
     def scales(self) -> tuple[int, int]:
         """Scales of the sums x and y."""
-        if self.denominator is None:
-            return self.scale(self.numerator), 1
-        x_scale, y_scale = self.scale(self.numerator), self.scale(self.denominator)
-        # Ratios of users are rounded to 2^-32 of this unit; see ``worker.units``.
-        return (
-            (x_scale << RATIO_BITS, y_scale) if self.kind is MetricKind.MEAN_OF_RATIOS else (x_scale, y_scale)
-        )
+        return self.kind.scales(*map(self.scale, self.terms))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Rows of the published tables of experiments."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
-from spark_eval.schema import ALL, ddl_of
+from spark_eval.schema import ALL, Row, ddl_of
 
 
 class ExperimentRow(NamedTuple):
@@ -87,7 +87,7 @@ def six_digits(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def shown_lines(rows: Iterable[Row]) -> list[tuple[str, ...]]:
     """Return a line of SHOWN for each row of ``experiments`` over all units that decides."""
     lines = []
     for row in rows:
@@ -102,7 +102,7 @@ def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     return lines
 
 
-def decision_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def decision_lines(rows: Iterable[Row]) -> list[str]:
     """Return a sentence for each row of ``decisions``.
 
     >>> row = DecisionRow("home", "b", "win", "ctr is better", True, False)

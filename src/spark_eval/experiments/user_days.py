@@ -12,23 +12,25 @@ import pyarrow as pa
 from spark_eval.accounting import ACCOUNTING, Entry, check_accounting
 from spark_eval.arrow.files import Batches
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.experiments.evaluate import ROWS_PER_BUCKET, entries_of, rows_by_bucket, variant_faults
+from spark_eval.experiments.evaluate import entries_of, rows_by_bucket, variant_faults
 from spark_eval.experiments.inputs import Tables, judged, open_tables
 from spark_eval.experiments.parse import make_experiment_plan
 from spark_eval.experiments.plan import USER_DAYS, ExperimentOptions, ExperimentPlan
 from spark_eval.experiments.worker.bucket import EVENTS, EXPOSURES, BucketSums
 from spark_eval.experiments.worker.days import DAY_COLUMN, judge_day, summed_days
 from spark_eval.experiments.worker.judge import own_column
-from spark_eval.options import checked_call, documented
+from spark_eval.options import Given, checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.runners.conformed import check_id_types, id_type
 from spark_eval.runners.quarantine import share_faults
 from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import (
+    Object,
     collect_or_raise,
     group_by_key,
     map_objects,
+    n_buckets_of,
     unpickle_objects,
 )
 from spark_eval.runtime import events as run_events
@@ -76,8 +78,8 @@ class UserDays(Exported):
 def sum_user_days(
     exposures: Frame,
     events: Frame,
-    metrics: Sequence[Mapping[str, Any]],
-    experiments: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    metrics: Sequence[Given],
+    experiments: Given | Sequence[Given],
     *,
     day: str | None = None,
     exposure_columns: Mapping[str, str] | None = None,
@@ -174,12 +176,12 @@ def measure_user_days(
     rules = {}
     if day is not None:
         rules[EVENTS] = partial(judge_day, judge=tables.rule(EVENTS, plan), plan=plan, day=day)
-    n_buckets = 1 + sum(table.count() for table in tables.rows.values()) // ROWS_PER_BUCKET
+    n_buckets = n_buckets_of(sum(table.count() for table in tables.rows.values()))
     parts = rows_by_bucket(tables, plan, n_buckets, rules=rules)
     columns = columns_of(tables.rows[EVENTS], plan)
     schema = pa.schema([(names.get(ours, theirs), kind) for ours, (theirs, kind) in columns.items()])
 
-    def measure(_: int, objects: list[Any]) -> Any:
+    def measure(_: int, objects: list[Object]) -> Object:
         try:
             return summed_days(objects, plan, list(columns), schema)
         except DataError as error:
@@ -191,7 +193,7 @@ def measure_user_days(
     )
     sums, n_found = BucketSums(), 0
     for one, n_own in collect_or_raise(counts):
-        sums.merge(one)
+        sums += one
         n_found += n_own
     entries = [entry for entry in entries_of(plan, with_exposures(sums)) if entry.model is None]
     bad = judged(tables, plan, entries)

@@ -19,8 +19,8 @@ from spark_eval.errors import ConfigError, SetupError
 from spark_eval.evaluation.plan import DEFAULT_METRICS, Plan, make_plan
 from spark_eval.functions.arrays import RECOMMENDED, RELEVANCE_ARRAY, RELEVANT, SCORE_ARRAY, measured_values
 from spark_eval.functions.json_arrays import pandas_function
-from spark_eval.metrics.registry import RANKING, RankingMetric
-from spark_eval.metrics.values import without_metric
+from spark_eval.kernels.registry import RANKING, RankingMetric
+from spark_eval.kernels.values import without_metric
 
 ColumnOrName = Column | str
 Rules = Conventions | str | Mapping[str, Any]

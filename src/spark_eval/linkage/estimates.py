@@ -81,7 +81,7 @@ def combined_ratio(strata: Sequence[Stratum], of_both: int, of_predicted: int, o
     totals = {True: Total(), False: Total()}
     for one in strata:
         matches = total_of(one.n_pairs, one.n_reviewed, one.n_matches)
-        totals[one.is_predicted] = totals[one.is_predicted].plus(matches)
+        totals[one.is_predicted] += matches
     n_predicted = sum(one.n_pairs for one in strata if one.is_predicted)
     low, high = limits_of_ratio(totals[True], totals[False], n_predicted, of_both, of_predicted, of_match)
     return Estimated(float(ratio), square_root(variance) / float(below), low, high)

@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
-from typing import Any, ClassVar, Final, NamedTuple, Self, Unpack
+from typing import ClassVar, Final, NamedTuple, Self, Unpack
 
 import pyarrow as pa
 
@@ -13,7 +12,7 @@ from spark_eval.accounting import ACCOUNTING, Entry, check_closed
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.linkage.clusters import f1, harmonic, share
 from spark_eval.linkage.estimates import cohens_kappa, estimates
-from spark_eval.linkage.given import relations_of_tables, small_table
+from spark_eval.linkage.given import relations_of, small_table
 from spark_eval.linkage.plan import LinkageOptions, LinkagePlan, Missing, make_linkage_plan
 from spark_eval.linkage.relations import Clusters, Pairs, Relation, Relations
 from spark_eval.linkage.reviews import (
@@ -24,11 +23,13 @@ from spark_eval.linkage.reviews import (
     reviewed_strata,
     valid_rows,
 )
+from spark_eval.linkage.specs import spec_of
 from spark_eval.options import checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
+from spark_eval.runners.door import open_given
 from spark_eval.runtime import events
-from spark_eval.schema import Outcome, Reason, Table, ddl_of
+from spark_eval.schema import Outcome, Reason, Row, Table, ddl_of
 from spark_eval.tables.arrow_frames import Frame
 
 TRUE: Final = "true"
@@ -106,7 +107,7 @@ class Linkage(Exported):
         return values[metric]
 
 
-def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def shown_lines(rows: Iterable[Row]) -> list[tuple[str, ...]]:
     """Return the cells of SHOWN of each row as text.
 
     >>> row = LinkageRow("estimated_recall", 0.4, 0.1, 0.25, 0.625, 10)
@@ -123,7 +124,7 @@ def shown_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     ]
 
 
-def shown_missing(entries: Iterable[Mapping[str, Any]]) -> list[str]:
+def shown_missing(entries: Iterable[Row]) -> list[str]:
     """Return a sentence for each table with rows of records that the other table lacks.
 
     >>> shown_missing([Entry(TRUE, None, Outcome.USED, Reason.NOT_IN_BOTH, 3, None)._asdict()])
@@ -195,7 +196,10 @@ def evaluate_linkage(
     labelled = {"sample": sample, "reviews": reviews}
     reviewed = {name: small_table(name, one) for name, one in labelled.items() if one is not None}
     with ExitStack() as resources:
-        make = partial(relations_of_tables, given, engine, resources, plan.sources)
+
+        def make() -> Relations:
+            return relations_of(open_given(given, spec_of, engine), resources, plan.sources)
+
         return measure_linkage(make, given, reviewed, plan)
 
 

@@ -20,7 +20,7 @@ class Total:
 
     Distances of strata add as squares (MOVER).
 
-    >>> Total(10.0, 3.0, 4.0).plus(Total(2.0, 4.0, 3.0))
+    >>> Total(10.0, 3.0, 4.0) + Total(2.0, 4.0, 3.0)
     Total(value=12.0, below=5.0, above=5.0)
 
     Source: Zou, Donner, Construction of confidence limits about effect measures, 2008.
@@ -30,7 +30,7 @@ class Total:
     below: float = 0.0
     above: float = 0.0
 
-    def plus(self, other: "Total") -> "Total":
+    def __add__(self, other: "Total") -> "Total":
         """Return the total of both."""
         return Total(
             self.value + other.value,

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.aliases import as_list
+from spark_eval.kernels.aliases import as_list
 from spark_eval.options import AT_LEAST_1, SEED, checked
 
 LINKAGE: Final = "linkage"

@@ -1,9 +1,9 @@
 """Stratified samples of pairs for review, and the labels that come back."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any, Final, Unpack
+from typing import Final, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +12,15 @@ import pyarrow.compute as pc
 from spark_eval.accounting import Entry, check_closed
 from spark_eval.errors import DataError
 from spark_eval.linkage.estimates import Stratum
-from spark_eval.linkage.given import relations_of_tables
+from spark_eval.linkage.given import relations_of
 from spark_eval.linkage.plan import SampleOptions, SamplePlan, Sources, make_sample_plan
 from spark_eval.linkage.relations import Pairs, Relations, check_columns, empty_input
-from spark_eval.linkage.wanted import REVIEW_COLUMNS
+from spark_eval.linkage.specs import LABELLED, REVIEWS, spec_of
 from spark_eval.options import checked_call, documented
+from spark_eval.runners.door import open_given
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runtime import events
-from spark_eval.schema import LABEL, REVIEWER, A, B, Outcome, Reason
+from spark_eval.schema import LABEL, REVIEWER, A, B, Outcome, Reason, Row
 from spark_eval.tables.arrow_frames import Frame
 
 MATCH: Final = "match"
@@ -70,8 +71,9 @@ def sample_pairs(
     """
     given = {CANDIDATES: candidates, PREDICTED: predicted}
     plan = make_sample_plan(**options)
+    tables = open_given(given, spec_of, engine)
     with ExitStack() as resources:
-        return draw_sample(relations_of_tables(given, engine, resources, plan.sources, CANDIDATES), plan)[0]
+        return draw_sample(relations_of(tables, resources, plan.sources, CANDIDATES), plan)[0]
 
 
 def draw_sample(relations: Relations, plan: SamplePlan) -> tuple[pa.Table, list[Entry]]:
@@ -98,7 +100,7 @@ def draw_sample(relations: Relations, plan: SamplePlan) -> tuple[pa.Table, list[
     return table, entries
 
 
-def shown_strata(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
+def shown_strata(rows: Iterable[Row]) -> list[tuple[str, str, str, str]]:
     """Return name, pairs, drawn pairs and weight of each stratum as text."""
     strata = {row["stratum"]: row for row in rows}
     return [
@@ -192,7 +194,7 @@ def reviewed_strata(
     labels of a reviewer and pair.
     """
     check_strata(sample)
-    valid = valid_rows("reviews", reviews, REVIEW_COLUMNS)
+    valid = valid_rows(REVIEWS, reviews, [one.name for one in LABELLED])
     strata = {pair_of(row, sources): row["stratum"] for row in sample.to_pylist()}
     sizes = dict(zip(sample["stratum"].to_pylist(), sample["stratum_size"].to_pylist(), strict=True))
     unknown = sorted(set(map(str, pc.unique(valid[LABEL]).to_pylist())) - set(LABELS))
@@ -242,7 +244,7 @@ def review_entries(n_in: int, n_valid: int, n_used: int, n_pairs: int, n_decided
     ]
 
 
-def pair_of(row: Mapping[str, Any], sources: Sources) -> tuple[str, str]:
+def pair_of(row: Row, sources: Sources) -> tuple[str, str]:
     """Return the records of a pair as text; of one source, in either order the same."""
     one, other = str(row[A]), str(row[B])
     return (other, one) if sources is Sources.ONE and other < one else (one, other)

@@ -15,7 +15,6 @@ from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import model_faults, models_shown, summarize_names
 from spark_eval.options import checked_call, documented
-from spark_eval.per_user.cells import SegmentValue
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.measure import (
     PREDICTIONS,
@@ -33,6 +32,7 @@ from spark_eval.predictions.measure import (
     with_placements,
 )
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
+from spark_eval.predictions.specs import specs_of, table_of
 from spark_eval.predictions.tables import (
     CURVES,
     METRICS,
@@ -43,7 +43,6 @@ from spark_eval.predictions.tables import (
 )
 from spark_eval.predictions.task import ECE, Clusters, PredictionPlan
 from spark_eval.predictions.values import CellValues, ModelValues, SlopedValue
-from spark_eval.predictions.wanted import local_predictions
 from spark_eval.predictions.worker.batches import TaskCounts
 from spark_eval.predictions.worker.clusters import N_USERS, InfluenceSums
 from spark_eval.predictions.worker.ordered import RangeOffset, RangeResult
@@ -52,27 +51,20 @@ from spark_eval.predictions.worker.totals import Cell, Totals, segment_faults
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.shown import TextTable, Writable
-from spark_eval.runners.engine import (
-    parse_engine,
-    reason_for_spark,
-    refuse_or_explain,
-    say_local,
-    say_spark,
-)
+from spark_eval.runners.door import open_given
 from spark_eval.runners.local_rows import LocalTable
-from spark_eval.runners.local_tables import NotPlain, columns_of
 from spark_eval.runners.quarantine import HINTS, share_faults
 from spark_eval.runners.rows import Rows
-from spark_eval.runners.spread import collect_objects
+from spark_eval.runners.spread import collect_objects, n_buckets_of
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import release_with
 from spark_eval.schema import ALL, Outcome, Table
 from spark_eval.tables.arrow_frames import Frame, like_given
+from spark_eval.users.cells import SegmentValue
 
-# Approximate number of rows that a task sorts: distinct scores per label, and rows for metrics per user.
+# Approximate number of rows that a task sorts: distinct scores per label.
 SCORES_PER_RANGE: Final = 1_000_000
-USER_ROWS_PER_BUCKET: Final = 1_000_000
 # With fewer rows a bin, chance alone adds .01 or more to the calibration error.
 FEW_ROWS_PER_BIN: Final = 500
 
@@ -132,23 +124,10 @@ def evaluate_predictions(
     plan = make_prediction_plan(task, **options)
     if not 0 <= max_quarantined <= 1:
         raise ConfigError("OUT_OF_RANGE", f"max_quarantined: {max_quarantined} is not in [0, 1]")
-    shares, chosen = {PREDICTIONS: max_quarantined}, parse_engine(engine)
-    reason = reason_for_spark(chosen, [(PREDICTIONS, predictions)])
-    if reason is None:
-        try:
-            table = local_predictions(columns_of(PREDICTIONS, predictions), columns, model, plan)
-        except NotPlain as fault:
-            reason = refuse_or_explain(chosen, str(fault))
-        else:
-            say_local(table.rows.count())
-            found = measure_predictions(table, shares)
-            return replace(found, convert=partial(like_given, given=predictions))
-    say_spark(reason)
-    from spark_eval.predictions.conform import read_predictions
-    from spark_eval.tables.frames import to_spark_frames
-
-    rows = to_spark_frames({PREDICTIONS: predictions})[PREDICTIONS]
-    return measure_predictions(read_predictions(rows, columns, model, plan), shares)
+    rows = open_given({PREDICTIONS: predictions}, specs_of(plan, model), engine, {PREDICTIONS: columns or {}})
+    result = measure_predictions(table_of(rows, plan, model), {PREDICTIONS: max_quarantined})
+    is_local = rows[PREDICTIONS].session is None
+    return replace(result, convert=partial(like_given, given=predictions)) if is_local else result
 
 
 def measure_predictions(
@@ -168,12 +147,12 @@ def measure_predictions(
             outputs = outputs.persist(resources)
         counts = TaskCounts()
         for one in collect_objects(counts_of_tasks(outputs)):
-            counts.merge(one)
+            counts += one
         entries = checked_entries(predictions, counts, most_quarantined or {})
         if plan.by_user:
-            n_buckets = 1 + counts.n_user_rows // USER_ROWS_PER_BUCKET
+            n_buckets = n_buckets_of(counts.n_user_rows)
             for totals in collect_objects(sums_over_users(outputs, n_buckets, predictions.reader)):
-                counts.totals.merge(totals)
+                counts.totals += totals
         rows = outputs
         if plan.by_score:
             ranges = score_ranges(counts.samples, SCORES_PER_RANGE)
@@ -186,7 +165,7 @@ def measure_predictions(
         session, user_type = predictions.session, predictions.user_type
         result = Predictions(plan, counts.totals, results, Totals(), session, entries, user_type)
         if plan.has_errors:
-            n_buckets = 1 + counts.n_cell_rows // USER_ROWS_PER_BUCKET
+            n_buckets = n_buckets_of(counts.n_cell_rows)
             result = with_errors(result, sums_per_user(rows, n_buckets, plan))
             release_with(result, result.resources)
     warn_of_few_rows(result)
@@ -213,7 +192,7 @@ def with_errors(result: "Predictions", sums: Rows) -> "Predictions":
     with ExitStack() as resources:
         sums, influences = sums.persist(resources), InfluenceSums()
         for one in collect_objects(sum_influences(sums, result.slopes)):
-            influences.merge(one)
+            influences += one
         is_drawn = bool(result.plan.bootstrapped)
         return replace(
             result,

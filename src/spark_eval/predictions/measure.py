@@ -4,7 +4,7 @@ Each function is one step for the executors; it takes and returns rows or object
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from spark_eval.predictions.worker.ordered import (
 from spark_eval.predictions.worker.replicates import ReplicateSums, merge_replicates, replicate_sums
 from spark_eval.predictions.worker.score_ranges import RangeSize, ScoreRanges
 from spark_eval.predictions.worker.totals import Cell
-from spark_eval.runners.rows import Rows, SparkRows, map_in_arrow
+from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import (
     NUMBER,
     OBJECTS,
@@ -47,27 +47,34 @@ from spark_eval.schema import ALL, FAULT, MODEL, SEGMENT, SEGMENT_VALUE, USER
 PREDICTIONS: Final = "predictions"
 # Number of the counts among the outputs of tasks.
 COUNTS: Final = -1
-GIVEN: Final = "given"
+# Columns as they were given, for the quarantine.
+ORIGINAL_COLUMN: Final = "original_{}"
 
 
 @dataclass(frozen=True)
 class PredictionTable:
-    """Conformed predictions.
+    """Conformed predictions: the columns that ``reader`` reads, and those as given, to quarantine rows.
 
-    ``rows`` are read by ``reader``. ``original`` also has the columns as they were given, to quarantine
-    invalid rows: on Spark as a struct; in this process ``original_names`` maps their names to its columns. A
-    column ``fold`` is also a segment in ``plan``.
+    A column ``fold`` is also a segment in ``plan``.
     """
 
-    rows: Rows
+    table: Rows
     reader: RowReader
-    original: Rows
-    original_names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def read(self) -> list[str]:
+        """The names of the columns that are read."""
+        return [name for name in self.table.columns if not name.startswith(ORIGINAL_COLUMN.format(""))]
+
+    @property
+    def rows(self) -> Rows:
+        """The columns that are read."""
+        return self.table.select(*self.read)
 
     @property
     def user_type(self) -> pa.DataType | None:
         """Type of the ids of users; None if they are not read."""
-        return self.rows.kind(USER) if USER in self.rows.columns else None
+        return self.table.kind(USER) if USER in self.table.columns else None
 
     @property
     def plan(self) -> PredictionPlan:
@@ -77,59 +84,35 @@ class PredictionTable:
     @property
     def session(self) -> Any:
         """Spark session of the rows; None in this process."""
-        return self.rows.session
+        return self.table.session
 
     @property
     def judged(self) -> Rows:
         """Original rows, with an error code for each invalid row."""
-        original = self.original
-        return self.judged_on_spark(original) if isinstance(original, SparkRows) else self.judged_locally()
-
-    def judged_locally(self) -> Rows:
-        """Original rows with error codes, in this process."""
-        reader, read, names = self.reader, self.rows.columns, self.original_names
-        kinds = {name: self.original.kind(column) for name, column in names.items()}
-
-        def judge(batches: Batches) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                codes = reader.error_codes(pa.Table.from_batches([batch.select(read)]))
-                yield pa.record_batch([*(batch[column] for column in names.values()), codes], [*names, FAULT])
-
-        return self.original.map(judge, pa.schema({**kinds, FAULT: pa.string()}))
-
-    def judged_on_spark(self, original: SparkRows) -> Rows:
-        """Original rows with error codes, on Spark; it has types that Arrow lacks."""
-        from pyspark.sql import types as T
-
-        reader = self.reader
-
-        def judge(batches: Batches) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                codes = reader.error_codes(pa.Table.from_batches([batch]))
-                yield pa.RecordBatch.from_struct_array(batch[GIVEN]).append_column(FAULT, codes)
-
-        schema = original.frame.select(f"{GIVEN}.*").schema.add(FAULT, T.StringType())
-        return original.of(map_in_arrow(original.frame, judge, schema))
+        return self.judged_with(None)
 
     @property
     def judged_by_model(self) -> Rows:
         """The judged rows, with the name of their model."""
-        rows, model = self.judged, self.reader.model
-        if model is None:
-            return rows
-        if not isinstance(rows, SparkRows):
-            schema = pa.schema({**{name: rows.kind(name) for name in rows.columns}, MODEL: pa.string()})
-            return rows.map(lambda batches: (with_model(batch, model, schema) for batch in batches), schema)
-        from pyspark.sql import functions as F
+        return self.judged_with(self.reader.model)
 
-        return rows.of(rows.frame.withColumn(MODEL, F.lit(model)))
+    def judged_with(self, model: str | None) -> Rows:
+        """Return the judged rows; all of this model, if it is given."""
+        reader, read, rows = self.reader, self.read, self.table.as_typed
+        kept = [name for name in self.table.columns if name not in read]
+        names = [name.removeprefix(ORIGINAL_COLUMN.format("")) for name in kept]
+        kinds = {name: rows.kind(column) for name, column in zip(names, kept, strict=True)}
+        kinds |= {FAULT: pa.string()} | ({} if model is None else {MODEL: pa.string()})
 
+        def judge(batches: Batches) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                columns = {name: batch[column] for name, column in zip(names, kept, strict=True)}
+                columns[FAULT] = reader.error_codes(pa.Table.from_batches([batch.select(read)]))
+                if model is not None:
+                    columns[MODEL] = pa.repeat(model, batch.num_rows)
+                yield pa.record_batch(list(columns.values()), list(columns))
 
-def with_model(batch: pa.RecordBatch, model: str, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the name of its model, in the columns of a schema."""
-    names = pa.repeat(model, batch.num_rows)
-    columns = [names if name == MODEL else batch[name] for name in schema.names]
-    return pa.record_batch(columns, schema.names)
+        return rows.map(judge, pa.schema(kinds))
 
 
 def task_outputs(predictions: PredictionTable) -> Rows:

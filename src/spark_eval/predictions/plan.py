@@ -1,14 +1,14 @@
 """Options of the section ``predictions``: definition and validation."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Final, TypedDict, Unpack
+from typing import Annotated, Final, TypedDict, Unpack
 
 from spark_eval.errors import ConfigError, parse_choice
-from spark_eval.metrics.aliases import as_list, metric_named
-from spark_eval.metrics.parsers import RESAMPLES, Seed, as_tuple, metric_texts
-from spark_eval.options import check_keys, checked
+from spark_eval.kernels.aliases import as_list, metric_named
+from spark_eval.kernels.parsers import RESAMPLES, Seed, as_tuple, metric_texts
+from spark_eval.options import Given, check_keys, checked
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.task import (
     DEFAULT_BINS,
@@ -46,7 +46,7 @@ SCORES: Final = {
 RULE_KEYS: Final = {
     Goal.FLAGS: Sequence[float],
     Goal.RECALL: Sequence[float],
-    Goal.COST: Sequence[Mapping[str, Any]],
+    Goal.COST: Sequence[Given],
 }
 COST_KEYS: Final = {"false_positive": float, "false_negative": float}
 # Names that segments cannot have; a column ``fold`` is a segment by itself.
@@ -87,7 +87,7 @@ class PredictionOptions(TypedDict, total=False):
         Sequence[float] | float | None, "scores at or above one are flagged; None: 0.5 for probabilities."
     ]
     choose: Annotated[
-        Mapping[str, Any] | None,
+        Given | None,
         "thresholds to find: {flags: [300], recall: [0.95], cost: [{false_negative: 20}]}.",
     ]
     segments: Annotated[Sequence[str], "columns; metrics are also computed for each value.", (), as_tuple]
@@ -215,7 +215,7 @@ def thresholds_of(task: Task, scores: Scores, given: Sequence[float] | float | N
     return thresholds
 
 
-def threshold_rules(choose: Mapping[str, Any]) -> list[ThresholdRule]:
+def threshold_rules(choose: Given) -> list[ThresholdRule]:
     """Return the rules of ``choose: {flags: [300], recall: [0.95], cost: [{false_positive: 1, ...}]}``.
 
     The first costs also apply to the other rules.

@@ -4,14 +4,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_eval.per_user.cells import EVERYBODY, SegmentValue
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.registry import PredictionMetric
-from spark_eval.schema import ALL
+from spark_eval.schema import ALL, Value
 from spark_eval.statistics.slopes import Slopes
+from spark_eval.users.cells import EVERYBODY, SegmentValue
 
 # Key of the commit record of predictions: values with slopes, and the digest of rows, by model.
 SCORED: Final = "scored"
+
+
+# What a commit record holds of a value.
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -43,13 +47,13 @@ class SlopedValue:
     value: float
     slopes: Sequence[Slopes]
 
-    def to_record(self) -> list[Any]:
+    def to_record(self) -> list[Value]:
         """Return the value as it is in the commit record: ``[value, [[[sum, index, slope], ...], ...]]``."""
         parts = [[[*key, slope] for key, slope in sorted(part.items())] for part in self.slopes]
         return [self.value, parts]
 
     @classmethod
-    def of_record(cls, record: Sequence[Any]) -> "SlopedValue":
+    def of_record(cls, record: Sequence[Value]) -> "SlopedValue":
         """Return the value of a commit record.
 
         >>> SlopedValue.of_record([0.5, [[["loss", 0, 0.25]]]])
@@ -69,13 +73,13 @@ class CellValues:
     values: Mapping[str, SlopedValue]
     rows_digest: str
 
-    def to_record(self) -> dict[str, Any]:
+    def to_record(self) -> Record:
         """Return the values as they are in the commit record."""
         values = {name: value.to_record() for name, value in self.values.items()}
         return {"rows_digest": self.rows_digest, "values": values}
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> "CellValues":
+    def of_record(cls, record: Record) -> "CellValues":
         """Return the values of a commit record."""
         values = {name: SlopedValue.of_record(one) for name, one in record["values"].items()}
         return cls(values, record["rows_digest"])
@@ -102,13 +106,13 @@ class ModelValues:
         chosen = {ALL, *segments}
         return {cell: values.rows_digest for cell, values in self.cells.items() if cell[0] in chosen}
 
-    def to_record(self) -> dict[str, Any]:
+    def to_record(self) -> Record:
         """Return the model as it is in the commit record; ``segments`` are left out if there are none."""
         segments = [[*cell, values.to_record()] for cell, values in self.cells.items() if cell != EVERYBODY]
         return self.whole.to_record() | ({"segments": segments} if segments else {})
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> "ModelValues":
+    def of_record(cls, record: Record) -> "ModelValues":
         """Return the model of a commit record."""
         segments = record.get("segments", ())
         by_value = {(segment, value): CellValues.of_record(one) for segment, value, one in segments}

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from spark_eval.arrow.files import named_read_errors
 from spark_eval.arrow.user_files import nan_in, open_dataset, read_dataset
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.metrics.aliases import as_list
+from spark_eval.kernels.aliases import as_list
 from spark_eval.names import literal_path, quote_column, summarize_names
 from spark_eval.options import checked_call
 from spark_eval.publishing.columns import differences, kinds_in_arrow, kinds_in_spark, united_kinds

@@ -14,7 +14,7 @@ from spark_eval.arrow.checksums import KEYS, key_sum
 from spark_eval.arrow.files import BATCH_ROWS, column_statistics, named_read_errors
 from spark_eval.arrow.sound_footers import read_footer
 from spark_eval.errors import SparkEvalError
-from spark_eval.metrics.values import MetricValue
+from spark_eval.kernels.values import MetricValue
 from spark_eval.names import quote_column
 from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
 

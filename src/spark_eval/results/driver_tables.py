@@ -12,13 +12,13 @@ from pyarrow.dataset import Dataset
 
 from spark_eval.arrow.user_files import read_dataset
 from spark_eval.names import folder_name
-from spark_eval.schema import MODEL
+from spark_eval.schema import MODEL, Value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Rows in the driver, and the Spark schema of their table.
-SmallRows = tuple[Sequence[Sequence[Any]], str]
+SmallRows = tuple[Sequence[Sequence[Value]], str]
 # Arrow types by the names of ``schema.ddl_of``; Spark itself would parse them in a JVM.
 ARROW_TYPES: Final = {
     "string": pa.string(),
@@ -29,7 +29,7 @@ ARROW_TYPES: Final = {
 }
 
 
-def small_table(spark: "SparkSession", rows: Sequence[Sequence[Any]], schema: str) -> "DataFrame":
+def small_table(spark: "SparkSession", rows: Sequence[Sequence[Value]], schema: str) -> "DataFrame":
     """Return rows as a frame, via Arrow: Spark would start Python workers to convert tuples."""
     return spark.createDataFrame(arrow_table(rows, schema))
 
@@ -40,14 +40,14 @@ def arrow_schema(schema: str) -> pa.Schema:
     return pa.schema([(name, ARROW_TYPES[kind]) for name, kind in named])
 
 
-def arrow_table(rows: Sequence[Sequence[Any]], schema: str) -> pa.Table:
+def arrow_table(rows: Sequence[Sequence[Value]], schema: str) -> pa.Table:
     """Return rows as an Arrow table of a schema of ``ddl_of``; other fields of the rows are ignored."""
     fields = arrow_schema(schema)
     arrays = [pa.array([getattr(row, field.name) for row in rows], field.type) for field in fields]
     return pa.Table.from_arrays(arrays, schema=fields)
 
 
-def write_small(rows: Sequence[Sequence[Any]], schema: str, folder: Path, *, by_model: bool) -> None:
+def write_small(rows: Sequence[Sequence[Value]], schema: str, folder: Path, *, by_model: bool) -> None:
     """Write rows as Parquet, in one file or one per model. Spark's first write would take seconds."""
     write_rows(arrow_table(rows, schema), folder, by_model=by_model)
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 from spark_eval.conventions import NoRecommendations
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.values import (
+from spark_eval.kernels.values import (
     UNCUT,
     has_cutoff,
     parse_metric,
@@ -15,7 +15,7 @@ from spark_eval.metrics.values import (
     ranking_names,
     split_metric_text,
 )
-from spark_eval.schema import ALL, FOLDS, Direction, Outcome
+from spark_eval.schema import ALL, FOLDS, Direction, Outcome, Row
 from spark_eval.statistics.differences import signed_root, unpaired
 from spark_eval.statistics.intervals import Summary
 from spark_eval.statistics.significance import adjusted, p_of_t
@@ -48,7 +48,7 @@ def list_direction(metric: str) -> Direction:
 
 
 def marks_of(
-    rows: Iterable[Mapping[str, Any]], better: Callable[[str], Direction] = list_direction
+    rows: Iterable[Row], better: Callable[[str], Direction] = list_direction
 ) -> dict[tuple[str, Line], str]:
     """Return the marks of models, BEST or CLOSE, by metric and line.
 
@@ -102,9 +102,9 @@ class Leaderboard:
     @classmethod
     def of(
         cls,
-        rows: Iterable[Mapping[str, Any]],
+        rows: Iterable[Row],
         metric: str | None = None,
-        entries: Iterable[Mapping[str, Any]] = (),
+        entries: Iterable[Row] = (),
     ) -> Self:
         """Build the leaderboard from rows of the tables ``metrics`` and ``accounting``.
 
@@ -160,9 +160,7 @@ class Leaderboard:
         )
 
 
-def models_without_lists(
-    entries: Iterable[Mapping[str, Any]], n_users: Mapping[str, int] | None = None
-) -> dict[str, str]:
+def models_without_lists(entries: Iterable[Row], n_users: Mapping[str, int] | None = None) -> dict[str, str]:
     """Return the models that lack lists for some users, by the convention that treats these users.
 
     ``entries`` are rows of ``accounting``. ``n_users`` is the number of users with truth of each model; it is
@@ -181,9 +179,7 @@ def models_without_lists(
     }
 
 
-def rows_of_metric(
-    rows: Sequence[Mapping[str, Any]], metric: str, where: str = WHERE
-) -> list[Mapping[str, Any]]:
+def rows_of_metric(rows: Sequence[Row], metric: str, where: str = WHERE) -> list[Row]:
     """Return the rows of a metric, and of its cutoff if it names one.
 
     ``where`` is the name of the option for messages.
@@ -202,9 +198,7 @@ def rows_of_metric(
     return chosen
 
 
-def order_by_value(
-    row: Mapping[str, Any], better: Callable[[str], Direction] = list_direction
-) -> tuple[bool, float]:
+def order_by_value(row: Row, better: Callable[[str], Direction] = list_direction) -> tuple[bool, float]:
     """Return the sort key of a row by value: the best first, a missing value last."""
     is_lower = better(row["metric"]) is Direction.LOWER
     return row["value"] is None, (row["value"] or 0.0) * (1 if is_lower else -1)
@@ -222,7 +216,7 @@ def is_list_metric(metric: str) -> bool:
     return is_published and not OF_PREDICTIONS.search(options)
 
 
-def measure_of(row: Mapping[str, Any]) -> str:
+def measure_of(row: Row) -> str:
     """Return metric and cutoff of a row: ``ndcg@10``; metrics of predictions have no cutoff."""
     if row["k"] is None and not is_list_metric(row["metric"]):
         return str(row["metric"])

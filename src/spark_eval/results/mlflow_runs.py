@@ -11,8 +11,7 @@ from typing import Any, Final
 from spark_eval.errors import ConfigError, SetupError
 from spark_eval.results.leaderboard import cutoff_text, measure_of
 from spark_eval.results.report.data import RunFacts, part_of
-from spark_eval.results.sentences import Row
-from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, VERSION, Table
+from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, VERSION, Row, Table
 
 PREFIX: Final = "spark_eval"
 LONGEST_NAME: Final = 250

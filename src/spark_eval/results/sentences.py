@@ -1,14 +1,13 @@
 """Text of comparisons and gates: lines of tables, and sentences on the better model."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from spark_eval.conventions.comparison import Correction, PairTest
 from spark_eval.results.leaderboard import list_direction, measure_of
-from spark_eval.schema import ALL, Direction
+from spark_eval.schema import ALL, Direction, Row
 
-Row = Mapping[str, Any]
 TextLines = list[list[str]]
 COMPARED: Final = ("candidate", "baseline", "metric", "test", "difference", "interval", "win/tie/loss", "p")
 GATED: Final = ("gate", "candidate", "baseline", "difference", "bounds", "decision", "passed")

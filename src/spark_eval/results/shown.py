@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pandas as pd
 
 from spark_eval.errors import ConfigError, escape_control_characters
-from spark_eval.metrics.aliases import as_list
+from spark_eval.kernels.aliases import as_list
 from spark_eval.results.driver_tables import is_of_spark, to_arrow, write_rows
 from spark_eval.results.exported import Exported
 from spark_eval.results.mlflow_runs import log_run
 from spark_eval.results.report.data import MetricText, RunFacts
 from spark_eval.runtime.local_files import check_path, local_path
 from spark_eval.runtime.versions import versions
-from spark_eval.schema import MODEL, Table
+from spark_eval.schema import MODEL, Row, Table
 
 if TYPE_CHECKING:
     from spark_eval.results.report.plots import Plot
@@ -140,7 +140,7 @@ class Writable(Displayable):
         return sorted({*super().__dir__(), "models", "write", "log_mlflow"})
 
     @property
-    def record(self) -> Mapping[str, Any]:
+    def record(self) -> Row:
         """Attributes of the result for a report, in addition to its tables."""
         return {}
 
@@ -230,7 +230,7 @@ def write_table(table: Any, path: str | Path, name: str) -> None:
 
 def as_if_published(
     verb: str,
-    record: Mapping[str, Any],
+    record: Row,
     tables: Mapping[str, Sequence[Any]],
     prediction_metrics: Mapping[str, MetricText] | None = None,
 ) -> RunFacts:

@@ -1,9 +1,9 @@
 """Sizes of the subsets of a split, as rows and as sentences."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from spark_eval.schema import Subset, ddl_of
+from spark_eval.schema import Row, Subset, ddl_of
 
 # Warn if the share of cold users or items is larger than this.
 MOST_COLD: Final = 0.5
@@ -45,7 +45,7 @@ def ways_to_train(trained_on: Mapping[str, str], sizes: Mapping[str, str] | None
     ]
 
 
-def counted_ways_to_train(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def counted_ways_to_train(rows: Sequence[Row]) -> list[str]:
     """Describe the subsets to train on, with their rows and users (from ``subsets``) if there is one fold."""
     trained_on = {row["subset"]: row["trained_on"] for row in rows if row["trained_on"] is not None}
     sizes = {row["subset"]: f" ({row['rows']:,} rows, {row['users']:,} users)" for row in rows}
@@ -54,7 +54,7 @@ def counted_ways_to_train(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return ways_to_train(trained_on, sizes)
 
 
-def cold_warnings(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def cold_warnings(rows: Iterable[Row]) -> list[str]:
     """Return a sentence, about the worst fold, for each subset with mostly cold users or items."""
     worst: dict[tuple[str, str], tuple[float, str]] = {}
     for row in rows:

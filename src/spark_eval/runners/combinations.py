@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial, reduce
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +10,14 @@ import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import to_numpy
 from spark_eval.arrow.files import Batches
-from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.runners.rows import Rows
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Columns to aggregate, and the function.
+Aggregate = tuple[list[str], str]
+COUNTED: Final[Aggregate] = ([], "count_all")
 # Bits of the labels of a key: 1 for the first label, 2 for the second one, 4, ...
 BITS: Final = "spark_eval_bits"
 # Key, group, bits, and the number of keys with them in the group; of rows for the key None.
@@ -22,13 +28,13 @@ def combinations(
     rows: Rows, keys: Sequence[str], group: str, label: str, labels: Sequence[str]
 ) -> list[Combination]:
     """Count the keys by the combination of labels that their rows have, and the rows, in each group."""
-    if not isinstance(rows, SparkRows):
+    if rows.session is None:
         return list(combinations_here(rows, keys, group, label, labels))
     from pyspark.sql import functions as F
 
     bits = [F.when(F.col(label) == name, 1 << index) for index, name in enumerate(labels)]
-    frame = rows.frame.select(*keys, group, F.coalesce(*bits, F.lit(0)).alias(BITS))
-    tables: dict[str | None, Any] = {None: frame}
+    frame = rows.result().select(*keys, group, F.coalesce(*bits, F.lit(0)).alias(BITS))
+    tables: dict[str | None, DataFrame] = {None: frame}
     for key in keys:
         tables[key] = frame.groupBy(group, key).agg(F.bit_or(BITS).alias(BITS))
     grouped = [
@@ -43,7 +49,7 @@ def combinations_here(
 ) -> Iterator[Combination]:
     """Yield the same of batches in this process; distinct keys are in memory."""
     for key in (None, *keys):
-        names, counted = [group, label], list[Any]([([], "count_all")])
+        names, counted = [group, label], [COUNTED]
         fields = [*((name, rows.kind(name)) for name in names), ("count_all", pa.int64())]
         if key is not None:
             names, counted = [group, key, label], []
@@ -62,7 +68,7 @@ def combinations_here(
             yield key, *one
 
 
-def grouped(names: list[str], aggregates: list[Any], batches: Batches) -> Iterator[pa.RecordBatch]:
+def grouped(names: list[str], aggregates: list[Aggregate], batches: Batches) -> Iterator[pa.RecordBatch]:
     """Yield each batch, grouped by these columns."""
     for batch in batches:
         yield from pa.table(batch).group_by(names, use_threads=False).aggregate(aggregates).to_batches()

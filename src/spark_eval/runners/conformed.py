@@ -6,8 +6,7 @@ from typing import Final
 import pyarrow as pa
 
 from spark_eval.errors import DataError
-from spark_eval.runners.local_rows import LocalTable
-from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.runners.rows import Rows
 from spark_eval.schema import ITEM, REQUEST, UNIT, USER
 
 # Bytes of a number in memory.
@@ -51,15 +50,14 @@ def align_ids(recommendations: Rows, truth: Rows) -> tuple[Rows, Rows]:
 
 
 def rows_here(tables: Sequence[Rows], most_bytes: int) -> list[pa.Table] | None:
-    """Return the rows of tables of this process, if those of files take at most so many bytes of memory.
+    """Return the rows of tables of this process, if reading them takes at most ``most_bytes`` of memory.
 
     None otherwise, and for tables on Spark.
     """
-    here = [table for table in tables if isinstance(table, LocalTable)]
-    if len(here) < len(tables):
+    if any(table.session is not None or table.n_rows is None for table in tables):
         return None
-    n_bytes = sum(NUMBER_BYTES * len(table.columns) * table.n_rows for table in here if table.rows is None)
-    return [table.table() for table in here] if n_bytes <= most_bytes else None
+    n_values = sum(len(table.columns) * (table.n_rows or 0) for table in tables if not table.is_in_memory)
+    return [table.table() for table in tables] if NUMBER_BYTES * n_values <= most_bytes else None
 
 
 def check_unchanged(tables: Sequence[Rows]) -> Callable[[], None] | None:
@@ -67,7 +65,7 @@ def check_unchanged(tables: Sequence[Rows]) -> Callable[[], None] | None:
 
     None for tables of this process: their files are checked as they are read.
     """
-    frames = [table.frame for table in tables if isinstance(table, SparkRows)]
+    frames = [table.result() for table in tables if table.session is not None]
     if not frames:
         return None
     from spark_eval.tables.listed import ListedFiles

@@ -17,21 +17,30 @@ from pyarrow.dataset import dataset, partitioning
 
 from spark_eval.arrow.codes import to_numpy
 from spark_eval.arrow.files import BATCH_ROWS, INSTANT, Batches, FilePart, read_parts
+from spark_eval.arrow.sound_footers import read_footer
 from spark_eval.runners.in_process import ShuffleBuffer, cores, run
 from spark_eval.runners.rows import MakeBatches
-from spark_eval.schema import MODEL
+from spark_eval.schema import MODEL, Value
 from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.opened import FolderValue
 
 # Rows of a part of a frame.
 PART_ROWS: Final = 1 << 20
 TASK_NUMBERS: Final = pa.schema({"id": pa.int64()})
-# Spark's names of the types of ids.
+# Spark's names of types.
 SPARK_NAMES: Final = {
     pa.int8(): "tinyint",
     pa.int16(): "smallint",
     pa.int32(): "int",
     pa.int64(): "bigint",
     pa.string(): "string",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+    INSTANT: "timestamp",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.binary(): "binary",
 }
 
 
@@ -67,14 +76,18 @@ class LocalRows(ABC):
         """Number of threads."""
         return cores()
 
+    @property
+    def is_in_memory(self) -> bool:
+        """False for rows that are computed, or read, when they are needed."""
+        return False
+
     def kind(self, name: str) -> pa.DataType:
         """Return the type of a column."""
         return self.schema.field(name).type
 
     def kind_in_words(self, name: str) -> str:
         """Return Spark's name of the type of a column."""
-        kind = self.kind(name)
-        return SPARK_NAMES.get(kind, str(kind))
+        return in_words(self.kind(name))
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -112,6 +125,11 @@ class LocalRows(ABC):
         """These rows: they are read with the types of ``kind``, or cast when they are measured."""
         return self
 
+    @property
+    def read_by_workers(self) -> bool:
+        """True: nothing else reads them."""
+        return True
+
     def repartition(self, column: str, n_parts: int) -> "LocalBatches":
         """Return ``n_parts`` parts, each with all rows of its numbers."""
         buffer = ShuffleBuffer(n_parts)
@@ -128,7 +146,7 @@ class LocalRows(ABC):
         parts = chain.from_iterable(one.parts() for one in (self, *others))
         return LocalBatches(list(parts), self.schema)
 
-    def where_in(self, name: str, values: Sequence[Any]) -> "LocalRows":
+    def where_in(self, name: str, values: Sequence[Value]) -> "LocalRows":
         """Return the rows with one of these texts, or numbers, in a column."""
         wanted = pa.array(values)
 
@@ -160,19 +178,33 @@ class LocalRows(ABC):
         """Return the batches of each part."""
         return run(lambda part: list(part()), self.parts())
 
-    def first(self, most: int) -> list[dict[str, Any]]:
+    def first(self, most: int) -> list[dict[str, Value]]:
         """Return the first rows, at most this number; only the parts with them are computed."""
         rows = (row for part in self.parts() for batch in part() for row in batch.to_pylist())
         return list(islice(rows, most))
 
-    def distinct(self, name: str, most: int) -> list[Any]:
-        """Return the first distinct values of a column, at most this number."""
-        values: list[Any] = self.table(name)[name].unique()[:most].to_pylist()
+    def distinct(self, name: str, most: int | None = None) -> list[Value]:
+        """Return the first distinct values of a column; see ``Rows.distinct``."""
+        values: list[Value] = self.table(name)[name].unique()[:most].to_pylist()
         return values
 
-    def values(self, name: str) -> list[Any]:
+    def with_text(self, name: str, text: str) -> "LocalRows":
+        """Return the rows with a column of this text."""
+
+        def add(batches: Batches) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                yield batch.append_column(name, pa.repeat(text, batch.num_rows))
+
+        return self.map(add, self.schema.append(pa.field(name, pa.string())))
+
+    def unique(self, *names: str) -> "LocalTable":
+        """Return the distinct rows of these columns, without those that have a null."""
+        rows = self.table(*names).drop_null().group_by(list(names), use_threads=False).aggregate([])
+        return LocalTable(rows.schema, rows)
+
+    def values(self, name: str) -> list[Value]:
         """Return the values of a column that are not null."""
-        values: list[Any] = self.where_not_null(name, [name]).table()[name].to_pylist()
+        values: list[Value] = self.where_not_null(name, [name]).table()[name].to_pylist()
         return values
 
     def table(self, *names: str) -> pa.Table:
@@ -246,7 +278,7 @@ class LocalTable(LocalRows):
     schema: pa.Schema
     rows: Any = None  # pa.Table
     files: PlainFiles | None = None
-    folders: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    folders: Mapping[str, Mapping[str, FolderValue]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: pa.Table) -> "LocalTable":
@@ -262,14 +294,17 @@ class LocalTable(LocalRows):
         folders = {name: values for name, values in self.folders.items() if name in names}
         return replace(self, schema=schema, rows=rows, files=files, folders=folders)
 
-    def with_models(self, models: Mapping[str, str], model: str) -> "LocalTable":
-        """Return the table with a column of models: that of each file, or of all rows in memory."""
-        schema = self.schema.append(pa.field(MODEL, pa.string()))
-        if self.rows is None:
-            return replace(self, schema=schema, folders={MODEL: models})
-        return LocalTable(schema, self.rows.append_column(MODEL, pa.repeat(model, len(self.rows))))
+    def with_text(self, name: str, text: str) -> "LocalTable":
+        """Return the table with a column of this text."""
+        schema = self.schema.append(pa.field(name, pa.string()))
+        if self.files is not None:
+            folders = {**self.folders, name: dict.fromkeys(self.files.states, text)}
+            return replace(self, schema=schema, folders=folders)
+        return replace(
+            self, schema=schema, rows=self.rows.append_column(name, pa.repeat(text, len(self.rows)))
+        )
 
-    def where_in(self, name: str, values: Sequence[Any]) -> LocalRows:
+    def where_in(self, name: str, values: Sequence[Value]) -> LocalRows:
         """Return the rows with one of these values; files of folders that name other values are left out."""
         if name in self.folders:
             chosen = {path for path, value in self.folders[name].items() if value in values}
@@ -283,18 +318,36 @@ class LocalTable(LocalRows):
         """Return the table with another type of a column; rows of files are cast when they are measured."""
         index = self.schema.get_field_index(name)
         schema = self.schema.set(index, pa.field(name, kind))
-        return replace(self, schema=schema, rows=self.rows and self.rows.cast(schema))
+        folders = dict(self.folders)
+        if name in folders:
+            values = pa.array(list(folders[name].values()), self.kind(name)).cast(kind)
+            folders[name] = dict(zip(folders[name], values.to_pylist(), strict=True))
+        return replace(self, schema=schema, rows=self.rows and self.rows.cast(schema), folders=folders)
+
+    def distinct(self, name: str, most: int | None = None) -> list[Value]:
+        """Return the first distinct values of a column; see ``Rows.distinct``."""
+        if name in self.folders:
+            return list(dict.fromkeys(self.folders[name].values()))[:most]
+        return super().distinct(name, most)
 
     def are_filled(self, names: Sequence[str]) -> bool:
         """Return True if these columns certainly have no nulls."""
         if self.files is not None:
-            return self.files.are_filled(names)
+            of_folders = [self.folders[name] for name in names if name in self.folders]
+            return not any(None in one.values() for one in of_folders) and self.files.are_filled(
+                [name for name in names if name not in self.folders]
+            )
         return not any(self.rows[name].null_count for name in names)
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
         return self.files.n_rows if self.files is not None else len(self.rows)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True unless they are in files."""
+        return self.files is None
 
     def parts(self, n_tasks: int | None = None, *, coded: bool = False) -> Sequence[Callable[[], Batches]]:
         """Return a reader of each part of the files, or of the rows in memory."""
@@ -311,9 +364,12 @@ class LocalTable(LocalRows):
             yield from read_parts(part, columns, coded=coded)
             return
         for one in part:
-            for batch in read_parts([one], columns, coded=coded):
+            # Rows without a column have no number.
+            read = read_parts([one], columns, coded=coded) if columns else [unread(one)]
+            for batch in read:
                 for name, values in self.folders.items():
-                    batch = batch.append_column(name, pa.repeat(values[one.path], batch.num_rows))
+                    value = pa.scalar(values[one.path], self.kind(name))
+                    batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
                 yield batch.select(self.columns)
 
     def read(self) -> "LocalTable":
@@ -334,9 +390,27 @@ class LocalTable(LocalRows):
         return pa.concat_tables([chosen.schema.empty_table(), *tables])
 
 
+def unread(part: FilePart) -> pa.RecordBatch:
+    """Return as many rows as a part of a file has, with a column of nothing."""
+    footer = read_footer(part.path)
+    n_rows = sum(footer.row_group(number).num_rows for number in part.groups)
+    return pa.record_batch([pa.nulls(n_rows)], names=[""])
+
+
 def applied(make: MakeBatches, part: Callable[[], Batches]) -> Iterator[pa.RecordBatch]:
     """Return ``make`` of the batches of a part."""
     return make(part())
+
+
+def in_words(kind: pa.DataType) -> str:
+    """Return Spark's name of a type.
+
+    >>> in_words(pa.decimal128(10, 2)), in_words(pa.float64())
+    ('decimal(10,2)', 'double')
+    """
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return SPARK_NAMES.get(kind, str(kind))
 
 
 def normal(kind: pa.DataType) -> pa.DataType:

@@ -31,14 +31,14 @@ HINTS: Final = {
 
 def quarantined(source: str, rows: Rows, model: str | None = None) -> Rows:
     """Return (source, code, row as JSON) of the invalid rows of a conformed table, or of a model in it."""
-    if not isinstance(rows, SparkRows):
+    if rows.session is None:
         make = partial(quarantined_batch, source, model)
         return rows.map(lambda batches: map(make, batches), QUARANTINE)
     from pyspark.sql import functions as F
 
-    frame = rows.frame if model is None else rows.frame.where(F.col(MODEL) == model)
+    frame = rows.result() if model is None else rows.where_in(MODEL, [model]).result()
     bad = frame.where(F.col(FAULT).isin(CODES.to_pylist()))
-    return rows.of(
+    return SparkRows(
         bad.select(
             F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
         )

@@ -18,7 +18,7 @@ from spark_eval.arrow.files import Batches, read_parts
 from spark_eval.names import literal_path, quote_column
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import silent_about_pandas, tasks_at_once
-from spark_eval.schema import MODEL
+from spark_eval.schema import MODEL, Value
 from spark_eval.tables.catalog_tables import Place
 from spark_eval.tables.file_parts import PlainFiles
 
@@ -50,6 +50,10 @@ class Rows(Protocol):
     def at_once(self) -> int:
         """Number of parts that are computed at once."""
 
+    @property
+    def is_in_memory(self) -> bool:
+        """True if the rows are in the memory of this process."""
+
     def kind(self, name: str) -> pa.DataType:
         """Return the Arrow type of a column."""
 
@@ -68,7 +72,7 @@ class Rows(Protocol):
     def cast(self, name: str, kind: pa.DataType) -> "Rows":
         """Return the rows with another type of a column, which holds all of its values."""
 
-    def where_in(self, name: str, values: Sequence[Any]) -> "Rows":
+    def where_in(self, name: str, values: Sequence[Value]) -> "Rows":
         """Return the rows with one of these texts, or numbers, in a column."""
 
     def where_not_null(self, name: str, names: Sequence[str]) -> "Rows":
@@ -87,10 +91,14 @@ class Rows(Protocol):
     def as_typed(self) -> "Rows":
         """The rows with the types of ``kind``, never as they are in files."""
 
+    @property
+    def read_by_workers(self) -> bool:
+        """True if workers read the rows as they are in files or frames; Spark gives others as typed."""
+
     def repartition(self, column: str, n_parts: int) -> "Rows":
         """Return the rows in ``n_parts`` parts; rows with equal numbers in a column are in one part."""
 
-    def concat(self, others: Sequence[Any]) -> "Rows":
+    def concat(self, others: Sequence[Value]) -> "Rows":
         """Return the rows of all; they have the same columns."""
 
     def numbers(self, n_tasks: int) -> "Rows":
@@ -99,13 +107,19 @@ class Rows(Protocol):
     def persist(self, resources: ExitStack, /) -> "Rows":
         """Compute the rows once, and keep them until ``resources`` closes."""
 
-    def first(self, most: int) -> list[dict[str, Any]]:
+    def first(self, most: int) -> list[dict[str, Value]]:
         """Return the first rows, at most this number; only the parts with them are computed."""
 
-    def distinct(self, name: str, most: int) -> list[Any]:
-        """Return some distinct values of a column, at most this number."""
+    def distinct(self, name: str, most: int | None = None) -> list[Value]:
+        """Return the distinct values of a column, null too; some if there are more than ``most``."""
 
-    def values(self, name: str) -> list[Any]:
+    def with_text(self, name: str, text: str) -> "Rows":
+        """Return the rows with a column of this text."""
+
+    def unique(self, *names: str) -> "Rows":
+        """Return the distinct rows of these columns, without those that have a null."""
+
+    def values(self, name: str) -> list[Value]:
         """Collect the values of a column that are not null."""
 
     def table(self, *names: str) -> pa.Table:
@@ -163,11 +177,16 @@ class SparkRows:
         """Number of tasks that run at once."""
         return tasks_at_once(self.session)
 
+    @property
+    def is_in_memory(self) -> bool:
+        """False: they are on Spark."""
+        return False
+
     def kind(self, name: str) -> pa.DataType:
         """Return the Arrow type of a column."""
-        from pyspark.sql.pandas.types import to_arrow_type
+        from spark_eval.tables.plain_files import arrow_type
 
-        return to_arrow_type(self.frame.schema[name].dataType)
+        return arrow_type(self.frame.schema[name].dataType)
 
     def kind_in_words(self, name: str) -> str:
         """Return Spark's name of the type of a column."""
@@ -197,7 +216,7 @@ class SparkRows:
 
         return replace(self, frame=self.frame.withColumn(name, self.frame[name].cast(from_arrow_type(kind))))
 
-    def where_in(self, name: str, values: Sequence[Any]) -> Self:
+    def where_in(self, name: str, values: Sequence[Value]) -> Self:
         """Return the rows with one of these texts, or numbers, in a column."""
         return self.of(self.frame.where(self.frame[name].isin(list(values))))
 
@@ -227,6 +246,11 @@ class SparkRows:
         """The rows as Spark reads them."""
         return replace(self, files=None)
 
+    @property
+    def read_by_workers(self) -> bool:
+        """True for plain files."""
+        return self.files is not None
+
     def repartition(self, column: str, n_parts: int) -> Self:
         """Return the rows in parts by a number; this is a shuffle."""
         return self.of(self.frame.repartition(n_parts, column))
@@ -244,15 +268,26 @@ class SparkRows:
         """Persist the frame until ``resources`` closes."""
         return self.of(persist_frame(self.frame, resources))
 
-    def first(self, most: int) -> list[dict[str, Any]]:
+    def first(self, most: int) -> list[dict[str, Value]]:
         """Return the first rows, at most this number."""
         return [row.asDict() for row in self.frame.limit(most).collect()]
 
-    def distinct(self, name: str, most: int) -> list[Any]:
-        """Return some distinct values of a column, at most this number."""
-        return [row[0] for row in self.frame.select(quote_column(name)).distinct().take(most)]
+    def distinct(self, name: str, most: int | None = None) -> list[Value]:
+        """Return the distinct values of a column; see ``Rows.distinct``."""
+        values = self.frame.select(quote_column(name)).distinct()
+        return [row[0] for row in (values.collect() if most is None else values.take(most))]
 
-    def values(self, name: str) -> list[Any]:
+    def with_text(self, name: str, text: str) -> Self:
+        """Return the rows with a column of this text."""
+        from pyspark.sql import functions as F
+
+        return self.of(self.frame.withColumn(name, F.lit(text)))
+
+    def unique(self, *names: str) -> Self:
+        """Return the distinct rows of these columns, without those that have a null."""
+        return self.of(self.select(*names).frame.dropna().distinct())
+
+    def values(self, name: str) -> list[Value]:
         """Collect the values of a column that are not null."""
         return [row[0] for row in self.where_not_null(name, [name]).frame.collect()]
 

@@ -15,12 +15,21 @@ from spark_eval.runners.rows import MakeBatches, Rows
 
 # Number of buckets per task if row counts are unknown; large buckets are divided later.
 BUCKETS_PER_TASK: Final = 4
+# Whatever travels, pickled.
+Object = Any
 # An object, and the number to group it by; None if it is not grouped.
-NumberedObject = tuple[int | None, Any]
+NumberedObject = tuple[int | None, Object]
 NUMBER: Final = "number"
 OBJECT: Final = "object"
 OBJECTS: Final = pa.schema({NUMBER: pa.int32(), OBJECT: pa.binary()})
 NUMBERS_PER_TASK: Final = 4
+# Rows of a bucket that a task has in memory, about.
+ROWS_PER_BUCKET: Final = 1_000_000
+
+
+def n_buckets_of(n_rows: int) -> int:
+    """Return the number of buckets to divide rows into."""
+    return 1 + n_rows // ROWS_PER_BUCKET
 
 
 def send(table: Rows, sender: MakeBatches, n_tasks: int) -> Rows:
@@ -40,18 +49,18 @@ def map_batches(
     return rows.map(lambda batches: pickle_objects(make(batches)), OBJECTS, coded=coded)
 
 
-def map_objects(objects: Rows, make: Callable[[Any], Iterable[NumberedObject]]) -> Rows:
+def map_objects(objects: Rows, make: Callable[[Object], Iterable[NumberedObject]]) -> Rows:
     """Apply ``make`` to each object; return its objects."""
     return map_batches(
         objects, lambda batches: (one for _, part in unpickle_objects(batches) for one in make(part))
     )
 
 
-def group_by_key(objects: Rows, n_numbers: int, make: Callable[[int, list[Any]], Any]) -> Rows:
+def group_by_key(objects: Rows, n_numbers: int, make: Callable[[int, list[Object]], Object]) -> Rows:
     """Apply ``make`` to each number and its objects; return its objects: one shuffle."""
 
     def meet(batches: Batches) -> Iterator[NumberedObject]:
-        arrived: dict[int, list[Any]] = defaultdict(list)
+        arrived: dict[int, list[Object]] = defaultdict(list)
         for number, one in unpickle_objects(batches):
             arrived[number].append(one)
         while arrived:
@@ -70,19 +79,19 @@ def pickle_objects(objects: Iterable[NumberedObject]) -> Iterator[pa.RecordBatch
         yield pa.RecordBatch.from_arrays([pa.array([number], pa.int32()), object_of], schema=OBJECTS)
 
 
-def unpickle_objects(batches: Batches) -> Iterator[tuple[int, Any]]:
+def unpickle_objects(batches: Batches) -> Iterator[tuple[int, Object]]:
     """Yield the objects with their numbers."""
     for batch in batches:
         for number, data in zip(batch[NUMBER], batch[OBJECT], strict=True):
             yield number.as_py(), pickle.loads(data.as_buffer())
 
 
-def collect_objects(objects: Rows) -> list[Any]:
+def collect_objects(objects: Rows) -> list[Object]:
     """Collect the objects of ``map_batches`` and the like."""
     return list(map(pickle.loads, objects.values(OBJECT)))
 
 
-def collect_or_raise(objects: Rows) -> list[Any]:
+def collect_or_raise(objects: Rows) -> list[Object]:
     """Collect the objects; raise one DataError if some are errors, each distinct error listed once."""
     collected = collect_objects(objects)
     faults = {str(one): one for one in collected if isinstance(one, DataError)}
@@ -90,10 +99,10 @@ def collect_or_raise(objects: Rows) -> list[Any]:
     return collected
 
 
-def of_buckets(parts: Rows, n_buckets: int, measure: Callable[[list[Any]], Any]) -> Iterator[Any]:
+def of_buckets(parts: Rows, n_buckets: int, measure: Callable[[list[Object]], Object]) -> Iterator[Object]:
     """Yield what ``measure`` returns of the objects of each bucket; raise the errors of all as one."""
 
-    def measured(_: int, objects: list[Any]) -> Any:
+    def measured(_: int, objects: list[Object]) -> Object:
         try:
             return measure(objects)
         except DataError as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import iadd
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +23,13 @@ from spark_eval.arrow.messages import Content, group_by_bucket, partition_bucket
 from spark_eval.arrow.send import Sender
 from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
 from spark_eval.errors import DataError
-from spark_eval.per_user.cells import EVERYBODY, SegmentValue, rows_by_cell
-from spark_eval.per_user.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 from spark_eval.runners.conformed import id_type, rows_here
 from spark_eval.runners.in_process import MOST_IN_MEMORY
 from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import (
     BUCKETS_PER_TASK,
     NumberedObject,
+    Object,
     exchange,
     map_batches,
     send,
@@ -38,6 +37,8 @@ from spark_eval.runners.spread import (
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.schema import ALL, FOLD, MODEL, N_RELEVANT, REQUEST, SEGMENT, SEGMENT_VALUE
 from spark_eval.tables.file_parts import takes_files
+from spark_eval.users.cells import EVERYBODY, SegmentValue, rows_by_cell
+from spark_eval.users.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
 
 # Groups of overlapping files are used if they are at most this many times coarser than the files.
 COARSEST: Final = 8
@@ -72,11 +73,11 @@ class Buckets:
 
         return map_batches(self.frame, make_all)
 
-    def each(self, measure: Callable[[AlignedUsers], Any]) -> Rows:
+    def each(self, measure: Callable[[AlignedUsers], Object]) -> Rows:
         """Apply ``measure`` to each population; return one object per population."""
         return self.map(lambda populations: ((None, measure(users)) for users in populations))
 
-    def added(self, measure: Callable[[AlignedUsers], Any]) -> Rows:
+    def added(self, measure: Callable[[AlignedUsers], Object]) -> Rows:
         """Apply ``measure`` to the populations of each task; return one sum per task."""
 
         def add_up(populations: Iterator[AlignedUsers]) -> Iterator[NumberedObject]:

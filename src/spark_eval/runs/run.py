@@ -12,7 +12,6 @@ from spark_eval.errors import ConfigError
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.results.driver_tables import SmallRows, small_table, write_rows, write_small
 from spark_eval.runners.engine import parse_engine, reason_for_spark, refuse_or_explain, say_local, say_spark
-from spark_eval.runners.local_tables import NotPlain
 from spark_eval.runners.quarantine import quarantined
 from spark_eval.runners.rows import Rows, SparkRows, write_frame
 from spark_eval.runs.job import Job, Run
@@ -22,6 +21,7 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.versions import LOCAL
 from spark_eval.schema import MODEL, Outcome, Table
+from spark_eval.tables.spec import NotPlain
 
 Given = TypeVar("Given")
 # Settings of the session that change how files are read.
@@ -80,7 +80,7 @@ def local_input(verb: Verb, work: Work) -> Any:
         except NotPlain as fault:
             reason = str(fault)
         else:
-            say_local(local.n_rows, "plain Parquet")
+            say_local(local.n_rows, "files")
             return local.tables
     say_spark(refuse_or_explain(engine, reason or f"{verb.name} has no other engine"))
     return None
@@ -116,8 +116,8 @@ def needed(section: Given | None, name: str) -> Given:
 
 def stage_frame(frame: Rows, attempt: Attempt, table: str, *partitions: str) -> None:
     """Write a table to its staging folder, which must not exist; in this process by model if at all."""
-    if isinstance(frame, SparkRows):
-        write_frame(frame.frame, attempt.staged(table), *partitions)
+    if frame.session is not None:
+        write_frame(frame.result(), attempt.staged(table), *partitions)
     else:
         write_rows(frame.table(), Path(attempt.staged(table)), by_model=MODEL in partitions)
 

@@ -26,17 +26,6 @@ from spark_eval.config.input_policy import check_secrets
 from spark_eval.config.inputs import Output, Recommendations, RunId, Scalar, Source
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed, setting_keys
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
-from spark_eval.days.plan import (
-    HistoryOptions,
-    HistoryPlan,
-    WatchOptions,
-    WatchPlan,
-    WindowOptions,
-    WindowPlan,
-    make_history_plan,
-    make_watch_plan,
-    make_window_plan,
-)
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import EvaluateOptions, Plan, make_plan
 from spark_eval.evaluation.segments import check_given
@@ -48,6 +37,8 @@ from spark_eval.experiments.plan import (
     InterleavingPlan,
     make_interleaving_plan,
 )
+from spark_eval.kernels.stages import StageOptions
+from spark_eval.kernels.values import parse_metric
 from spark_eval.linkage.plan import (
     LinkageOptions,
     LinkagePlan,
@@ -56,8 +47,17 @@ from spark_eval.linkage.plan import (
     make_linkage_plan,
     make_sample_plan,
 )
-from spark_eval.metrics.stages import StageOptions
-from spark_eval.metrics.values import parse_metric
+from spark_eval.monitoring.plan import (
+    HistoryOptions,
+    HistoryPlan,
+    WatchOptions,
+    WatchPlan,
+    WindowOptions,
+    WindowPlan,
+    make_history_plan,
+    make_watch_plan,
+    make_window_plan,
+)
 from spark_eval.options import check_keys, declared
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
@@ -101,6 +101,11 @@ class SplitSection(Section):
             for name, value in vars(self.rule()).items()
         }
         return {"method": self.method, **options}
+
+
+def given_to(section: Section, options: Any) -> Any:
+    """Return the options of a plan as a section gives them, by name."""
+    return {name: getattr(section, name) for name in declared(options)}
 
 
 @keyed(EvaluateOptions, but=("threshold", "stages"))
@@ -164,7 +169,7 @@ class PredictionsSection(Source):
 
     def checked(self) -> PredictionPlan:
         """Return the validated plan; raise ConfigError with the nearest allowed choice."""
-        options: Any = {name: getattr(self, name) for name in declared(PredictionOptions)}
+        options = given_to(self, PredictionOptions)
         return make_prediction_plan(self.task, **options | {"choose": self.choose.model_dump()})
 
 
@@ -204,7 +209,7 @@ class CompareSection(Section):
 
         Gates without a baseline get the baseline of this section.
         """
-        options: Any = {name: getattr(self, name) for name in declared(CompareOptions)}
+        options = given_to(self, CompareOptions)
         of_runs = [gate.model_dump(exclude_unset=True) for gate in gates if gate.experiment is None]
         plan = make_compare_plan(of_runs, **options)
         baseline = self.baseline
@@ -218,8 +223,7 @@ class WindowSection(Section):
 
     def checked(self) -> WindowPlan:
         """Return the validated plan; raise ConfigError for an invalid option."""
-        options: Any = {name: getattr(self, name) for name in declared(WindowOptions)}
-        return make_window_plan(**options)
+        return make_window_plan(**given_to(self, WindowOptions))
 
 
 @keyed(HistoryOptions)
@@ -228,8 +232,7 @@ class HistorySection(Section):
 
     def checked(self) -> HistoryPlan:
         """Return the validated plan; raise ConfigError for an invalid option."""
-        options: Any = {name: getattr(self, name) for name in declared(HistoryOptions)}
-        return make_history_plan(**options)
+        return make_history_plan(**given_to(self, HistoryOptions))
 
 
 @keyed(WatchOptions)
@@ -238,8 +241,7 @@ class WatchSection(Section):
 
     def checked(self) -> WatchPlan:
         """Return the validated plan; raise ConfigError for an invalid option."""
-        options: Any = {name: getattr(self, name) for name in declared(WatchOptions)}
-        return make_watch_plan(**options)
+        return make_watch_plan(**given_to(self, WatchOptions))
 
 
 @keyed(ExperimentOptions)
@@ -258,7 +260,7 @@ class OnlineSection(Section):
 
     def checked(self, gates: Sequence[GateSection] = ()) -> ExperimentPlan:
         """Return the validated plan with the gates of experiments; raise ConfigError for a wrong key."""
-        options: Any = {name: getattr(self, name) for name in declared(ExperimentOptions)}
+        options = given_to(self, ExperimentOptions)
         metrics, experiments = (
             [one.model_dump(exclude_unset=True) for one in several]
             for several in (self.metrics, self.experiments)
@@ -275,8 +277,7 @@ class InterleavingSection(Source):
 
     def checked(self) -> InterleavingPlan:
         """Return the validated plan; raise ConfigError for an invalid option."""
-        options: Any = {name: getattr(self, name) for name in declared(InterleavingOptions)}
-        return make_interleaving_plan(**options)
+        return make_interleaving_plan(**given_to(self, InterleavingOptions))
 
 
 class ReviewsSection(Source):
@@ -293,8 +294,7 @@ class LinkageSection(Section):
 
     def checked(self) -> LinkagePlan:
         """Return the validated plan; raise ConfigError for an invalid option."""
-        options: Any = {name: getattr(self, name) for name in declared(LinkageOptions)}
-        return make_linkage_plan(**options)
+        return make_linkage_plan(**given_to(self, LinkageOptions))
 
 
 @keyed(SampleOptions)
@@ -303,8 +303,7 @@ class SampleSection(Section):
 
     def checked(self) -> SamplePlan:
         """Return the validated plan; raise ConfigError for an invalid option."""
-        options: Any = {name: getattr(self, name) for name in declared(SampleOptions)}
-        return make_sample_plan(**options)
+        return make_sample_plan(**given_to(self, SampleOptions))
 
 
 class ReportSection(Section):

@@ -17,7 +17,7 @@ from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.runs.job import Job, JobKind, Run
 from spark_eval.runs.sections import Config
 from spark_eval.runtime.any_session import OpenSession
-from spark_eval.schema import MODEL, Table
+from spark_eval.schema import MODEL, Row, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ class Screen(Protocol):
     def board(self, board: Leaderboard, title: str) -> None:
         """Print a leaderboard, with the metrics that fit."""
 
-    def funnel(self, stages: Sequence[Mapping[str, Any]], funnel: Sequence[Mapping[str, Any]]) -> None:
+    def funnel(self, stages: Sequence[Row], funnel: Sequence[Row]) -> None:
         """Print the loss of users and relevant items along the stages of a pipeline."""
 
 
@@ -105,9 +105,9 @@ class Computed:
     rows: Mapping[str, SmallRows]
     entries: Sequence[Entry]
     written: Mapping[str, int] = field(default_factory=dict)
-    judged: Mapping[str, Any] = field(default_factory=dict)
+    judged: Row = field(default_factory=dict)
     expected: Expected | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Row = field(default_factory=dict)
     n_rows: int | None = None
 
 

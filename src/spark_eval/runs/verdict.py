@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from spark_eval.results.mlflow_runs import mark_version
 from spark_eval.runs.job import Run
 from spark_eval.runs.sections import MlflowSection
 from spark_eval.runtime.local_files import check_file, is_stream, write_file
-from spark_eval.schema import VERSION, WATCH, Table
+from spark_eval.schema import VERSION, WATCH, Row, Table
 
 # Tables that decide exit code 5.
 DECIDING: Final = (Table.GATES, Table.DECISIONS)
@@ -48,7 +48,7 @@ class Verdict:
 
     run_id: str
     verb: str
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Row]
     lines: Sequence[tuple[str, bool, str, str]]
 
     @classmethod
@@ -95,7 +95,7 @@ class Verdict:
         return "\n".join(texts) + "\n"
 
 
-def gate_line(row: Mapping[str, Any]) -> tuple[str, bool, str, str]:
+def gate_line(row: Row) -> tuple[str, bool, str, str]:
     """Return the text, the result, the decision and the reason of a row of ``gates``."""
     gate = GateRow(**row)
     text = row_in_words(gate)
@@ -104,7 +104,7 @@ def gate_line(row: Mapping[str, Any]) -> tuple[str, bool, str, str]:
     return text, gate.passed, gate.decision, gate.reason
 
 
-def decision_line(row: Mapping[str, Any]) -> tuple[str, bool, str, str]:
+def decision_line(row: Row) -> tuple[str, bool, str, str]:
     """Return the text, the result, the decision and the reason of a row of ``decisions``."""
     decision = DecisionRow(*(row[name] for name in DecisionRow._fields))
     text = f"experiment {decision.experiment!r}, {decision.treatment!r}"

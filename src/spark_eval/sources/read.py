@@ -1,22 +1,19 @@
 """Read the sources of a config as DataFrames; only this package knows paths and formats."""
 
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from spark_eval.arrow.footers import unsigned_in_all
 from spark_eval.config.inputs import Source
-from spark_eval.errors import ConfigError, DataError, collect_errors, nearest
-from spark_eval.evaluation.conform import conform_table
-from spark_eval.evaluation.plan import Plan
+from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.names import quote_column
-from spark_eval.predictions.conform import conform_predictions
 from spark_eval.runtime.any_session import refuse_remote
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
@@ -24,7 +21,6 @@ from spark_eval.sources.listing import FILE_FORMATS, data_files, depth_of, parti
 from spark_eval.sources.schemas import PARQUET, check_files
 from spark_eval.sources.snapshots import load_table
 from spark_eval.sources.typed import read_typed
-from spark_eval.splits.conform import conform_interactions
 from spark_eval.tables.catalog_tables import is_place, published_rows
 from spark_eval.tables.exact_types import as_signed, in_microseconds
 from spark_eval.tables.listed import named_type
@@ -80,7 +76,9 @@ def read_source(
     if source.fold is not None:
         frame = frame.where(column_named(frame, FOLD, name) == source.fold)
     for condition in source.where:
-        column = column_named(frame, condition.column, f"{name}.where")
+        column = without_minus_zero(
+            frame, column_named(frame, condition.column, f"{name}.where"), condition.value
+        )
         frame = frame.where(OPERATORS[condition.op](column, condition.value))
     return frame
 
@@ -112,6 +110,17 @@ def read_path(
     return in_microseconds(frame, schemas.nanoseconds, name)
 
 
+def without_minus_zero(frame: DataFrame, column: Column, value: Any) -> Column:
+    """Return a column to compare with values; of floats with 0.0 for -0.0, if one of the values is 0.
+
+    They are equal, but not to Parquet's filters, which leave out whole row groups.
+    """
+    is_float = isinstance(frame.select(column).schema[0].dataType, T.FloatType | T.DoubleType)
+    values = value if isinstance(value, list) else [value]
+    is_zero = any(isinstance(one, int | float) and one == 0 for one in values)
+    return column + F.lit(0.0) if is_float and is_zero else column
+
+
 def check_lossless(spark: SparkSession, source: Source, name: str) -> None:
     """Raise ConfigError LOSSY_OPTION if Spark is configured to skip unreadable data."""
     settings = [
@@ -132,39 +141,3 @@ def column_named(frame: DataFrame, name: str, where: str) -> Column:
     if name not in frame.columns:
         raise DataError("MISSING_COLUMN", f"{where}: no column {name!r}; {nearest(name, frame.columns)}")
     return F.col(quote_column(name))
-
-
-def read_each(
-    spark: SparkSession,
-    sources: Mapping[str, Any],
-    timezone: str,
-    plan: Plan,
-    before: Mapping[str, Collection[str]],
-    timed: bool = True,
-) -> dict[str, tuple[DataFrame, DataFrame]]:
-    """Return each source as read, and conformed; one DataError lists the errors of all sources.
-
-    ``before``: the names of each source's files at the start of the run. ``timed``: True if rows of
-    ``interactions`` need a timestamp.
-    """
-    segments = {"users": plan.user_columns}
-    if "predictions" in sources:
-        segments["predictions"] = sources["predictions"].segments
-
-    def read(name: str) -> tuple[DataFrame, DataFrame]:
-        frame = read_source(spark, sources[name], name, timezone, segments.get(name, ()), before.get(name))
-        return frame, conform(frame, name, sources[name], timezone, plan, timed)
-
-    return collect_errors({name: partial(read, name) for name in sources})
-
-
-def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan, timed: bool) -> DataFrame:
-    """Return a source with our columns, and an error code for each invalid row."""
-    match name:
-        case "interactions":
-            return conform_interactions(frame, source.columns, source.timestamp_unit, timezone, timed)
-        case "predictions":
-            table = conform_predictions(frame, source.columns, source.model, source.checked())
-            rows: DataFrame = table.judged.result()
-            return rows
-    return conform_table(frame, name, source, timezone, plan)

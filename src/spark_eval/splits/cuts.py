@@ -12,7 +12,7 @@ from operator import or_
 from typing import TYPE_CHECKING, Final
 
 from spark_eval.errors import DataError
-from spark_eval.runners.rows import Rows, SparkRows
+from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import collect_objects, map_batches
 from spark_eval.schema import FAULT, ITEM, TIMESTAMP, USER
 from spark_eval.splits.rules.moments import (
@@ -103,10 +103,8 @@ class Times:
         return [at(cut) for cut in cuts]
 
     def n_rows(self) -> int:
-        """Return the number of valid rows."""
-        assert isinstance(self.log, SparkRows)
-        log = self.log.frame
-        return log.where(log[FAULT].isNull()).count()
+        """Return the number of valid rows of a log whose times do not count."""
+        return self.log.where_not_null(USER, [USER, ITEM]).where_not_null(ITEM, [ITEM]).count()
 
     def stretches(self, spans: Sequence[tuple[int, int]], bits: int) -> list[TimeBucket]:
         """Return the time buckets of these spans, oldest first; this takes one Spark action.
@@ -114,10 +112,10 @@ class Times:
         Timestamps that differ only in their low ``bits`` share a bucket.
         """
         rows: Iterable[Sequence[int]]
-        if isinstance(self.log, SparkRows) and self.log.files is None:
-            rows = times_counted(self.log.frame, spans, bits).collect()
-        else:
+        if self.log.read_by_workers:
             rows = times_read(self.log, spans, bits, self.unit)
+        else:
+            rows = times_counted(self.log.result(), spans, bits).collect()
         return sorted((TimeBucket(*row) for row in rows), key=lambda bucket: bucket.oldest)
 
 

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from spark_eval.accounting import Entry, check_accounting
 from spark_eval.errors import DataError
 from spark_eval.schema import FOLDS, Fault, Outcome, Reason, Subset
 from spark_eval.splits.rules.fold_rule import POLICIES, FoldRule
+from spark_eval.statistics.additive import Accumulator, added_by, the_same
 
 INTERACTIONS: Final = "interactions"
 # Accounting outcome of rows that no fold uses, by their code.
@@ -22,8 +23,13 @@ UNUSED: Final[Mapping[str, Outcome]] = {
 FoldCounts = Mapping[str, Sequence[tuple[int, int]]]
 
 
+def latest(one: Mapping[Any, int], other: Mapping[Any, int]) -> dict[Any, int]:
+    """Return the later moment of each key."""
+    return {key: max(ends[key] for ends in (one, other) if key in ends) for key in (*one, *other)}
+
+
 @dataclass
-class SplitCounts:
+class SplitCounts(Accumulator):
     """Row counts of a log: all rows, rows that some fold uses, and ``counts`` of all others by code.
 
     ``counts`` also has the rows before 1900. ``assigned`` counts a row once per fold, by subset or by the
@@ -31,21 +37,12 @@ class SplitCounts:
     microseconds; empty if unknown.
     """
 
-    rule: FoldRule
+    rule: FoldRule = field(metadata=added_by(the_same))
     n_rows: int = 0
     n_used: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     assigned: Counter[str] = field(default_factory=Counter)
-    ends: dict[tuple[str, int], int] = field(default_factory=dict, compare=False)
-
-    def add(self, other: "SplitCounts") -> None:
-        """Add the counts of another task."""
-        self.n_rows += other.n_rows
-        self.n_used += other.n_used
-        self.counts.update(other.counts)
-        self.assigned.update(other.assigned)
-        for (subset, fold), end in other.ends.items():
-            self.reach(subset, fold, end)
+    ends: dict[tuple[str, int], int] = field(metadata=added_by(latest), default_factory=dict, compare=False)
 
     def reach(self, subset: str, fold: int, end: int) -> None:
         """Raise the latest timestamp of a subset in a fold to ``end``, if it is later."""
@@ -53,11 +50,11 @@ class SplitCounts:
 
     def add_rows(self, outcomes: Sequence[str], n_rows: int) -> None:
         """Count rows that share their outcome in every fold; ``outcomes`` has one entry per fold."""
-        subsets = [outcome for outcome in outcomes if outcome in set(Subset)]
         self.n_rows += n_rows
-        for subset in subsets:
-            self.assigned[subset] += n_rows
-        if subsets:
+        for outcome in outcomes:
+            if outcome in (*Subset, *self.rule.drops):
+                self.assigned[outcome] += n_rows
+        if set(outcomes).intersection(Subset):
             self.n_used += n_rows
         else:
             self.counts[next(filter(None, outcomes))] += n_rows

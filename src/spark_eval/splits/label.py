@@ -6,6 +6,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from spark_eval.names import quote_column
 from spark_eval.runners.rows import SparkRows
@@ -14,48 +15,67 @@ from spark_eval.schema import (
     FAULT,
     FOLD,
     ITEM,
+    RELEVANCE,
     REQUEST,
     SUBSET,
     TIMESTAMP,
     USER,
+    Fault,
     Outcome,
     Reason,
-    Subset,
 )
 from spark_eval.splits.facts import UNUSED
 from spark_eval.splits.rules.fold_rule import (
+    BUCKETS,
+    LAST_STAGE,
     POLICIES,
+    STAGES,
     Dealt,
     FoldRule,
     HeldOut,
     Indexed,
     Layout,
+    Numbered,
     Numbering,
     TargetNumbering,
 )
 from spark_eval.splits.rules.moments import Boundary
+from spark_eval.splits.specs import OURS
+from spark_eval.splits.worker.labels import ROW_NUMBER
 from spark_eval.splits.worker.targets import MOMENT, TargetChooser
+from spark_eval.tables.inputs import first_fault_column, is_any_null
 
 # Assignments of a row, one per fold: a Subset, a Reason, or "" if the row is in other folds only.
 ASSIGNMENTS: Final = "spark_eval_assignments"
 # The assignment to one fold, if there is one row per fold.
 ASSIGNMENT: Final = "spark_eval_assignment"
 # Temporary columns.
-ROW_NUMBER: Final = "spark_eval_row_number"
 N_HELD_OUT: Final = "spark_eval_n_held_out"
 STRATUM: Final = "spark_eval_stratum"
 BUCKET: Final = "spark_eval_bucket"
 BEFORE: Final = "spark_eval_before"
 FILLED: Final = "spark_eval_filled_"
 MOMENT_OF_ROW: Final = "spark_eval_moment"
-# Rows are dealt out in buckets of their draws, so that no single task sorts them all.
-BUCKETS: Final = 1_024
-# Order of the subsets within a fold; subsets that are not listed come last.
-STAGES: Final = {
-    **dict.fromkeys((Subset.LOCAL_TRAIN, Subset.TRAIN), 0),
-    **dict.fromkeys((Subset.RANKER_TRAIN, Subset.RANKER_TEST, Subset.VALIDATION, Subset.INPUT), 1),
-}
-LAST_STAGE: Final = 2
+
+
+def with_faults(log: DataFrame, *, timed: bool) -> DataFrame:
+    """Return a conformed log with the columns that it may lack, and the code of each invalid row."""
+    defaults = {TIMESTAMP: F.lit(None).cast("timestamp"), RELEVANCE: F.lit(1.0)}
+    ours = {name: F.col(name) if name in log.columns else defaults[name] for name in OURS}
+    faults = {Fault.NULL_ID: is_any_null(ours[USER], ours[ITEM])}
+    if timed:
+        faults[Fault.NULL_TIMESTAMP] = ours[TIMESTAMP].isNull()
+    others = [F.col(quote_column(name)) for name in log.columns if name not in OURS]
+    named = [column.alias(name) for name, column in ours.items()]
+    return log.select(*named, *others, first_fault_column(faults).alias(FAULT))
+
+
+def used_rows(labelled: DataFrame) -> DataFrame:
+    """Return the labelled rows that have a subset, with the columns of ``splits`` in order."""
+    first, last = (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD), (SUBSET,)
+    others = [name for name in labelled.columns if name not in (*first, FAULT, *last)]
+    rows = labelled.where(F.col(SUBSET).isNotNull())
+    return rows.select(*(F.col(quote_column(name)) for name in (*first, *others, *last)))
 
 
 def label(interactions: DataFrame, rule: FoldRule, layout: Layout) -> DataFrame:
@@ -135,7 +155,9 @@ def draw(seed: int, by_row: bool = True) -> Column:
     return F.xxhash64(F.lit(seed).cast("long"), F.col(USER).cast("string"), *row)
 
 
-def number_rows(log: DataFrame, how: Numbering | Dealt | Indexed | HeldOut | TargetNumbering) -> DataFrame:
+def number_rows(
+    log: DataFrame, how: Numbering | Dealt | Indexed | HeldOut | TargetNumbering | Numbered
+) -> DataFrame:
     """Return the log with the ROW_NUMBER of each row."""
     match how:
         case Numbering():
@@ -149,23 +171,25 @@ def number_rows(log: DataFrame, how: Numbering | Dealt | Indexed | HeldOut | Tar
             return deal_rows(log, how, draw(how.seed), stratum)
         case Indexed():
             all_rows = Window.partitionBy(F.when(F.col(FAULT).isNotNull(), draw(how.seed)))
-            number = F.row_number().over(all_rows.orderBy(draw(how.seed), text_of(log)))
+            number = F.row_number().over(all_rows.orderBy(draw(how.seed), *tie_keys(log)))
             return log.withColumn(ROW_NUMBER, number - 1)
         case HeldOut():
             return label_held_out(log, how)
         case TargetNumbering():
             return number_by_target(log, how)
+    raise AssertionError(how)
 
 
 def deal_rows(rows: DataFrame, how: Dealt, by: Column, stratum: Column) -> DataFrame:
     """Return rows with their ROW_NUMBER; each stratum is dealt out in the order of its draws.
 
-    Rows with equal draws are ordered by their text; rows with equal text are identical.
+    Rows with equal draws are ordered by their other columns; rows with equal ones are identical.
     """
+    ties = tie_keys(rows)
     rows = rows.withColumns({STRATUM: F.coalesce(FAULT, F.concat(F.lit("="), stratum)), BEFORE: by})
     rows = rows.withColumn(BUCKET, F.pmod(BEFORE, F.lit(BUCKETS)))
     keys = [STRATUM, BUCKET]
-    within = F.row_number().over(Window.partitionBy(*keys).orderBy(BEFORE, text_of(rows)))
+    within = F.row_number().over(Window.partitionBy(*keys).orderBy(BEFORE, *ties))
     sizes = rows.groupBy(*keys).agg(F.count(F.lit(1)).alias(BEFORE))
     earlier = Window.partitionBy(STRATUM).orderBy(BUCKET).rowsBetween(Window.unboundedPreceding, -1)
     n_before = sizes.select(*keys, F.coalesce(F.sum(BEFORE).over(earlier), F.lit(0)).alias(BEFORE))
@@ -179,12 +203,24 @@ def text_of(rows: DataFrame) -> Column:
     return F.to_json(F.struct(*(F.col(quote_column(name)) for name in rows.columns)))
 
 
+def tie_keys(rows: DataFrame) -> list[Column]:
+    """Return sort keys of rows with equal draws: all other columns; -0.0 comes before 0.0."""
+    keys = []
+    for field in rows.schema:
+        column = F.col(quote_column(field.name))
+        if isinstance(field.dataType, T.FractionalType):
+            keys += [column, ~((column == 0) & column.cast("string").startswith("-"))]
+        elif field.name not in (USER, ITEM, TIMESTAMP, FAULT):
+            keys.append(column if isinstance(field.dataType, T.AtomicType) else F.to_json(F.struct(column)))
+    return keys
+
+
 def label_held_out(log: DataFrame, how: HeldOut) -> DataFrame:
     """Return the log with ROW_NUMBER 1 for held-out rows, by time or by draw, and 0 for others."""
     # Rows without a user are distributed over the tasks.
     of_user = Window.partitionBy(USER, F.when(F.col(FAULT).isNotNull(), draw(how.seed)))
     latest = [F.col(TIMESTAMP).desc()] if how.by_time else []
-    number = F.row_number().over(of_user.orderBy(*latest, draw(how.seed), text_of(log)))
+    number = F.row_number().over(of_user.orderBy(*latest, draw(how.seed), *tie_keys(log)))
     rows = log.withColumns({ROW_NUMBER: number, N_HELD_OUT: n_held_out(how, F.count(F.lit(1)).over(of_user))})
     is_test = F.col(ROW_NUMBER) <= F.col(N_HELD_OUT)
     if how.together:
@@ -244,7 +280,7 @@ def after_drops(assigned: DataFrame, rule: FoldRule) -> DataFrame:
 def filled(assigned: DataFrame, keys: list[str], name: str) -> DataFrame:
     """Return for each key the list ``name`` of the subsets with its rows, each as 2 * fold + order."""
     assignments = assigned.select(*keys, F.posexplode(ASSIGNMENTS).alias(FOLD, ASSIGNMENT))
-    early = assignments.where(F.col(ASSIGNMENT).isin([subset.value for subset in STAGES]))
+    early = assignments.where(F.col(ASSIGNMENT).isin(list(map(str, STAGES))))
     return early.groupBy(*keys).agg(F.collect_set(F.col(FOLD) * 2 + stage_of(F.col(ASSIGNMENT))).alias(name))
 
 
@@ -259,5 +295,5 @@ def is_dropped(assignment: Column, fold: Column, reason: Reason) -> Column:
 
 def stage_of(assignment: Column) -> Column:
     """Return the order of a subset within its fold: 0, 1 or 2."""
-    stages = [F.when(assignment == subset.value, number) for subset, number in STAGES.items()]
+    stages = [F.when(assignment == str(subset), number) for subset, number in STAGES.items()]
     return F.coalesce(*stages, F.lit(LAST_STAGE))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +13,8 @@ from spark_eval.errors import DataError
 from spark_eval.names import summarize_names
 from spark_eval.results.subsets import SubsetRow
 from spark_eval.runners.combinations import combinations
-from spark_eval.runners.rows import Rows, SparkRows
-from spark_eval.runners.spread import collect_objects, group_by_key, map_batches
+from spark_eval.runners.rows import Rows
+from spark_eval.runners.spread import Object, collect_objects, group_by_key, map_batches
 from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset, ddl_of
 from spark_eval.splits.facts import FoldCounts, SplitCounts
 from spark_eval.splits.rules.fold_rule import NEVER, FoldRule
@@ -25,7 +25,7 @@ from spark_eval.statistics.exact import Ints
 from spark_eval.tables.file_parts import PlainFiles, takes_files
 
 PART_ROWS_PER_BUCKET: Final = 500_000
-PartSender = Callable[[Batches], Iterator[tuple[int, Any]]]
+PartSender = Callable[[Batches], Iterator[tuple[int, Object]]]
 
 
 class LeakageRow(NamedTuple):
@@ -87,8 +87,8 @@ def ends_of(rows: Rows, facts: SplitCounts, n_folds: int) -> dict[str, list[int]
     if others and not end_of and facts.n_written:
         from pyspark.sql import functions as F
 
-        assert isinstance(rows, SparkRows)  # others are counted while they are written
-        parts = rows.frame.where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)
+        # Rows of Spark: workers count others while they write them.
+        parts = rows.result().where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)
         ends = parts.agg(F.unix_micros(F.max(TIMESTAMP)).alias("end")).collect()
         end_of = {(part[SUBSET], part[FOLD]): part["end"] for part in ends}
     return {other: [end_of.get((other, fold), NEVER) for fold in range(n_folds)] for other in sorted(others)}
@@ -117,7 +117,7 @@ def messages_of_subsets(
 
 def messages_of_subset(
     sender: PartSender, part: str, batches: Iterable[pa.RecordBatch]
-) -> Iterator[tuple[int, Any]]:
+) -> Iterator[tuple[int, Object]]:
     """Return the messages of the batches of one subset, with the missing column ``subset`` added."""
     return sender(batch.append_column(SUBSET, pa.repeat(part, batch.num_rows)) for batch in batches)
 

@@ -1,49 +1,33 @@
 """``split``: label every interaction with its subset in each fold, and account for every row."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from spark_eval.accounting import ACCOUNTING, Entry
-from spark_eval.arrow.files import remove_other_files
 from spark_eval.errors import ConfigError, nearest
-from spark_eval.names import quote_column
 from spark_eval.options import checked_call
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.shown import Displayable, TextTable, as_if_published
 from spark_eval.results.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
-from spark_eval.runners.engine import (
-    parse_engine,
-    reason_for_spark,
-    refuse_or_explain,
-    say_local,
-    say_spark,
-)
+from spark_eval.runners.door import open_given
 from spark_eval.runners.local_rows import LocalTable
-from spark_eval.runners.local_tables import NotPlain, columns_of
-from spark_eval.runners.rows import Rows, SparkRows, write_frame
-from spark_eval.runners.spread import collect_objects, map_batches
+from spark_eval.runners.rows import Rows, SparkRows
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.schema import (
-    FAULT,
     FOLD,
-    ITEM,
-    RELEVANCE,
-    REQUEST,
     SUBSET,
     SUBSETS,
-    TIMESTAMP,
-    USER,
     Subset,
     Table,
 )
 from spark_eval.splits.cuts import Times
 from spark_eval.splits.facts import SplitCounts
+from spark_eval.splits.in_order import with_numbers
+from spark_eval.splits.labelled import LabelledByWorkers, LabelledLog
 from spark_eval.splits.leakage import (
     LEAKAGE,
     LeakageRow,
@@ -52,16 +36,11 @@ from spark_eval.splits.leakage import (
     count_subsets,
     leakage_rows,
 )
-from spark_eval.splits.local_log import check_strata, local_log
 from spark_eval.splits.rules.fold_rule import FoldRule, Found, Layout
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of, with_options
+from spark_eval.splits.specs import LOG, OURS, check_strata, specs_of_rule
 from spark_eval.splits.worker.labels import RowLabeller
-from spark_eval.tables.arrow_frames import Frame, like_given
-from spark_eval.tables.file_parts import takes_files
-from spark_eval.tables.listed import NOTHING_LISTED, ListedFiles
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from spark_eval.tables.arrow_frames import AnyFrame, Frame, like_given
 
 # The leakage report, and the accounting per fold.
 Compared = tuple[list[LeakageRow], list[Entry]]
@@ -71,14 +50,9 @@ Compared = tuple[list[LeakageRow], list[Entry]]
 class Split(Displayable):
     """Result of ``split``: a labelled log.
 
-    ``assigned`` has each row of the log once: a Spark frame with its assignments in all folds, or the table
-    of this process, whose rows are labelled when they are read; ``given`` is that log as it was given.
-    ``timeline`` are the
-    properties of the log that the rule needed, such as the instants of its cuts. If the executors can label
-    and write the log's files without creating Spark rows, these are files of ``assigned``; ``unit`` is the
-    unit of their timestamps.
-    ``listed`` is the state of the log's files at the time of the split: rows are computed lazily, so the
-    files must not change.
+    ``log`` labels the rows when they are read; ``given`` is the log as it was given. ``timeline`` are the
+    properties of the log that the rule needed, such as the instants of its cuts. The log's files must not
+    change.
 
     Examples:
         ``parts`` is the result of the example of ``split``:
@@ -87,12 +61,10 @@ class Split(Displayable):
         'time'
     """
 
-    assigned: SparkRows | LocalTable
+    log: LabelledLog
     rule: FoldRule
     timeline: Found | None
     layout: Layout
-    unit: str | None = None
-    listed: ListedFiles = NOTHING_LISTED
     given: Any = None
     tables: ClassVar[tuple[str, ...]] = ("accounting", "leakage", "subsets", "rows")
 
@@ -127,61 +99,28 @@ class Split(Displayable):
     @property
     def spark(self) -> Any:
         """The Spark session of the log; None if this process splits it."""
-        return self.assigned.session
+        return self.log.rows.session
 
     @property
-    def labelled(self) -> Any:
+    def labelled(self) -> AnyFrame:
         """Every row of the log, once for each fold.
 
         Columns are user, item, timestamp, relevance, the log's other columns, fault, fold and subset. If no
         fold uses a row, ``fault`` has the reason; a row without a position in any fold occurs once. Raises
         DataError INPUT_CHANGED_DURING_RUN if the log's files have changed since the split.
         """
-        return self.as_given(self.labelled_rows)
+        return self.as_given(self.log.labelled)
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> AnyFrame:
         """The rows that have a subset, once for each fold that uses them, as in the table ``splits``."""
-        return self.as_given(self.used_rows)
+        return self.as_given(self.log.used)
 
-    @property
-    def labelled_rows(self) -> Rows:
-        """``labelled`` over the tasks of the engine that runs."""
-        if isinstance(self.assigned, LocalTable):
-            schema = self.labeller.labelled_schema(self.assigned.schema)
-            return self.assigned.map(self.labeller.labelled, schema)
-        return SparkRows(self.labelled_frame(self.assigned))
-
-    @property
-    def used_rows(self) -> Rows:
-        """``rows`` over the tasks of the engine that runs."""
-        if isinstance(self.assigned, LocalTable):
-            return self.assigned.map(self.labeller.used, self.labeller.used_schema(self.assigned.schema))
-        return SparkRows(used_rows(self.labelled_frame(self.assigned)))
-
-    def labelled_frame(self, assigned: SparkRows) -> "DataFrame":
-        """Return ``labelled`` on Spark."""
-        from spark_eval.splits.label import ASSIGNMENT
-
-        return self.in_folds(assigned).drop(ASSIGNMENT)
-
-    def as_given(self, rows: Rows) -> Any:
+    def as_given(self, rows: Rows) -> AnyFrame:
         """Return rows as a frame: on Spark a Spark frame, in this process of the kind that was given."""
         return rows.result() if self.spark is not None else like_given(rows.table(), self.given)
 
-    @property
-    def labeller(self) -> RowLabeller:
-        """The labeller of rows in workers."""
-        return RowLabeller(self.rule, self.layout, self.unit)
-
-    def in_folds(self, assigned: SparkRows) -> "DataFrame":
-        """Return ``labelled`` on Spark, with the position of each row in its fold."""
-        from spark_eval.splits.label import explode_folds
-
-        self.listed.check(assigned.frame, "interactions")
-        return explode_folds(assigned.frame, self.rule)
-
-    def subset(self, name: str, fold: int | None = None) -> Any:
+    def subset(self, name: str, fold: int | None = None) -> AnyFrame:
         """Return the rows of one subset, or of several subsets under one name.
 
         Args:
@@ -203,11 +142,11 @@ class Split(Displayable):
         if name not in self.rule.subset_names:
             what = f"unknown subset {name!r} in {self.method}; {nearest(name, self.rule.subset_names)}"
             raise ConfigError("UNKNOWN_SUBSET", "; ".join([what, *ways_to_train(self.rule.trained_on)]))
-        rows = self.used_rows.where_in(SUBSET, [subset.value for subset in SUBSETS[name]])
+        rows = self.log.used.where_in(SUBSET, [subset.value for subset in SUBSETS[name]])
         return self.as_given(rows if fold is None else rows.where_in(FOLD, [fold]))
 
     @property
-    def train(self) -> Any:
+    def train(self) -> AnyFrame:
         """The rows to train on for ``test``: ``train``, or ``global_train`` of ``global_local_ranker``.
 
         Raises ConfigError UNKNOWN_SUBSET if there are several folds; use ``subset(name, fold)`` then.
@@ -215,7 +154,7 @@ class Split(Displayable):
         return self.only_fold(self.rule.trained_on[self.rule.final_test])
 
     @property
-    def validation(self) -> Any:
+    def validation(self) -> AnyFrame:
         """The rows for model selection.
 
         Raises ConfigError UNKNOWN_SUBSET if the split has none, or has several folds.
@@ -223,14 +162,14 @@ class Split(Displayable):
         return self.only_fold(Subset.VALIDATION.value)
 
     @property
-    def test(self) -> Any:
+    def test(self) -> AnyFrame:
         """The rows to evaluate against: ``test`` or ``global_test``.
 
         Raises ConfigError UNKNOWN_SUBSET if there are several folds.
         """
         return self.only_fold(self.rule.final_test)
 
-    def only_fold(self, name: str) -> Any:
+    def only_fold(self, name: str) -> AnyFrame:
         """Return a subset of a split with one fold; raise ConfigError UNKNOWN_SUBSET if there are several."""
         if self.layout.n_folds > 1:
             message = f"{name} of {self.layout.n_folds} folds; ask for one: subset({name!r}, fold=0)"
@@ -265,7 +204,7 @@ class Split(Displayable):
     @cached_property
     def row_counts(self) -> SplitCounts:
         """The row counts, by a scan at first access."""
-        return self.facts()
+        return self.log.count()
 
     @cached_property
     def leaks(self) -> Compared:
@@ -279,28 +218,7 @@ class Split(Displayable):
 
     def counted_subsets(self, folder: str | None = None) -> list[SubsetRow]:
         """Return the rows of the table ``subsets``; with ``folder``, the written split is read from there."""
-        return count_subsets(self.used_rows, self.rule, self.layout.n_folds, folder)
-
-    def facts(self) -> SplitCounts:
-        """Return the row counts of the split; this takes a scan."""
-        if isinstance(self.assigned, LocalTable):
-            count = self.labeller.count
-            return self.added(map_batches(self.assigned, lambda batches: [(None, (count(batches), ()))]))[0]
-        from spark_eval.splits.label import row_counts
-
-        rows = self.in_folds(self.assigned).agg(*row_counts(self.rule))
-        return self.counted(rows.collect()[0].asDict())
-
-    def counted(self, aggregates: Mapping[str, Any]) -> SplitCounts:
-        """Return the counts from the aggregates of ``splits.label.row_counts``."""
-        counters: dict[str, Counter[str]] = {"row": Counter(), "assigned": Counter()}
-        for name, n_rows in aggregates.items():
-            kind, _, code = name.partition("_")
-            if kind in counters:
-                counters[kind][code] = n_rows
-        return SplitCounts(
-            self.rule, aggregates["n_rows"], aggregates["n_used"], counters["row"], counters["assigned"]
-        )
+        return count_subsets(self.log.used, self.rule, self.layout.n_folds, folder)
 
     def write(self, folder: str) -> SplitCounts:
         """Write ``rows`` to a new folder as Parquet partitioned by subset.
@@ -320,34 +238,7 @@ class Split(Displayable):
             >>> parts.write(f"{folder}/parts").n_rows
             4
         """
-        assigned = self.assigned
-        if isinstance(assigned, LocalTable) or (assigned.files is not None and takes_files(folder)):
-            return self.write_plain(folder)
-        from pyspark.sql import Observation
-
-        from spark_eval.splits.label import ASSIGNMENT, row_counts
-
-        observed = Observation("split")
-        rows = used_rows(self.in_folds(assigned).observe(observed, *row_counts(self.rule)))
-        with setting(assigned.session, TIMESTAMP_TYPE, MICROSECONDS):
-            write_frame(rows.drop(ASSIGNMENT), folder, SUBSET)
-        return self.counted(observed.get)
-
-    def write_plain(self, folder: str) -> SplitCounts:
-        """Write the rows of plain files, or of a table of this process, by workers; see ``write``."""
-        write = self.labeller.write
-        tasks = map_batches(self.assigned, lambda batches: [(None, write(batches, folder))])
-        facts, files = self.added(tasks)
-        remove_other_files(folder, files)
-        return facts
-
-    def added(self, tasks: Rows) -> tuple[SplitCounts, set[str]]:
-        """Return the sum of the counts of all tasks, and the files that they have written."""
-        facts, files = SplitCounts(self.rule), set[str]()
-        for of_task, written in collect_objects(tasks):
-            facts.add(of_task)
-            files.update(written)
-        return facts, files
+        return self.log.write(folder)
 
     def compared(self, facts: SplitCounts, folder: str | None = None) -> Compared:
         """Return the leakage report and, if the rule reports folds, the accounting per fold.
@@ -355,21 +246,11 @@ class Split(Displayable):
         With ``folder``, the written rows are read from there. Raises DataError SPLIT_OUT_OF_RANGE if a subset
         of a fold is empty and the rule reports folds.
         """
-        counts = compare_times(self.used_rows, facts, self.layout.n_folds, folder)
+        counts = compare_times(self.log.used, facts, self.layout.n_folds, folder)
         if not self.rule.reports_folds:
             return leakage_rows(counts, self.rule), []
         check_parts(counts, self.rule)
         return leakage_rows(counts, self.rule), facts.accounting_of_folds(counts)
-
-
-def used_rows(labelled: "DataFrame") -> "DataFrame":
-    """Return the labelled rows that have a subset, with the columns of ``splits`` in order."""
-    from pyspark.sql import functions as F
-
-    first, last = (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD), (SUBSET,)
-    others = [name for name in labelled.columns if name not in (*first, FAULT, *last)]
-    rows = labelled.where(F.col(SUBSET).isNotNull())
-    return rows.select(*(F.col(quote_column(name)) for name in (*first, *others, *last)))
 
 
 @events.timed_call("split")
@@ -399,9 +280,8 @@ def split(
         columns: Mapping of user, item, timestamp and relevance to the log's column names.
         timestamp_unit: The unit of integer timestamps: s, ms or us.
         engine: ``local`` for this process, ``spark``, or ``auto``: this process for pandas, polars and Arrow
-            frames and for plain Parquet files of this machine, if the subset of a row does not depend on
-            other rows; otherwise Spark. By default that of the environment variable ``SPARK_EVAL_ENGINE``,
-            otherwise ``auto``.
+            frames and for plain Parquet files of this machine; otherwise Spark. By default that of the
+            environment variable ``SPARK_EVAL_ENGINE``, otherwise ``auto``.
         **options: The options of the method, listed below; cuts in any form that a config accepts.
 
     Returns:
@@ -430,40 +310,22 @@ def split(
         given = ", ".join([*(["method"] if method else []), *options])
         raise ConfigError("INVALID_SPLIT", f"give a rule or its options, not both: {given}")
     rule = rule or rule_of(method or GLOBAL_LOCAL_RANKER, options)
-    chosen = parse_engine(engine)
-    reason = reason_for_spark(chosen, [("interactions", interactions)])
-    if reason is None:
-        try:
-            log = local_log(columns_of("interactions", interactions), columns or {}, timestamp_unit, rule)
-        except NotPlain as fault:
-            reason = refuse_or_explain(chosen, str(fault))
-        else:
-            say_local(log.n_rows)
-            return split_here(log, rule, timestamp_unit, interactions)
-    say_spark(reason)
-    return split_on_spark(interactions, rule, columns, timestamp_unit)
+    names = {LOG: columns or {}}
+    rows = open_given({LOG: interactions}, specs_of_rule(rule, timestamp_unit), engine, names)
+    return split_rows(rows[LOG], rule, timestamp_unit, interactions)
 
 
-def split_here(log: LocalTable, rule: FoldRule, unit: str | None, given: Any = None) -> Split:
-    """Split a log of this process; its rows are of the kind of ``given``."""
+def split_rows(log: Rows, rule: FoldRule, unit: str | None, given: Any = None) -> Split:
+    """Split a conformed log, where it is; in this process its rows are of the kind of ``given``."""
+    check_strata(rule, dict.fromkeys([*OURS, *log.columns]))
+    if isinstance(log, SparkRows):
+        from spark_eval.splits.labelled_on_spark import labelled_on_spark
+
+        labelled, timeline, layout = labelled_on_spark(log, rule, unit)
+        return Split(labelled, rule, timeline, layout)
+    assert isinstance(log, LocalTable)
     timeline = rule.find(Times(log, unit))
-    return Split(log, rule, timeline, rule.layout(timeline), unit=unit, given=given)
-
-
-def split_on_spark(
-    interactions: Any, rule: FoldRule, columns: Mapping[str, str] | None, unit: str | None
-) -> Split:
-    """Split a log on Spark."""
-    from spark_eval.splits.conform import conform_interactions, plain_log
-    from spark_eval.splits.label import label
-    from spark_eval.tables.frames import to_spark_frames
-
-    frame = to_spark_frames({"interactions": interactions})["interactions"]
-    listed = ListedFiles.of(frame)
-    added = [REQUEST] if rule.has_requests else []
-    log = conform_interactions(frame, columns, unit, rule.timezone, rule.timed, added)
-    check_strata(rule, log.columns)
-    plain = None if rule.needs_other_rows else plain_log(frame, columns or {}, rule.timezone)
-    timeline = rule.find(Times(SparkRows(log, plain if rule.timed else None), unit))
     layout = rule.layout(timeline)
-    return Split(SparkRows(label(log, rule, layout), plain), rule, timeline, layout, unit, listed)
+    if rule.needs_other_rows:
+        log, layout = with_numbers(log, rule, layout, unit)
+    return Split(LabelledByWorkers(log, RowLabeller(rule, layout, unit)), rule, timeline, layout, given)

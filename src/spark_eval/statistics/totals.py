@@ -3,10 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import reduce
+from operator import iadd
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
+from spark_eval.statistics.additive import Accumulator
 from spark_eval.statistics.exact import POINT_BITS, DigitSums, Ints, integer_of_limbs, normalize_limbs
 
 CellName = TypeVar("CellName")
@@ -17,7 +20,7 @@ Where = tuple[Any, ...]
 
 
 @dataclass
-class CellTotals(Generic[CellName]):
+class CellTotals(Accumulator, Generic[CellName]):
     """Sums of c cells: arrays (c, *shape) of integers by name and limb; limbs that are 0 may be missing.
 
     Cells may occur several times until the sums are merged.
@@ -35,21 +38,19 @@ class CellTotals(Generic[CellName]):
             sums = self.sums[key] = np.concatenate([sums, more])
         return sums
 
-    def add(self, other: Self) -> None:
+    def __iadd__(self, other: Self) -> Self:
         """Add the sums of other users, by cell."""
         index_of = {cell: index for index, cell in enumerate(self.cells)}
         indices = [index_of.setdefault(cell, len(index_of)) for cell in other.cells]
         self.cells = list(index_of)
         for key in other.sums:
             np.add.at(self.of(key), indices, other.of(key))
+        return self
 
     @classmethod
     def together(cls, parts: Iterable[Self], shape: tuple[int, ...]) -> Self:
         """Sum all parts; each cell then occurs once."""
-        whole = cls([], shape)
-        for part in parts:
-            whole.add(part)
-        return whole
+        return reduce(iadd, parts, cls([], shape))
 
     def put_count(self, name: str, where: Where, counts: Ints) -> None:
         """Add counts to the chosen cells."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # Inputs of the verbs. Arrow tables are accepted as well, but have no static types. A text is the path of
 # Parquet files.
 Frame = Union["DataFrame", pd.DataFrame, Exporting, str, Path]
+# Frame of a result: of Spark, pandas or polars, or an Arrow table.
+AnyFrame = Any
 # Arrow types that Spark lacks, and Spark's types with the same values.
 WIDER = {
     **UNSIGNED,

@@ -7,6 +7,8 @@ from typing import Final
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.schema import INPUT_COLUMNS, RANK, SCORE, BuiltIn
 
+# Separator of groups in text columns, as in MovieLens.
+DIVIDER: Final = "|"
 NO_TIMESTAMP_UNIT: Final = "the timestamp is a number; set timestamp_unit to s, ms or us"
 NO_MODEL: Final = "no column holds the model's name; pass model=\"als\" or columns={'model': 'yours'}"
 

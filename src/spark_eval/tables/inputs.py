@@ -6,30 +6,70 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_eval.arrow.row_faults import inexact_relevance
 from spark_eval.errors import DataError
 from spark_eval.names import quote_column
 from spark_eval.schema import (
     EXACT_DIGITS,
     FOLD,
+    INEXACT,
     LARGEST_EXACT,
     NO_TEXT,
     TIMESTAMP,
     Fault,
 )
-from spark_eval.tables.columns import NO_TIMESTAMP_UNIT, check_mapping, missing_column
+from spark_eval.tables import spec as specs
+from spark_eval.tables.columns import DIVIDER, NO_TIMESTAMP_UNIT, check_mapping, missing_column
+from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.plain_files import PLAIN_TYPES, VALUE_TYPES, arrow_type, plain_files
 
 # Spark's collation of plain strings.
 BYTE_BY_BYTE: Final = "UTF8_BINARY"
 FROM_EPOCH = {"s": F.timestamp_seconds, "ms": F.timestamp_millis, "us": F.timestamp_micros}
 # Suffix after the time of day that Spark accepts as an offset: Z, +01, +01:00, UTC or Europe/Berlin.
 OFFSET = r":\d{1,2}(\.\d*)?\s*([A-Za-z]\S*|[+-]\d{1,2}(:?\d{2}){0,2})\s*$"
-# Type of unsigned integers of 64 bits of Parquet files in Spark.
-UNSIGNED_IN_SPARK = T.DecimalType(20, 0)
 ID_TYPES = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType)
+# Types that columns of a kind get on Spark.
+CASTS: Final = {
+    specs.Kind.WHOLE: "long",
+    specs.Kind.NUMBER: "double",
+    specs.Kind.CLASS_NUMBER: "double",
+    specs.Kind.VECTOR: "array<double>",
+}
+# Types of columns of a kind in files that workers read; for others PLAIN_TYPES. Arrow formats integers as
+# Spark does, and has no lists in plain files.
+IN_FILES: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
+    specs.Kind.TEXT: (T.StringType, T.IntegralType, T.BooleanType),
+    specs.Kind.EXACT: (*PLAIN_TYPES, T.BooleanType),
+    specs.Kind.INSTANT: (T.TimestampType, T.IntegralType),
+    specs.Kind.MICROSECONDS: (T.TimestampType, T.IntegralType),
+    # A float has another text than the double that Spark makes of it.
+    specs.Kind.SCALAR: (T.StringType, T.BooleanType, T.IntegralType, T.DoubleType),
+    specs.Kind.VALUE: VALUE_TYPES,
+    specs.Kind.STRATUM: VALUE_TYPES,
+    specs.Kind.VECTOR: (),
+    specs.Kind.SET: (),
+    specs.Kind.EMBEDDING: (),
+}
+# Types of columns of a kind.
+ALLOWED: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
+    specs.Kind.WHOLE: (T.IntegralType,),
+    specs.Kind.NUMBER: (T.NumericType, T.BooleanType),
+    specs.Kind.SCORE: (T.NumericType, T.BooleanType),
+    specs.Kind.EXACT: (T.NumericType, T.BooleanType),
+    specs.Kind.ORDERED: (T.NumericType, T.BooleanType),
+    specs.Kind.RANK: (T.NumericType,),
+    specs.Kind.CLASS_NUMBER: (T.NumericType, T.BooleanType),
+    specs.Kind.CLASS_NAME: (T.StringType,),
+    specs.Kind.VECTOR: (T.ArrayType,),
+    specs.Kind.SET: (T.StringType,),
+    specs.Kind.EMBEDDING: (T.UserDefinedType,),
+}
 
 
 @dataclass
@@ -48,6 +88,11 @@ class Input:
     def has(self, name: str) -> bool:
         """Return True if the table has our column ``name``, mapped or by its own name."""
         return name in self.names or name in self.frame.columns
+
+    def lacks(self, name: str) -> bool:
+        """Return True if the table lacks the column for ours."""
+        theirs = self.names.get(name, name)
+        return theirs not in self.frame.columns and theirs.split(".")[0] not in self.frame.columns
 
     def column(self, name: str) -> Column:
         """Return the table's column for ours; a dot selects a field of a struct. Note a missing one."""
@@ -78,12 +123,12 @@ class Input:
         return self.column(name)
 
     def id(self, name: str) -> Column:
-        """Return a user or item id unchanged: an integer or a string."""
+        """Return an id unchanged: an integer or a string; decimals without places become integers."""
         kind = self.kind(name)
+        if isinstance(kind, T.DecimalType) and not kind.scale:
+            return self.whole(name)
         code = "ID_IS_FLOAT" if isinstance(kind, T.FractionalType) else "ID_TYPE_UNSUPPORTED"
         hint = "ids are integers or strings (in pandas: astype('Int64'))"
-        if kind == UNSIGNED_IN_SPARK:
-            hint = "so Spark reads unsigned integers; cast them to bigint below 2^63, otherwise to string"
         column = self.typed(name, ID_TYPES, code, hint)
         if not isinstance(kind, T.StringType):
             return column
@@ -92,6 +137,117 @@ class Input:
             message = f"column {theirs!r} is {kind.simpleString()}, under which different ids may be equal; "
             self.fault("ID_COLLATION", f"{message}cast it: CAST({theirs} AS STRING COLLATE {BYTE_BY_BYTE})")
         return self.readable(name, column)
+
+    def whole(self, name: str) -> Column:
+        """Return decimals without places as longs; one of more than 64 bits fails the job."""
+        number, message = self.column(name).try_cast("long"), f"error[UNSUPPORTED_TYPE] {self.source}: "
+        message += f"column {self.names.get(name, name)!r} {specs.TOO_LONG}"
+        fault = F.raise_error(F.lit(message)).cast("long")
+        return F.when(self.column(name).isNotNull() & number.isNull(), fault).otherwise(number)
+
+    def of_kind(self, column: specs.Column) -> Column:
+        """Return a column of a spec, with the type of its kind; note an error for another type."""
+        name, kind = column.name, column.kind
+        if not self.is_allowed(kind, self.kind(name)):
+            self.note(column.fault(self.source, self.names[name], self.kind(name).simpleString()))
+            return F.lit(None)
+        if kind in CASTS:
+            return self.column(name).cast(CASTS[kind])
+        if kind in specs.TIMES:
+            when = instant(self, column.unit, column.timezone)
+            return when if kind is specs.Kind.INSTANT else F.unix_micros(when)
+        makers = {
+            specs.Kind.ID: self.id,
+            specs.Kind.TEXT: self.text,
+            specs.Kind.SCORE: self.score,
+            specs.Kind.EXACT: self.exact,
+            specs.Kind.ORDERED: self.ordered,
+            specs.Kind.RANK: self.rank,
+            specs.Kind.SET: self.set_of,
+            specs.Kind.EMBEDDING: self.embedding,
+            specs.Kind.SCALAR: self.scalar,
+            specs.Kind.VALUE: self.value,
+            specs.Kind.STRATUM: self.value,
+            specs.Kind.ORIGINAL: self.original,
+        }
+        return makers.get(kind, self.column)(name)
+
+    def is_allowed(self, kind: specs.Kind, found: T.DataType) -> bool:
+        """Return True for a type of columns of this kind."""
+        if isinstance(found, T.NullType):
+            return True
+        match kind, found:
+            case specs.Kind.SET, T.ArrayType():
+                return isinstance(found.elementType, (*ID_TYPES, T.NullType))
+            case specs.Kind.EMBEDDING, T.ArrayType():
+                return isinstance(found.elementType, T.NumericType | T.NullType)
+            case specs.Kind.EMBEDDING, T.MapType():
+                return isinstance(found.keyType, T.IntegralType) and isinstance(
+                    found.valueType, T.NumericType
+                )
+        return kind not in ALLOWED or isinstance(found, ALLOWED[kind])
+
+    def ordered(self, name: str) -> Column:
+        """Return a number with its order preserved: longs and decimals unchanged, others as doubles."""
+        is_exact = isinstance(self.kind(name), T.LongType | T.DecimalType)
+        return self.column(name) if is_exact else self.column(name).cast("double")
+
+    def rank(self, name: str) -> Column:
+        """Return ranks as longs, or as doubles: pandas returns whole ranks as doubles."""
+        is_whole = isinstance(self.kind(name), T.IntegralType)
+        return self.column(name).cast("long" if is_whole else "double")
+
+    def set_of(self, name: str) -> Column:
+        """Return a column of sets as arrays of text."""
+        if isinstance(self.kind(name), T.StringType):
+            return F.split(self.readable(name, self.column(name)), rf"\{DIVIDER}")
+        return self.column(name).cast("array<string>")
+
+    def embedding(self, name: str) -> Column:
+        """Return a column of vectors; dense vectors of floats stay floats."""
+        column = self.column(name)
+        match self.kind(name):
+            case T.ArrayType(elementType=T.FloatType()):
+                return column
+            case T.MapType():
+                return column.cast("map<bigint,double>")
+            case T.UserDefinedType():
+                from pyspark.ml.functions import vector_to_array
+
+                return F.when(column.isNotNull(), vector_to_array(column))
+        return column.cast("array<double>")
+
+    def score(self, name: str) -> Column:
+        """Return a number as a double; longs as they are: the workers find those that no double holds."""
+        column = self.column(name)
+        return column if isinstance(self.kind(name), T.LongType) else column.cast("double")
+
+    def exact(self, name: str) -> Column:
+        """Return a number as a double; one that is rounded fails the job, for no reader of it could know."""
+        refused = F.raise_error(F.lit(str(inexact_relevance())))
+        return F.when(self.is_inexact(name), refused).otherwise(self.column(name).cast("double"))
+
+    def value(self, name: str) -> Column:
+        """Return a column unchanged; text must be UTF-8."""
+        column, is_text = self.column(name), isinstance(self.kind(name), T.StringType)
+        return self.readable(name, column) if is_text else column
+
+    def scalar(self, name: str) -> Column:
+        """Return a column as text, a boolean, a long or a double."""
+        kind = self.kind(name)
+        if isinstance(kind, T.BooleanType):
+            return self.column(name)
+        if isinstance(kind, T.NumericType):
+            return self.column(name).cast("long" if isinstance(kind, T.IntegralType) else "double")
+        return self.text(name)
+
+    def original(self, name: str) -> Column:
+        """Return a column as it was given; as text if the workers lack its type."""
+        try:
+            arrow_type(self.kind(name))
+        except PySparkTypeError:
+            return self.column(name).cast("string")
+        return self.column(name)
 
     def text(self, name: str) -> Column:
         """Return a model or segment of any type as text."""
@@ -106,11 +262,6 @@ class Input:
     def number(self, name: str, code: str) -> Column:
         """Return the column as a double."""
         return self.typed(name, (T.NumericType, T.BooleanType), code, "a number is needed").cast("double")
-
-    def ordered(self, name: str, code: str) -> Column:
-        """Return a number with its order preserved: longs and decimals unchanged, others as doubles."""
-        number = self.number(name, code)
-        return self.column(name) if isinstance(self.kind(name), T.LongType | T.DecimalType) else number
 
     def is_inexact(self, name: str) -> Column:
         """Return True for numbers that a double may not distinguish from another number.
@@ -160,6 +311,53 @@ def open_input(frame: DataFrame, source: str, names: Mapping[str, str] | None) -
     """Return the table with its column mapping (ours: theirs); ConfigError for a name that is not ours."""
     check_mapping(source, names or {})
     return Input(frame, source, names or {})
+
+
+def conformed_on_spark(
+    spec_of: specs.SpecOf, name: str, frame: DataFrame, names: Mapping[str, str]
+) -> tuple[DataFrame, PlainFiles | None]:
+    """Return a frame with the columns of its spec, and its files if workers can read and judge these.
+
+    ``names`` map our columns to theirs. A decimal score has a column INEXACT beside it: True where a double
+    rounds it.
+
+    Raises one DataError with all errors of its columns.
+    """
+    spec = specs.spec_for(spec_of, name, frame.columns, names)
+    if spec.unfold is not None:
+        frame, names = spec.unfold(frame), {}
+        spec = specs.spec_for(spec_of, name, frame.columns, names)
+    columns = spec.there(frame.columns, names)
+    table = Input(frame, name, {one.name: one.theirs(names) for one in columns}, [*spec.faults])
+    conformed: dict[str, Column] = {}
+    for one in columns:
+        if table.lacks(one.name):
+            table.note(spec.missing(one, frame.columns, names))
+            continue
+        conformed[one.name] = table.of_kind(one)
+        if one.kind is specs.Kind.SCORE and isinstance(table.kind(one.name), T.DecimalType):
+            conformed[INEXACT] = table.is_inexact(one.name)
+    rows = table.conformed(conformed)
+    return rows, files_of_workers(frame, columns, table.names) if spec.is_judged_by_workers else None
+
+
+def files_of_workers(
+    frame: DataFrame, columns: Sequence[specs.Column], theirs: Mapping[str, str]
+) -> PlainFiles | None:
+    """Return the files of a frame with the columns that are judged; None if Spark must read some."""
+    read = [one for one in columns if one.kind is not specs.Kind.ORIGINAL]
+    if any(frame.columns.count(theirs[one.name]) != 1 for one in read):
+        return None
+    if not all(are_judged_by_workers(frame.schema[theirs[one.name]].dataType, one) for one in read):
+        return None
+    return plain_files(frame, {one.name: theirs[one.name] for one in read}, VALUE_TYPES)
+
+
+def are_judged_by_workers(kind: T.DataType, column: specs.Column) -> bool:
+    """Return True if workers take values of this type, in plain files, as Spark does for a column."""
+    if column.kind in specs.TIMES and isinstance(kind, T.TimestampNTZType):
+        return column.timezone == "UTC"
+    return isinstance(kind, IN_FILES.get(column.kind, PLAIN_TYPES))
 
 
 def fold_of(table: Input) -> dict[str, Column]:

@@ -67,9 +67,6 @@ class ListedFiles:
                     raise DataError("INPUT_CHANGED_DURING_RUN", message)
 
 
-NOTHING_LISTED: Final = ListedFiles({})
-
-
 def check_regular(paths: Iterable[str], name: str) -> None:
     """Raise DataError NOT_A_FILE if pipes, sockets or devices are at or below these paths."""
     special = [one for path in paths for one in special_files(Path(path))]

@@ -24,6 +24,7 @@ PLAIN_TYPES: Final = (
     T.FloatType,
     T.DoubleType,
 )
+VALUE_TYPES: Final = (*PLAIN_TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
 # The only option of Spark's reader that plain files may have: Arrow verifies checksums, too.
 CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
 # An option without effect; it marks frames that this package has created.

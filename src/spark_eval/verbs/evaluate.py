@@ -1,29 +1,30 @@
 """The verb ``evaluate``: measure lists of recommendations against the truth."""
 
 from contextlib import closing
-from functools import partial
 from typing import Any
 
 from spark_eval.evaluation.evaluate import measure_lists
 from spark_eval.evaluation.segments import tables_read
+from spark_eval.evaluation.specs import specs_of
 from spark_eval.evaluation.tables import Tables
-from spark_eval.evaluation.wanted import local_tables
 from spark_eval.publishing.verify import Expected
 from spark_eval.results.leaderboard import Leaderboard
 from spark_eval.runs.job import Run
 from spark_eval.runs.sections import Config
+from spark_eval.runs.tables import rows_of, sources_here
 from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.runtime import events
 from spark_eval.schema import MODEL, Table
-from spark_eval.sources.plain import open_plain
+from spark_eval.tables.spec import USERS, SpecOf
 from spark_eval.verbs.gates import comparison_of_gates
 from spark_eval.verbs.kinds import EVALUATE
 
 
 def compute(work: Work) -> Computed:
     """Measure all lists in one pass; ``per_user`` is written by the executors."""
-    plan = work.config.plan
-    tables = open_on_spark(work) if work.local is None else work.local
+    plan, sources = work.config.plan, sources_read(work)
+    rows = rows_of(specs_of_work(work), work, {USERS: plan.user_columns}, sources)
+    tables = Tables.of(rows, sources, plan, work.job.most_quarantined)
     events.stage("read", then="measure")
     evaluation = measure_lists(tables, work.attempt.staged(Table.PER_USER))
     work.resources.enter_context(closing(evaluation.resources))
@@ -48,26 +49,15 @@ def sources_read(work: Work) -> dict[str, Any]:
     return {name: sources[name] for name in tables_read(work.config.plan, sources)}
 
 
-def open_on_spark(work: Work) -> "Tables":
-    """Return the sources as conformed Spark frames."""
-    from spark_eval.evaluation.conform import tables_of
-    from spark_eval.sources.read import read_each
-
-    plan, job, sources = work.config.plan, work.job, sources_read(work)
-    frames = read_each(work.spark, sources, job.timezone, plan, job.before)
-    return tables_of(frames, sources, plan, job.most_quarantined)
+def specs_of_work(work: Work) -> SpecOf:
+    """Return the specs of the sources that the plan reads."""
+    return specs_of(work.config.plan, sources_read(work), work.job.timezone)
 
 
 def open_locally(work: Work) -> LocalInput:
     """Return the sources as tables of this process."""
-    plan, job, sources = work.config.plan, work.job, sources_read(work)
-    opened = {
-        name: partial(open_plain, source, name, plan.user_columns, job.before[name], work.session)
-        for name, source in sources.items()
-    }
-    found = local_tables(opened, sources, plan)
-    tables = Tables.local(found, plan, sources["recommendations"].model, job.most_quarantined)
-    return LocalInput(tables, tables.n_local)
+    segments = {USERS: work.config.plan.user_columns}
+    return sources_here(specs_of_work(work), work, segments, sources_read(work))
 
 
 def show(run: Run, screen: Screen) -> None:

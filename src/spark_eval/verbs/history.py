@@ -1,6 +1,6 @@
 """Histories that a config or a call requests: their runs, read without Spark where the output is local."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,20 +12,20 @@ import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import named_read_errors
 from spark_eval.arrow.user_files import UserFile, check_no_nan, overlapping_groups, read_files, user_files
-from spark_eval.days.history import COLUMNS, READ, History, Mark, PastRun, make_history
-from spark_eval.days.plan import HistoryOptions, HistoryPlan, make_history_plan
-from spark_eval.days.requests import is_of_users
-from spark_eval.days.rows import Line
-from spark_eval.days.spread import ModelUsers, map_users
-from spark_eval.days.window import mean_columns
-from spark_eval.days.worker.pairs import PairTotals, pair_totals
-from spark_eval.days.worker.user_sums import MeanColumns
 from spark_eval.errors import DataError
+from spark_eval.monitoring.history import COLUMNS, READ, History, Mark, PastRun, make_history
+from spark_eval.monitoring.plan import HistoryOptions, HistoryPlan, make_history_plan
+from spark_eval.monitoring.requests import is_of_users
+from spark_eval.monitoring.rows import Line
+from spark_eval.monitoring.spread import ModelUsers, map_users
+from spark_eval.monitoring.window import mean_columns
+from spark_eval.monitoring.worker.pairs import PairTotals, pair_totals
+from spark_eval.monitoring.worker.user_sums import MeanColumns
 from spark_eval.options import checked_call, documented
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published
 from spark_eval.publishing.published import PublishedTable, open_table
-from spark_eval.schema import ALL, MODEL, USER, Table
+from spark_eval.schema import ALL, MODEL, USER, Row, Table
 from spark_eval.statistics.differences import Estimate
 from spark_eval.verbs.kinds import MEASURING
 from spark_eval.verbs.measured import MeasuredRun
@@ -120,9 +120,9 @@ def model_of(table: PublishedTable, path: str) -> str:
 
 def rules_of(record: Record) -> dict[str, Any]:
     """Return the rules of the values: conventions, options, rules of the truth, version of the code."""
-    config: Mapping[str, Any] = record.job.get("config", {})
-    truth: Mapping[str, Any] = config.get("truth") or {}
-    options: Mapping[str, Any] = config.get(record.verb) or {}
+    config: Row = record.job.get("config", {})
+    truth: Row = config.get("truth") or {}
+    options: Row = config.get(record.verb) or {}
     return {
         "conventions": record.job.get("conventions"),
         "options": {key: options[key] for key in options if key not in PLACES},
@@ -198,7 +198,7 @@ class UserPairs:
         else:
             parts = map_users(users, make)
         for part in parts:
-            totals.merge(part)
+            totals += part
         return totals.difference
 
     def users_of(self, run_id: str) -> RunUsers | None:

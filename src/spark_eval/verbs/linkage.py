@@ -3,36 +3,31 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spark_eval.linkage.coded import CodedRelations
 from spark_eval.linkage.evaluate import SHOWN, measure_linkage, shown_lines, shown_missing
+from spark_eval.linkage.given import relations_of
 from spark_eval.linkage.plan import LinkageOptions, Sources
 from spark_eval.linkage.relations import Relations
-from spark_eval.linkage.wanted import REVIEWS, local_tables
+from spark_eval.linkage.specs import REVIEWS, spec_of
 from spark_eval.options import meanings
 from spark_eval.publishing.commits import published, records_of
 from spark_eval.publishing.published import open_table, unknown_run
-from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runs.job import Job, JobKind, Run, digest_of, fingerprints_of, usual_id
-from spark_eval.runs.run import needed, taken_here
+from spark_eval.runs.run import needed
 from spark_eval.runs.sections import Config
-from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
+from spark_eval.runs.tables import check_sources, rows_of, sources_here
+from spark_eval.runs.verb import ACCOUNTING, Computed, Published, Screen, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
-from spark_eval.sources.plain import open_plain
 from spark_eval.verbs.kinds import SAMPLE
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def compute(work: Work) -> Computed:
     """Compare the links with the truth, with the candidates and with reviews, if they are given."""
     plan = work.config.linkage.checked()
-    make, names, reviews = relations_of(work, plan.sources)
+    make, names, reviews = relations_of_sources(work, plan.sources)
     reviewed = {} if reviews is None else {REVIEWS: reviews, "sample": sampled(work.job)}
     found = measure_linkage(make, names, reviewed, plan)
     return Computed(
@@ -81,56 +76,22 @@ def sampled(job: Job) -> pa.Table:
     return pa.Table.from_pylist(open_table(job.store.files, record, Table.SAMPLE).rows())
 
 
-def open_links(work: Work) -> LocalInput:
-    """Return the sources as tables of this process."""
-    sources, before = work.job.sources, work.job.before
-    opened = {
-        name: partial(open_plain, source, name, (), before[name], work.session)
-        for name, source in sources.items()
-    }
-    tables = local_tables(opened, {name: source.columns for name, source in sources.items()})
-    return LocalInput(tables, sum(table.n_rows for table in tables.values()))
-
-
-def links_on_spark(job: Job, session: OpenSession) -> dict[str, "DataFrame"]:
-    """Return the sources as conformed Spark frames."""
-    from spark_eval.linkage.conform import conform_links
-
-    return {
-        name: conform_links(job.read(session(), name), name, source.columns)
-        for name, source in job.sources.items()
-    }
-
-
-def relations_of(
+def relations_of_sources(
     work: Work, sources: Sources, scored: str | None = None
 ) -> tuple[Callable[[], Relations], set[str], pa.Table | None]:
-    """Return a maker of the relations of the sources, their names, and the reviews, of either engine."""
-    if work.local is not None:
-        tables: dict[str, LocalTable] = dict(work.local)
-        reviews = tables.pop(REVIEWS, None)
-        here = partial(CodedRelations.of, tables, scored, sources)
-        return here, set(tables), None if reviews is None else reviews.table()
-    from spark_eval.linkage.frames import FrameRelations
-
-    frames: dict[str, Any] = links_on_spark(work.job, work.session)
-    labels = frames.pop(REVIEWS, None)
-    make = partial(FrameRelations.of, frames, work.resources, sources)
-    return make, set(frames), None if labels is None else labels.toArrow()
+    """Return a maker of the relations of the sources, their names, and the reviews."""
+    tables = rows_of(spec_of, work)
+    reviews = tables.pop(REVIEWS, None)
+    make = partial(relations_of, tables, work.resources, sources, scored)
+    return make, set(tables), None if reviews is None else reviews.table()
 
 
 def check_links(verb: Verb, config: Config, session: OpenSession) -> list[str]:
     """Check columns and types of the sources of a verb; return their names."""
     needed(getattr(config, verb.sections[0]), verb.sections[0])
     job = verb.job(verb, config, None, session)
-    check_tables(verb, job, config, session)
+    check_sources(spec_of, verb, job, config, session)
     return list(job.sources)
-
-
-def check_tables(verb: Verb, job: Job, config: Config, session: OpenSession) -> None:
-    """Check columns and types of the sources of a job."""
-    if taken_here(verb, job, config, session) is None:
-        links_on_spark(job, session)
 
 
 VERB = Verb(
@@ -141,7 +102,7 @@ VERB = Verb(
     tables=(Published(Table.LINKAGE), ACCOUNTING),
     phases=("linkage",),
     compute=compute,
-    open_locally=open_links,
+    open_locally=partial(sources_here, spec_of),
     show=show,
     job=job_of_links,
     check=check_links,

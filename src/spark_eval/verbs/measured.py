@@ -12,7 +12,7 @@ from spark_eval.comparison.plan import ComparePlan
 from spark_eval.comparison.sides import Means, Side, Sides, means_of_rows
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.evaluation.plan import Plan
-from spark_eval.metrics.means import means_of_users
+from spark_eval.kernels.means import means_of_users
 from spark_eval.predictions.values import SCORED, ModelValues, compared_values
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published, records_of, usual_place

@@ -1,6 +1,6 @@
 """The verb ``online``: compare the variants of experiments, or interleaved rankers; check trust, decide."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,9 +16,6 @@ from spark_eval.experiments.evaluate import measure_experiments
 from spark_eval.experiments.inputs import (
     Tables,
     judged,
-    local_impressions,
-    local_tables,
-    own_columns,
     with_unit,
 )
 from spark_eval.experiments.interleaving import (
@@ -28,6 +25,7 @@ from spark_eval.experiments.interleaving import (
     quarantined_impressions,
 )
 from spark_eval.experiments.plan import USER_DAYS, ExperimentPlan, names_of
+from spark_eval.experiments.specs import Units, own_columns, spec_of_impressions, specs_of
 from spark_eval.experiments.tables import SHOWN, DecisionRow, decision_lines, shown_lines
 from spark_eval.experiments.user_days import measure_user_days, parse_day
 from spark_eval.experiments.worker.bucket import earliest_of
@@ -44,7 +42,7 @@ from spark_eval.publishing.published import (
 )
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.runners.conformed import check_id_types
-from spark_eval.runners.local_tables import OpenedTable, file_schema
+from spark_eval.runners.door import Names, tables_here, tables_on_spark
 from spark_eval.runners.rows import Rows
 from spark_eval.runs.job import Job, JobKind, Run, digest_of, usual_id
 from spark_eval.runs.run import needed, taken_here
@@ -53,6 +51,8 @@ from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Sc
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
 from spark_eval.sources.plain import open_plain
+from spark_eval.tables.opened import OpenedTable, file_schema
+from spark_eval.tables.spec import SpecOf, TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,44 +87,57 @@ def job(verb: JobKind, config: Config, run_id: str | None, session: OpenSession)
 def plan_and_sources(
     config: Config,
 ) -> "tuple[ExperimentPlan | None, dict[str, Source], Mapping[str, Mapping[str, str]]]":
-    """Return the plan of the experiments, and the sources of their tables with the names of columns.
+    """Return the plan of the experiments, the sources of their tables, and the names of columns by table.
 
     The plan is None without experiments. Raises ConfigError MISSING_SECTION if they lack a table.
     """
+    of_lists = {} if config.interleaving is None else {INTERLEAVING: config.interleaving.columns}
     if config.online is None:
-        return None, {}, {}
+        return None, {}, of_lists
     sources = {name: needed(getattr(config, name), name) for name in SOURCES}
     columns = {name: one.columns for name, one in sources.items()}
     plan, names = with_unit(config.online.checked(config.gates), columns)
-    return plan, sources, names
+    return plan, sources, {**names, **of_lists}
 
 
 def read_tables(config: Config, job: Job, session: OpenSession) -> Inputs:
     """Return the plan, and the conformed tables on Spark."""
-    from spark_eval.experiments.conform import conform_impressions, conformed_tables
     from spark_eval.sources.read import read_source
 
     plan, sources, names = plan_and_sources(config)
-    tables = impressions = None
+    frames = dict[str, Any]()
     if plan is not None:
-        frames = {
-            name: read_source(
-                session(),
-                job.sources[name],
-                name,
-                plan.timezone,
-                own_columns(name, plan),
-                job.before[name],
-            )
-            if name in job.sources
-            else read_days(job, session())
-            for name in SOURCES
-        }
-        tables = conformed_tables(frames, names, units_of(job, sources), plan)
+        for name in SOURCES:
+            if name in job.sources:
+                own, before = own_columns(name, plan), job.before[name]
+                frames[name] = read_source(session(), job.sources[name], name, plan.timezone, own, before)
+            else:
+                frames[name] = read_days(job, session())
     if config.interleaving is not None:
-        frame = job.read(session(), INTERLEAVING)
-        impressions = conform_impressions(frame, config.interleaving.columns)
-    return Inputs(plan, tables, impressions, names)
+        frames[INTERLEAVING] = job.read(session(), INTERLEAVING)
+    units = units_of(job, sources)
+    rows = tables_on_spark(frames, specs_of_tables(plan, names, units), names)
+    return inputs_of(plan, rows, names, units)
+
+
+def specs_of_tables(plan: ExperimentPlan | None, names: Mapping[str, Names], units: Units) -> SpecOf:
+    """Return the specs of exposures, events and interleaved lists."""
+
+    def spec_of(name: str, columns: Sequence[str]) -> TableSpec:
+        if plan is None or name == INTERLEAVING:
+            return spec_of_impressions(name, columns)
+        return specs_of(plan, names, units)(name, columns)
+
+    return spec_of
+
+
+def inputs_of(
+    plan: ExperimentPlan | None, rows: Mapping[str, Rows], names: Mapping[str, Names], units: Units
+) -> Inputs:
+    """Return opened tables by their part: of experiments, and interleaved lists."""
+    of_experiments = {name: one for name, one in rows.items() if name != INTERLEAVING}
+    tables = None if plan is None else Tables.of(of_experiments, units)
+    return Inputs(plan, tables, rows.get(INTERLEAVING), names)
 
 
 def units_of(job: Job, sources: "Mapping[str, Source]") -> dict[str, str | None]:
@@ -137,22 +150,20 @@ def open_locally(work: Work) -> LocalInput:
     config, job = work.config, work.job
     plan, sources, names = plan_and_sources(config)
 
-    def opened(name: str, own: Any = ()) -> Any:
+    def opened(name: str, own: Sequence[str] = ()) -> OpenedTable:
         if name not in job.sources:
             return open_days(job)
-        return open_plain(job.sources[name], name, own, job.before[name], work.session)
+        zone = job.timezone if plan is None or name == INTERLEAVING else plan.timezone
+        return open_plain(job.sources[name], name, zone, own, job.before[name], work.session)
 
-    tables = impressions = None
-    n_rows = 0
+    opening = dict[str, Callable[[], OpenedTable]]()
     if plan is not None:
-        opening = {name: partial(opened, name, own_columns(name, plan)) for name in SOURCES}
-        units = units_of(job, sources)
-        tables = Tables(local_tables(opening, names, units, plan), units)
-        n_rows = sum(table.count() for table in tables.rows.values())
+        opening |= {name: partial(opened, name, own_columns(name, plan)) for name in SOURCES}
     if config.interleaving is not None:
-        impressions = local_impressions(opened(INTERLEAVING), config.interleaving.columns)
-        n_rows += impressions.n_rows
-    return LocalInput(Inputs(plan, tables, impressions, names), n_rows)
+        opening[INTERLEAVING] = partial(opened, INTERLEAVING)
+    units = units_of(job, sources)
+    tables = tables_here(opening, specs_of_tables(plan, names, units), names)
+    return LocalInput(inputs_of(plan, tables, names, units), sum(table.n_rows for table in tables.values()))
 
 
 def compute(work: Work) -> Computed:
@@ -356,7 +367,7 @@ def open_days(job: Job) -> OpenedTable:
     """Return the local files of the days and their columns."""
     folders = [table.folder for table in tables_of_days(job)]
     paths = [str(path) for folder in folders if folder is not None for path in data_files(folder)]
-    return None, paths, file_schema(paths)
+    return OpenedTable(file_schema(paths), None, paths)
 
 
 def read_days(job: Job, spark: "SparkSession") -> "DataFrame":

@@ -4,17 +4,16 @@ from contextlib import closing
 from typing import Any
 
 from spark_eval.predictions.evaluate import measure_predictions
-from spark_eval.predictions.measure import PredictionTable
+from spark_eval.predictions.specs import specs_of, table_of
 from spark_eval.predictions.tables import metrics_by_model, six_digits
 from spark_eval.predictions.task import Clusters
 from spark_eval.predictions.values import SCORED
-from spark_eval.predictions.wanted import local_predictions
 from spark_eval.runs.job import Run
 from spark_eval.runs.run import needed, stage_frame
 from spark_eval.runs.sections import Config, PredictionsSection
+from spark_eval.runs.tables import rows_of, sources_here
 from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.schema import ALL, MODEL, Table
-from spark_eval.sources.plain import open_plain
 from spark_eval.verbs import gates
 from spark_eval.verbs.kinds import PREDICTIONS
 
@@ -36,8 +35,10 @@ def has_rules(config: Config) -> bool:
 
 def compute(work: Work) -> Computed:
     """Measure all predictions in one pass, and in score order if a metric needs it."""
-    plan = section_of(work.config).checked()
-    table = work.local or open_on_spark(work)
+    source = section_of(work.config)
+    plan = source.checked()
+    rows = rows_of(specs_of(plan, source.model), work, {PREDICTIONS.name: plan.segments})
+    table = table_of(rows, plan, source.model)
     measured = measure_predictions(table, work.job.most_quarantined)
     work.resources.enter_context(closing(measured.resources))
     written, facts = dict[str, int](), dict[str, Any]()
@@ -55,22 +56,11 @@ def compute(work: Work) -> Computed:
     )
 
 
-def open_on_spark(work: Work) -> PredictionTable:
-    """Return the predictions as conformed Spark frames."""
-    from spark_eval.predictions.conform import read_predictions
-
-    source = section_of(work.config)
-    frame = work.job.read(work.spark, PREDICTIONS.name, source.checked().segments)
-    return read_predictions(frame, source.columns, source.model, source.checked())
-
-
 def open_locally(work: Work) -> LocalInput:
     """Return the predictions as a table of this process."""
-    source, job = section_of(work.config), work.job
+    source = section_of(work.config)
     plan = source.checked()
-    found = open_plain(source, PREDICTIONS.name, plan.segments, job.before[PREDICTIONS.name], work.session)
-    table = local_predictions(found, source.columns, source.model, plan)
-    return LocalInput(table, table.rows.count())
+    return sources_here(specs_of(plan, source.model), work, {PREDICTIONS.name: plan.segments})
 
 
 def has_users(config: Config) -> bool:

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,9 @@ from spark_eval.publishing.stores import check_output_paths
 from spark_eval.results.report.data import RunFacts, share_texts
 from spark_eval.results.report.page import report_page
 from spark_eval.results.report.spread import UserCount, spread_of
-from spark_eval.results.sentences import Row
 from spark_eval.results.shown import UNPUBLISHED, Displayable
 from spark_eval.runtime.local_files import check_file, local_path, write_file
-from spark_eval.schema import REPORT, Table
+from spark_eval.schema import REPORT, Row, Table
 from spark_eval.verbs import VERBS
 
 
@@ -180,7 +179,7 @@ def facts_of_results(results: Sequence[Displayable]) -> RunFacts:
 
     Raises ConfigError INVALID_REPORT if two of them have the same tables.
     """
-    records: dict[str, Mapping[str, Any]] = {}
+    records: dict[str, Row] = {}
     tables: dict[str, list[Row]] = {}
     count_users = None
     for facts in (one.facts_of_run() for one in results):

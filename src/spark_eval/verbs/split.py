@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import asdict
-from typing import Any
 
 from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
 from spark_eval.errors import DataError
@@ -10,15 +9,15 @@ from spark_eval.results.report.origins import leak_verdict
 from spark_eval.results.subsets import SUBSET_TABLE, cold_warnings, counted_ways_to_train
 from spark_eval.runners.quarantine import share_faults
 from spark_eval.runs.job import SPLIT, Run
+from spark_eval.runs.tables import rows_of, sources_here
 from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.runtime import events
 from spark_eval.schema import FOLDS, SUBSET, Outcome, Table
-from spark_eval.sources.plain import open_plain
 from spark_eval.splits.leakage import LEAKAGE
-from spark_eval.splits.local_log import local_log
 from spark_eval.splits.rules.fold_rule import Leak
 from spark_eval.splits.rules.methods import options_in_words
-from spark_eval.splits.split import split_here, split_on_spark
+from spark_eval.splits.specs import LOG, specs_of_rule
+from spark_eval.splits.split import split_rows
 
 # Explanations of the rows that a leakage check counts although the rule allows them.
 REPEATED = "repeat a train pair; allowed here, `seen: drop` removes them"
@@ -35,19 +34,16 @@ ALLOWED: dict[str, str] = {
 
 def compute(work: Work) -> Computed:
     """Label the log in one write, then count its subsets and its leaks."""
-    source, name, rule = work.job.sources["interactions"], "interactions", work.config.split.rule()
-    log: Any = work.job.read(work.spark, name) if work.local is None else work.local
+    source, name, rule = work.job.sources[LOG], LOG, work.config.split.rule()
+    log = rows_of(specs_of_rule(rule, source.timestamp_unit), work)[name]
     events.stage("read", then="cuts")
-    if work.local is None:
-        parts = split_on_spark(log, rule, source.columns, source.timestamp_unit)
-    else:
-        parts = split_here(log, rule, source.timestamp_unit)
+    parts = split_rows(log, rule, source.timestamp_unit)
     events.stage("cuts", then="splits")
     folder = work.attempt.staged(Table.SPLITS)
     facts = parts.write(folder)
     entries = facts.accounting()
     events.stage("splits", facts.n_rows, then="leakage")
-    DataError.raise_all(share_faults(entries, {name: parts.labelled_rows}, work.job.most_quarantined))
+    DataError.raise_all(share_faults(entries, {name: parts.log.labelled}, work.job.most_quarantined))
     leaks, of_folds = parts.compared(facts, folder)
     entries += of_folds
     return Computed(
@@ -58,17 +54,15 @@ def compute(work: Work) -> Computed:
         },
         entries=entries,
         written={Table.SPLITS: facts.n_written},
-        judged={name: parts.labelled_rows},
+        judged={name: parts.log.labelled},
         facts={"timeline": parts.timeline and asdict(parts.timeline)},
     )
 
 
 def open_locally(work: Work) -> LocalInput:
     """Return the log as a table of this process."""
-    source, name = work.job.sources["interactions"], "interactions"
-    found = open_plain(source, name, (), work.job.before[name], work.session)
-    log = local_log(found, source.columns, source.timestamp_unit, work.config.split.rule())
-    return LocalInput(log, log.n_rows)
+    rule = work.config.split.rule()
+    return sources_here(specs_of_rule(rule, work.job.sources[LOG].timestamp_unit), work)
 
 
 def show(run: Run, screen: Screen) -> None:

@@ -8,21 +8,24 @@ from typing import Any, Final
 from spark_eval.arrow.sound_footers import read_footer
 from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError, collect_errors
-from spark_eval.evaluation.wanted import local_tables
-from spark_eval.predictions.wanted import local_predictions
+from spark_eval.evaluation.specs import specs_of as specs_of_lists
+from spark_eval.linkage.specs import spec_of as spec_of_links
+from spark_eval.predictions.measure import PREDICTIONS
+from spark_eval.predictions.specs import specs_of as specs_of_predictions
 from spark_eval.runners.conformed import check_id_types
-from spark_eval.runners.local_tables import NotPlain
-from spark_eval.runners.rows import Rows, SparkRows
 from spark_eval.runs.job import Job
 from spark_eval.runs.run import taken_here
 from spark_eval.runs.sections import Config
+from spark_eval.runs.tables import check_sources, sources_here, sources_on_spark
 from spark_eval.runs.verb import LocalInput, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import INPUT_COLUMNS, KIND, TIMESTAMP, USER
+from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.plain import open_plain
 from spark_eval.sources.snapshots import pinned
-from spark_eval.splits.local_log import local_log
+from spark_eval.splits.specs import specs_of_rule
 from spark_eval.tables.columns import check_mapping, missing_column
+from spark_eval.tables.spec import USERS, NotPlain, SpecOf, TableSpec
 from spark_eval.verbs import VERBS, evaluate, linkage, online
 
 # Tables whose ids need not have the types of those of other tables.
@@ -61,48 +64,59 @@ def check_lists(session: OpenSession, config: Config, names: Sequence[str]) -> N
     job = job_with(evaluate.VERB, config, names, session)
     if taken_here(replaced(evaluate.VERB, open_locally=open_lists), job, config, session) is not None:
         return
-    from spark_eval.sources.read import read_each
-
-    known = {name: source for name, source in job.sources.items() if name in INPUT_COLUMNS}
-    frames = read_each(session(), known, job.timezone, config.plan, {}, config.split.rule().timed)
-    check_id_types({name: SparkRows(one) for name, (_, one) in frames.items() if name not in ALONE})
-    for name in job.sources.keys() - known.keys():
+    rows = sources_on_spark(specs_of(config, job), job, session, segments_of(job, config), known(job))
+    check_id_types({name: one for name, one in rows.items() if name not in ALONE})
+    for name in job.sources.keys() - known(job).keys():
         job.read(session(), name)
+
+
+def known(job: Job) -> dict[str, Any]:
+    """Return the sources whose columns more than their own verb knows."""
+    return {name: source for name, source in job.sources.items() if name in INPUT_COLUMNS}
+
+
+def segments_of(job: Job, config: Config) -> dict[str, Sequence[str]]:
+    """Return the columns of tables that are read as text."""
+    of_predictions = getattr(job.sources.get(PREDICTIONS), "segments", ())
+    return {USERS: config.plan.user_columns, PREDICTIONS: of_predictions}
+
+
+def specs_of(config: Config, job: Job) -> SpecOf:
+    """Return the specs of logs, lists and predictions."""
+
+    def spec_of(name: str, columns: Sequence[str]) -> TableSpec:
+        source: Any = job.sources[name]
+        match name:
+            case "interactions":
+                return specs_of_rule(config.split.rule(), source.timestamp_unit)(name, columns)
+            case "predictions":
+                return specs_of_predictions(source.checked(), source.model)(name, columns)
+        return specs_of_lists(config.plan, job.sources, job.timezone)(name, columns)
+
+    return spec_of
 
 
 def job_with(verb: Verb, config: Config, names: Collection[str], session: OpenSession) -> Job:
     """Return the job of a verb with these sources alone."""
     job = Job.of(verb, config, None, session)
     sources = {name: pinned(getattr(config, name).at(job.splits), session) for name in names}
-    return replaced(job, sources=sources, inputs={name: job.inputs.get(name, ()) for name in names})
+    inputs = {name: job.inputs.get(name) or fingerprint(sources[name], session) for name in names}
+    return replaced(job, sources=sources, inputs=inputs)
 
 
 def open_lists(work: Work) -> LocalInput:
     """Return logs, lists and predictions as tables of this process; NotPlain if only Spark can take one."""
-    tables = collect_errors({name: partial(open_list, work, name) for name in work.job.sources})
-    check_id_types({name: table for name, table in tables.items() if name not in ALONE})
-    return LocalInput(tables, sum(table.count() for table in tables.values()))
-
-
-def open_list(work: Work, name: str) -> Rows:
-    """Return a log, lists or predictions as a table of this process."""
-    source: Any = work.job.sources[name]
-    plan = work.config.plan
-    if name not in INPUT_COLUMNS:
-        raise NotPlain(f"{name} is known to its own verb alone")
-    segments = {"users": plan.user_columns, "predictions": getattr(source, "segments", ())}.get(name, ())
-    opened = partial(open_plain, source, name, segments, None, work.session)
-    match name:
-        case "interactions":
-            return local_log(opened(), source.columns, source.timestamp_unit, work.config.split.rule())
-        case "predictions":
-            return local_predictions(opened(), source.columns, source.model, source.checked()).rows
-    return local_tables({name: opened}, work.job.sources, plan)[name]
+    for name in work.job.sources:
+        if name not in INPUT_COLUMNS:
+            raise NotPlain(f"{name} is known to its own verb alone")
+    opened = sources_here(specs_of(work.config, work.job), work, segments_of(work.job, work.config))
+    check_id_types({name: table for name, table in opened.tables.items() if name not in ALONE})
+    return opened
 
 
 def check_links(session: OpenSession, config: Config, _names: Sequence[str]) -> None:
     """Check pairs, clusters and reviews; the sample that was reviewed need not be published."""
-    linkage.check_tables(linkage.VERB, Job.of(linkage.VERB, config, None, session), config, session)
+    check_sources(spec_of_links, linkage.VERB, Job.of(linkage.VERB, config, None, session), config, session)
 
 
 def check_experiments(session: OpenSession, config: Config, names: Sequence[str]) -> None:
@@ -131,9 +145,9 @@ def check_alone(session: OpenSession, config: Config, job: Job, name: str) -> No
         )
 
     def open_locally(work: Work) -> LocalInput:
-        _, paths, schema = open_plain(source, name, (), None, work.session)
-        check(schema.names)
-        return LocalInput(paths, sum(read_footer(path).num_rows for path in paths))
+        opened = open_plain(source, name, job.timezone, (), None, work.session)
+        check(opened.schema.names)
+        return LocalInput(opened, sum(read_footer(path).num_rows for path in opened.paths))
 
     if taken_here(replaced(online.VERB, open_locally=open_locally), job, config, session) is None:
         check(job.read(session(), name).columns)

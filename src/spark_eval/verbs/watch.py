@@ -1,19 +1,19 @@
 """The verb ``watch``: judge a day by the days before, as a gate."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Final, Unpack
+from typing import Final, Unpack
 
 import pyarrow as pa
 
 from spark_eval.comparison.rows import GATES, GateRow
 from spark_eval.conventions.comparison import Decision
-from spark_eval.days.history import PastRun, make_history
-from spark_eval.days.plan import WatchOptions, WatchPlan, make_watch_plan, parse_day
-from spark_eval.days.rows import HistoryRow
-from spark_eval.days.watch import Judgement, Point, judge
 from spark_eval.errors import ConfigError, DataError, GateFailure
+from spark_eval.monitoring.history import PastRun, make_history
+from spark_eval.monitoring.plan import WatchOptions, WatchPlan, make_watch_plan, parse_day
+from spark_eval.monitoring.rows import HistoryRow
+from spark_eval.monitoring.watch import Judgement, Point, judge
 from spark_eval.names import summarize_names
 from spark_eval.options import checked_call, documented, meanings
 from spark_eval.predictions import PREDICTION_METRICS
@@ -26,7 +26,7 @@ from spark_eval.runs.job import Job, JobKind, Run, fingerprints_of
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import Computed, Published, Screen, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
-from spark_eval.schema import WATCH, Direction, Table
+from spark_eval.schema import WATCH, Direction, Row, Table
 from spark_eval.verbs.history import WATCHED, UserPairs, past_runs
 from spark_eval.verbs.kinds import MEASURING
 from spark_eval.verbs.measured import known_runs
@@ -247,7 +247,7 @@ def differences_of(rows: Sequence[HistoryRow], reference: str, pairs: UserPairs)
     return points
 
 
-def row_of(row: HistoryRow) -> Mapping[str, Any]:
+def row_of(row: HistoryRow) -> Row:
     """Return a row as a mapping."""
     return row._asdict()
 

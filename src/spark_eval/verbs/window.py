@@ -1,14 +1,14 @@
 """The verb ``window``: merge the evaluations of days into one run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Unpack
+from typing import Final, Unpack
 
 from spark_eval.config.inputs import Source
-from spark_eval.days.plan import WindowOptions, WindowPlan, make_window_plan
-from spark_eval.days.published import Day
-from spark_eval.days.scored import ScoredDay, merge_scored_days
-from spark_eval.days.window import Window, merge_days
 from spark_eval.errors import DataError
+from spark_eval.monitoring.plan import WindowOptions, WindowPlan, make_window_plan
+from spark_eval.monitoring.predictions import ScoredDay, merge_scored_days
+from spark_eval.monitoring.published import Day
+from spark_eval.monitoring.window import Window, merge_days
 from spark_eval.names import summarize_names
 from spark_eval.options import checked_call, documented, meanings
 from spark_eval.predictions.tables import metrics_by_model
@@ -21,7 +21,7 @@ from spark_eval.runs.job import Job, JobKind, Run, fingerprints_of
 from spark_eval.runs.sections import Config, PredictionsSection
 from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, Published, Screen, Shortcut, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
-from spark_eval.schema import MODEL, Table
+from spark_eval.schema import MODEL, Row, Table
 from spark_eval.verbs.kinds import EVALUATE, MEASURING, PREDICTIONS
 from spark_eval.verbs.measured import MeasuredRun, known_runs, usable_record
 from spark_eval.verbs.report import store_at
@@ -174,7 +174,7 @@ def stale_parts(record: Record, fingerprints: Mapping[tuple[str, str], str]) -> 
 
     ``fingerprints`` are today's, by verb and run id. ``online`` reads days of its own.
     """
-    parts: Mapping[str, Any] = record.job.get("parts", {})
+    parts: Row = record.job.get("parts", {})
     verbs = (ONLINE,) if record.verb == ONLINE else MEASURING
     return [
         run_id

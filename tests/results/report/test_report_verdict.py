@@ -14,7 +14,7 @@ from tests.results.report.test_report_page import call, column, statements
 from spark_eval.accounting import Entry
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.summary import MetricRow
-from spark_eval.metrics.registry import RANKING
+from spark_eval.kernels.registry import RANKING
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.publishing.local import LocalStore
 from spark_eval.results.mlflow_runs import logged_metrics

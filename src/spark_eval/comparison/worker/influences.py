@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
-from spark_eval.per_user.cells import SegmentValue
-from spark_eval.per_user.population import AlignedUsers, PairCounts
 from spark_eval.predictions.values import SlopedValue
 from spark_eval.predictions.worker.clusters import column_of
-from spark_eval.statistics.exact import DigitSums, Floats, add, exact_sums, integers_of_sums
+from spark_eval.statistics.additive import Accumulator
+from spark_eval.statistics.exact import DigitSums, Floats, exact_sums, integers_of_sums
 from spark_eval.statistics.slopes import Slopes, SumKey
+from spark_eval.users.cells import SegmentValue
+from spark_eval.users.population import AlignedUsers, PairCounts
 
 # Contributions that differ by less than this share of their size are equal.
 EQUAL: Final = 2.0**-40
@@ -24,24 +25,12 @@ InfluenceKey = tuple[SegmentValue, int, str, str]
 
 
 @dataclass
-class InfluenceTotals:
+class InfluenceTotals(Accumulator):
     """Sums over some buckets: ``counts`` and exact ``sums`` by name; users of each pair, by segment value."""
 
     users: dict[SegmentValue, PairCounts]
     counts: dict[InfluenceKey, int] = field(default_factory=dict)
     sums: dict[InfluenceKey, DigitSums] = field(default_factory=dict)
-
-    def __iadd__(self, other: Self) -> Self:
-        """Add the sums of other buckets."""
-        for cell, users in other.users.items():
-            self.users[cell] = self.users[cell] + users if cell in self.users else users
-        for key, count in other.counts.items():
-            self.counts[key] = self.counts.get(key, 0) + count
-        for key, sums in other.sums.items():
-            total = self.sums.setdefault(key, {})
-            for exponent, amounts in sums.items():
-                add(total, exponent, amounts)
-        return self
 
     def number(self, cell: SegmentValue, pair: int, value: str, name: str) -> Fraction:
         """Return an exact sum."""

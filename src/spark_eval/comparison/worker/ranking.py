@@ -10,12 +10,12 @@ import numpy as np
 
 from spark_eval.arrow.codes import Booleans, run_starts, scramble
 from spark_eval.errors import DataError
-from spark_eval.per_user.cells import SegmentCombinations, SegmentValue, combine_segments
-from spark_eval.per_user.population import AlignedUsers
 from spark_eval.statistics.differences import to_quanta
 from spark_eval.statistics.exact import Floats, Ints, sums_by_group
 from spark_eval.statistics.ranked import RankSums
 from spark_eval.statistics.resampling import MOST_ENUMERATED
+from spark_eval.users.cells import SegmentCombinations, SegmentValue, combine_segments
+from spark_eval.users.population import AlignedUsers
 
 # Number of slices of |q| per cell: FEWEST_SLICES, and as many again for each USERS_PER_SLICE users.
 USERS_PER_SLICE: Final = 1 << 20

@@ -1,23 +1,24 @@
 """Exact sums of pairs of models over a bucket of users; the sums of buckets are added up."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations, product
 from math import comb
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
 from spark_eval.arrow.codes import Booleans
 from spark_eval.comparison.worker.ranking import quanta_of_users
-from spark_eval.per_user.cells import PairTotals, SegmentCombinations, cells_of, combine_segments
-from spark_eval.per_user.population import AlignedUsers, ComparisonTask, PairCounts
-from spark_eval.per_user.products import DIGIT_BITS as PRODUCT_BITS
-from spark_eval.per_user.products import ProductAccumulator, Products, pair_products, parts_of_users
-from spark_eval.per_user.resampling import Amount, values_of
+from spark_eval.statistics.additive import Accumulator, added_by
 from spark_eval.statistics.differences import PairSums, RatioSums
 from spark_eval.statistics.exact import DIGIT_BITS, POINT_BITS, DigitSums, Floats, Ints, add
+from spark_eval.users.cells import PairTotals, SegmentCombinations, cells_of, combine_segments
+from spark_eval.users.population import AlignedUsers, ComparisonTask, PairCounts
+from spark_eval.users.products import DIGIT_BITS as PRODUCT_BITS
+from spark_eval.users.products import ProductAccumulator, Products, pair_products, parts_of_users
+from spark_eval.users.resampling import Amount, values_of
 
 # Limits of memory: values of a bucket, and sums of products of digits.
 VALUES_AT_ONCE: Final = 1 << 21
@@ -101,7 +102,7 @@ def add_multiple(totals: DigitSums, exponent: int, amounts: Ints) -> None:
 
 
 @dataclass
-class BucketTotals:
+class BucketTotals(Accumulator):
     """Sums over some buckets.
 
     ``clusters`` are sums over users with rows in several folds. ``largest`` (pairs, columns) are the largest
@@ -112,23 +113,14 @@ class BucketTotals:
     totals: PairTotals
     clusters: PairTotals
     counts: PairCounts
-    largest: Floats
+    largest: Floats = field(metadata=added_by(np.maximum))
     ratios: PairTotals
-    largest_parts: Floats
+    largest_parts: Floats = field(metadata=added_by(np.maximum))
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Numbers of cells, pairs and columns."""
         return len(self.totals.cells), *self.largest.shape
-
-    def __iadd__(self, other: Self) -> Self:
-        """Add the sums of other buckets."""
-        for name in ("totals", "clusters", "ratios"):
-            getattr(self, name).add(getattr(other, name))
-        self.counts = self.counts + other.counts
-        for name in ("largest", "largest_parts"):
-            setattr(self, name, np.maximum(getattr(self, name), getattr(other, name)))
-        return self
 
 
 def sum_bucket(population: AlignedUsers) -> BucketTotals:

@@ -23,8 +23,8 @@ from spark_eval.evaluation.worker.lists import BucketLists, SegmentTotals, sums
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.requests import sums_of_users
 from spark_eval.evaluation.worker.truth import Truth
-from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.stages import (
+from spark_eval.kernels.lists import Lists
+from spark_eval.kernels.stages import (
     ADDED_RECALL,
     CONDITIONAL,
     ORACLE,

@@ -11,7 +11,7 @@ from typing import Final
 from spark_eval.conventions import NoHits, NoRecommendations, NoTruth
 from spark_eval.conventions.presets import stamp
 from spark_eval.evaluation.plan import Plan
-from spark_eval.metrics.stages import (
+from spark_eval.kernels.stages import (
     ADDED_RECALL,
     CONDITIONAL,
     ORACLE,
@@ -23,7 +23,7 @@ from spark_eval.metrics.stages import (
     Fate,
     Stage,
 )
-from spark_eval.metrics.values import MetricValue
+from spark_eval.kernels.values import MetricValue
 
 # Fates by number of stages. A binary digit of the index is 1 if a stage has the item; the highest one is C.
 CELLS: Final[Mapping[int, Sequence[Fate]]] = {

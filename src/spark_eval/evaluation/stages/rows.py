@@ -21,7 +21,7 @@ from spark_eval.evaluation.stages.quantities import (
 )
 from spark_eval.evaluation.summary import SumRow, everybody_first, mean_of, overflow, request_sum_row
 from spark_eval.evaluation.worker.lists import NOBODY, ColumnSums, SegmentCell, merge_sums
-from spark_eval.metrics.stages import EFFICIENCY, ORACLE, Stage
+from spark_eval.kernels.stages import EFFICIENCY, ORACLE, Stage
 from spark_eval.results.rows import fold_rows
 from spark_eval.schema import ALL, ddl_of
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from spark_eval.accounting import EntryKey, ListCounts, TruthCounts, outcome_and_reason
 from spark_eval.arrow.checksums import truth_digest
 from spark_eval.arrow.codes import (
+    Array,
     Booleans,
     Codes,
     count_by_code,
@@ -48,7 +48,7 @@ from spark_eval.evaluation.worker.users import (
     number_requests,
     number_users,
 )
-from spark_eval.metrics.beyond.catalog import UNKNOWN, Entries
+from spark_eval.kernels.beyond.catalog import UNKNOWN, Entries
 from spark_eval.names import model_faults
 from spark_eval.schema import (
     FAULT,
@@ -106,7 +106,7 @@ class ListRows(RowArrays):
     user: Ints
     item: Ints
     of_list: Ints
-    order: NDArray[Any]
+    order: Array
     catalog_index: Ints | None
     is_cold: Booleans | None
 

@@ -1,13 +1,15 @@
 """Sign of sampled candidates: lists that rank each user's relevant items among a few others."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
+from operator import add
 from typing import Final
 
 import numpy as np
 
 from spark_eval.evaluation.worker.lists import BucketLists
+from spark_eval.statistics.additive import Additive, added_by
 from spark_eval.statistics.exact import Ints
 
 # Fewer lists than these are no evidence.
@@ -16,8 +18,18 @@ LEAST_LISTS: Final = 100
 MOST_OF_ITEMS: Final = 0.5
 
 
+def common_length(one: int | None, other: int | None) -> int | None:
+    """Return the length of all lists, 0 for none, None if they differ.
+
+    >>> common_length(0, 5), common_length(5, 5), common_length(5, 4)
+    (5, 5, None)
+    """
+    lengths = {one, other} - {0}
+    return next(iter(lengths), 0) if len(lengths) < 2 else None
+
+
 @dataclass(frozen=True)
-class CandidateSign:
+class CandidateSign(Additive):
     """Sign of one model's lists in a bucket, or in all of them.
 
     ``length`` is that of every list, 0 without any and None if lengths differ or a list with truth lacks a
@@ -25,17 +37,10 @@ class CandidateSign:
     not give them, and ``n_items`` is the number of distinct items in the lists of a bucket, at most.
     """
 
-    length: int | None = 0
+    length: int | None = field(metadata=added_by(common_length), default=0)
     n_lists: int = 0
     n_below: int = 0
-    n_items: int = 0
-
-    def plus(self, other: "CandidateSign") -> "CandidateSign":
-        """Return the sign of both."""
-        lengths = {self.length, other.length} - {0}
-        length = next(iter(lengths), 0) if len(lengths) < 2 else None
-        n_lists, n_below = self.n_lists + other.n_lists, self.n_below + other.n_below
-        return CandidateSign(length, n_lists, n_below, max(self.n_items, other.n_items))
+    n_items: int = field(metadata=added_by(max), default=0)
 
     @property
     def looks_sampled(self) -> bool:
@@ -74,5 +79,5 @@ def models_like_sampled(signs: Iterable[tuple[str | None, CandidateSign]]) -> li
     for model, sign in signs:
         if model is not None:
             by_model.setdefault(model, []).append(sign)
-    of_models = {model: reduce(CandidateSign.plus, parts) for model, parts in by_model.items()}
+    of_models = {model: reduce(add, parts) for model, parts in by_model.items()}
     return sorted(model for model, sign in of_models.items() if sign.looks_sampled)

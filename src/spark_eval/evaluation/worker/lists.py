@@ -7,17 +7,16 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spark_eval.accounting import EntryKey, ListCounts
-from spark_eval.arrow.codes import Booleans, count_by_code, lexsort, run_starts
+from spark_eval.arrow.codes import Array, Booleans, count_by_code, lexsort, run_starts
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.evaluation.worker.truth import Truth
-from spark_eval.metrics.beyond.catalog import Entries
-from spark_eval.metrics.lists import FilledRanks, Lists, Ragged
+from spark_eval.kernels.beyond.catalog import Entries
+from spark_eval.kernels.lists import FilledRanks, Lists, Ragged
 from spark_eval.schema import ALL, ROW_FAULTS, USER, Fault, Outcome, Reason
 from spark_eval.statistics.exact import (
     MOST_SUMMED,
@@ -113,7 +112,7 @@ class BucketLists:
         """Number of lists: one per model and user, including empty ones."""
         return self.n_models * self.truth.n_users
 
-    def by_model(self, of_users: NDArray[Any]) -> NDArray[Any]:
+    def by_model(self, of_users: Array) -> Array:
         """Reshape values of lists to (models, users)."""
         return of_users.reshape(self.n_models, self.truth.n_users)
 
@@ -237,11 +236,11 @@ class BucketLists:
             is_any[:, starts] = np.logical_or.reduceat(self.by_model(of_lists), starts, axis=1)
         return is_any.ravel()
 
-    def sums(self, of_lists: NDArray[Any]) -> list[int]:
+    def sums(self, of_lists: Array) -> list[int]:
         """Sum values of lists by model."""
         return [int(total) for total in self.by_model(of_lists).sum(axis=1)]
 
-    def by_line(self, of_lists: Mapping[EntryKey, NDArray[Any]]) -> list[Counter[EntryKey]]:
+    def by_line(self, of_lists: Mapping[EntryKey, Array]) -> list[Counter[EntryKey]]:
         """Sum values of lists by model, separately for each key."""
         totals = {line: self.sums(values) for line, values in of_lists.items()}
         return [Counter({line: n[index] for line, n in totals.items()}) for index in range(self.n_models)]

@@ -21,8 +21,8 @@ from spark_eval.evaluation.worker.items.counts import ItemTally
 from spark_eval.evaluation.worker.lists import BucketLists, SegmentTotals, sums
 from spark_eval.evaluation.worker.requests import means_of, sums_of_users
 from spark_eval.evaluation.worker.users import segments_of
-from spark_eval.metrics.beyond.catalog import GroupWeights, require_fact
-from spark_eval.metrics.lists import Lists
+from spark_eval.kernels.beyond.catalog import GroupWeights, require_fact
+from spark_eval.kernels.lists import Lists
 from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, REQUEST, USER
 from spark_eval.statistics.exact import Floats, Ints
 
@@ -100,11 +100,11 @@ class BucketMeasurer:
         names = [name or "" for name in models]
         filled = self.filled(inputs)
         of_lists = columns | filled, task.plan.summed, (model, names), segments
-        self.sums.add(sums(*of_lists, has_squares=bucket.owner is None))
+        self.sums += sums(*of_lists, has_squares=bucket.owner is None)
         if (owner := bucket.owner) is not None:
             user = owner[users]
             of_users = columns, user, (model, names), segments
-            self.user_sums.add(sums_of_users(means_of(task.plan), task.plan.weight, *of_users))
+            self.user_sums += sums_of_users(means_of(task.plan), task.plan.weight, *of_users)
         if task.plan.of_run:
             self.tally.add(bucket, inputs.context, (model, names), segments)
         self.groups |= self.weighed_groups(inputs, model, names)
@@ -121,7 +121,7 @@ class BucketMeasurer:
         for index, name in enumerate(models):
             extra = Counter[EntryKey]({(outcome, None): int(n[index]) for outcome, n in lacking.items()})
             more = ListCounts(users=extra, people=Counter() if people is None else people[index])
-            of_rows = counts[index].plus(bucket.nameless(name)).plus(more)
+            of_rows = counts[index] + bucket.nameless(name) + more
             folds = () if bucket.people.folds is None else bucket.people.folds[is_list[index]].tolist()
             part = rows.slice(ends[index], ends[index + 1] - ends[index])
             keys = key_sum(name or "", part)

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import (
+    Array,
     Booleans,
     Codes,
     Hashes,
@@ -24,7 +23,7 @@ from spark_eval.arrow.codes import (
 )
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.conventions import Ties
-from spark_eval.metrics.beyond.catalog import index_in_run
+from spark_eval.kernels.beyond.catalog import index_in_run
 from spark_eval.statistics.exact import Ints
 
 TIES_SEED = np.int32(20231)
@@ -90,7 +89,7 @@ def position_in_list(of_list: Ints, ranks: Ints) -> Ints:
 def rank_by_score(
     of_list: Ints,
     n_lists: int,
-    scores: NDArray[Any],
+    scores: Array,
     tie_order: Sequence[SortKey],
     cuts: Sequence[int],
     needs_ties: bool,
@@ -123,14 +122,14 @@ def rank_by_score(
     return Ranks(rank, ties[0], ties[1], tied_cuts, none)
 
 
-def argsort_by_score(of_list: Ints, n_lists: int, scores: NDArray[Any], tie_order: Sequence[SortKey]) -> Ints:
+def argsort_by_score(of_list: Ints, n_lists: int, scores: Array, tie_order: Sequence[SortKey]) -> Ints:
     """Return the rows sorted by list, then by descending score, then by ``tie_order``."""
     order, best_first = stable_argsort(of_list, n_lists), descending_keys(scores)
     argsort_within_runs(order, run_starts(of_list[order]), [lambda rows: best_first[rows], *tie_order])
     return order
 
 
-def score_keys(scores: pa.ChunkedArray) -> NDArray[Any]:
+def score_keys(scores: pa.ChunkedArray) -> Array:
     """Return numbers with the order of the scores, equal for equal scores; decimals are not rounded."""
     if not pa.types.is_decimal(scores.type):
         return to_numpy(scores)
@@ -141,7 +140,7 @@ def score_keys(scores: pa.ChunkedArray) -> NDArray[Any]:
     return in_order
 
 
-def descending_keys(scores: NDArray[Any]) -> Hashes:
+def descending_keys(scores: Array) -> Hashes:
     """Return integers that ascend as scores fall; exact for doubles and integers."""
     if scores.dtype.kind == "i":
         return ~(scores.astype(np.int64).view(np.uint64) ^ SIGN)
@@ -163,7 +162,7 @@ def has_no_duplicates(grid: Ints | None, item: Ints) -> bool:
         return False
     least = int(item.min(initial=0))
     if int(item.max(initial=0)) - least < np.iinfo(np.uint32).max:
-        numbers: NDArray[Any] = (item - least + 1).astype(np.uint32)
+        numbers: Array = (item - least + 1).astype(np.uint32)
     elif least > np.iinfo(np.int64).min:
         numbers = item
     else:

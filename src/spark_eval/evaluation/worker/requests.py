@@ -17,7 +17,7 @@ from spark_eval.evaluation.worker.lists import (
     Group,
     SegmentTotals,
 )
-from spark_eval.metrics.columns import weighted
+from spark_eval.kernels.columns import weighted
 from spark_eval.schema import ALL
 from spark_eval.statistics.exact import (
     LARGEST_FACTOR,
@@ -72,7 +72,7 @@ def sums_of_users(
             is_mean = weight is ListWeight.USERS and len(factors) == 1
             clusters = clusters_of([columns[factor][order] for factor in factors], starts, is_mean=is_mean)
             add_clusters(part, column, clusters, cell, squares, has_total=is_mean)
-        totals.add(part)
+        totals += part
     return totals
 
 

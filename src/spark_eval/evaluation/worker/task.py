@@ -11,7 +11,7 @@ from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.plan import Plan, RequestTruth
 from spark_eval.evaluation.stages.quantities import summed_columns
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
-from spark_eval.metrics.beyond.catalog import Catalog
+from spark_eval.kernels.beyond.catalog import Catalog
 from spark_eval.schema import (
     FAULT,
     FOLD,

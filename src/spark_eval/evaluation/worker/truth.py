@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from spark_eval.arrow.codes import Booleans, Hashes, count_by_code, lexsort, run_starts, to_numpy
 from spark_eval.conventions import TruthDuplicates
-from spark_eval.metrics.beyond.catalog import expand_ranges
-from spark_eval.metrics.lists import Ragged
+from spark_eval.kernels.beyond.catalog import expand_ranges
+from spark_eval.kernels.lists import Ragged
 from spark_eval.schema import RELEVANCE, TIMESTAMP
 from spark_eval.statistics.exact import Floats, Ints
 

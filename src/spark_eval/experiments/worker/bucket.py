@@ -56,6 +56,7 @@ from spark_eval.schema import (
     Outcome,
     Reason,
 )
+from spark_eval.statistics.additive import Accumulator
 from spark_eval.statistics.exact import Ints
 
 EXPOSURES: Final = "exposures"
@@ -81,7 +82,7 @@ class Cell(NamedTuple):
 
 
 @dataclass
-class BucketSums:
+class BucketSums(Accumulator):
     """Counts of rows and units, moments of cells, and names of unlisted variants; of one bucket, or of all.
 
     ``units`` are counted by experiment, arm and stratum, ``with_bots`` before bots are left out.
@@ -103,22 +104,6 @@ class BucketSums:
     units_by: Counter[tuple[str, str, str, str, int]] = field(default_factory=Counter)
     halves: dict[tuple[str, str], Halves] = field(default_factory=dict)
     with_events: set[tuple[str, Term]] = field(default_factory=set)
-
-    def merge(self, other: "BucketSums") -> None:
-        """Add the sums of another bucket."""
-        self.rows.update(other.rows)
-        self.units.update(other.units)
-        self.with_bots.update(other.with_bots)
-        self.mismatched.update(other.mismatched)
-        self.unknown |= other.unknown
-        self.with_events |= other.with_events
-        self.day_faults.update(other.day_faults)
-        self.of_several_units += other.of_several_units
-        self.units_by.update(other.units_by)
-        for key, sums in other.halves.items():
-            self.halves[key] = self.halves[key] + sums if key in self.halves else sums
-        for cell, moments in other.moments.items():
-            self.add(cell, moments)
 
     def add(self, cell: Cell, moments: Moments) -> None:
         """Add moments to a cell."""
@@ -185,7 +170,7 @@ def rows_by_source(parts: Iterable[SourceRows | BucketSums], result: BucketSums)
     tables: dict[str, list[pa.Table]] = {}
     for part in parts:
         if isinstance(part, BucketSums):
-            result.merge(part)
+            result += part
         else:
             tables.setdefault(part.source, []).append(part.table())
     return {source: concat_tables(several) for source, several in tables.items()}

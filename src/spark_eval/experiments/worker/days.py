@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from spark_eval.arrow.codes import to_numpy
 from spark_eval.arrow.row_faults import FaultRule, Judged
 from spark_eval.errors import DataError
+from spark_eval.experiments.kinds import LARGEST_SUM
 from spark_eval.experiments.plan import DAY, N_EVENTS, USER_DAYS, ExperimentPlan
 from spark_eval.experiments.worker.bucket import (
     EVENTS,
@@ -29,7 +30,7 @@ from spark_eval.experiments.worker.bucket import (
 )
 from spark_eval.experiments.worker.clock import day_name, local_days, local_hours
 from spark_eval.experiments.worker.judge import own_column
-from spark_eval.experiments.worker.timeline import KEY, LARGEST_SUM
+from spark_eval.experiments.worker.timeline import KEY
 from spark_eval.experiments.worker.units import Units
 from spark_eval.schema import KIND, TIMESTAMP, UNIT, USER, VALUE, Reason
 from spark_eval.statistics.exact import Ints

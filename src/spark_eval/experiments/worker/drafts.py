@@ -38,6 +38,7 @@ from spark_eval.schema import (
     Outcome,
     Reason,
 )
+from spark_eval.statistics.additive import Accumulator
 from spark_eval.statistics.exact import Ints
 
 IDS: Final = (IMPRESSION, USER, ITEM)
@@ -57,18 +58,12 @@ NumberKey = tuple[str, str, str]
 
 
 @dataclass
-class DraftSums:
+class DraftSums(Accumulator):
     """Counts of rows, sums over users and impressions, and names of unlisted teams; integers, which add."""
 
     rows: Counter[tuple[Outcome, str | None]] = field(default_factory=Counter)
     numbers: Counter[NumberKey] = field(default_factory=Counter)
     unknown: set[str] = field(default_factory=set)
-
-    def merge(self, other: "DraftSums") -> None:
-        """Add the sums of another part."""
-        self.rows.update(other.rows)
-        self.numbers.update(other.numbers)
-        self.unknown |= other.unknown
 
 
 def judge_impressions(rows: pa.Table) -> Judged:
@@ -149,7 +144,7 @@ def reduce_impressions(
     counted, tables = DraftSums(), list[pa.Table]()
     for part in parts:
         if isinstance(part, DraftSums):
-            counted.merge(part)
+            counted += part
         else:
             tables.append(part)
     objects: list[tuple[int, pa.Table | DraftSums]] = []
@@ -271,7 +266,7 @@ def reduce_users(parts: Iterable[pa.Table | DraftSums]) -> DraftSums:
     result, tables = DraftSums(), list[pa.Table]()
     for part in parts:
         if isinstance(part, DraftSums):
-            result.merge(part)
+            result += part
         else:
             tables.append(part)
     if not tables:

@@ -6,14 +6,15 @@ So a unit costs the same in every experiment, however many events it has.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import Booleans, index_of, to_numpy
+from spark_eval.arrow.codes import Array, Booleans, index_of, to_numpy
 from spark_eval.errors import DataError
+from spark_eval.experiments.kinds import LARGEST_SUM
 from spark_eval.experiments.plan import N_EVENTS, Condition, ExperimentPlan, Term, TermValue
 from spark_eval.experiments.worker.judge import holds, own_column
 from spark_eval.schema import KIND, MISSING, TIMESTAMP, VALUE
@@ -21,7 +22,6 @@ from spark_eval.statistics.exact import Ints
 
 # Column with the unit: its id, then its index in the bucket.
 KEY: Final = "key"
-LARGEST_SUM: Final = 2.0**62
 # Codes of units and times must fit this number of bits.
 CODE_BITS: Final = 63
 # Cells of the index of events: more of them take longer to make than they save.
@@ -132,7 +132,7 @@ class Timeline:
         """Code (n_events,) of each event, ascending."""
         return self.unsorted[self.order]
 
-    def column(self, name: str) -> NDArray[Any]:
+    def column(self, name: str) -> Array:
         """Return a column (n_events,) without nulls."""
         return to_numpy(self.events[name])[self.order]
 
@@ -186,7 +186,7 @@ class Timeline:
         return positions if self.weights_before is None else self.weights_before[positions]
 
     @cached_property
-    def kinds(self) -> NDArray[Any]:
+    def kinds(self) -> Array:
         """Index (n_events,) of each event's kind."""
         return self.column(KIND)
 
@@ -268,7 +268,7 @@ def summed_term(term: Term, scale: int) -> SummedTerm:
     return term.kind, term.where, scale if term.value is TermValue.SUM else None
 
 
-def running_totals(values: NDArray[Any]) -> Ints:
+def running_totals(values: Array) -> Ints:
     """Return the sum before each position.
 
     >>> running_totals(np.array([2, 3])).tolist()

@@ -9,23 +9,20 @@ import numpy as np
 import pyarrow as pa
 
 from spark_eval.arrow.codes import Booleans, run_starts, stable_argsort, unique_sorted
-from spark_eval.errors import DataError
 from spark_eval.experiments.moments import Moments
 from spark_eval.experiments.plan import (
     DAY,
     DAY_SLICE,
     HOUR,
-    RATIO_BITS,
     Experiment,
     ExperimentPlan,
     Metric,
-    MetricKind,
     Term,
 )
 from spark_eval.experiments.worker.clock import day_name, day_starts, local_days, local_hours
 from spark_eval.experiments.worker.halves import Halves, sums_of_halves
 from spark_eval.experiments.worker.sums import moments_by_group
-from spark_eval.experiments.worker.timeline import LARGEST_SUM, Timeline, limited
+from spark_eval.experiments.worker.timeline import Timeline, limited
 from spark_eval.schema import ALL
 from spark_eval.statistics.exact import Ints
 
@@ -199,10 +196,6 @@ class UnitSums:
         """Number of users of each member."""
         return self.ones if self.units.n_users is None else self.units.n_users[self.members]
 
-    def divisors(self, metric: Metric) -> Ints:
-        """Return the addend of each member (n,) to the divisor of a mean: 1 for a share, or its users."""
-        return self.ones if metric.is_share else self.n_users
-
     @cached_property
     def has_past(self) -> Ints:
         """1 for members with an event in the pre-period."""
@@ -218,11 +211,11 @@ class UnitSums:
 
     def cells(self, metric: Metric) -> Iterator[CellMoments]:
         """Yield the moments of each cell with units; of slices only sums over units with events."""
-        variables, is_defined = self.variables(metric)
+        variables, is_defined = metric.kind.variables(MetricSums(self, metric))
         yield from self.labelled(variables, ALL, np.zeros_like(self.units.arms), [ALL], is_defined)
         for segment, (codes, names) in self.units.labels.items():
             yield from self.labelled(variables, segment, codes, names, is_defined)
-        if metric.kind is MetricKind.RETENTION:
+        if not metric.kind.has_slices:
             return
         times = self.units.experiment.times
         if DAY_SLICE in times:
@@ -231,7 +224,7 @@ class UnitSums:
             yield from self.labelled(only, EXPOSED_ON, *day_codes(self.units.days), is_defined)
         for name in (*times, *self.plan.slices):
             yield from self.sliced(metric, name)
-        if self.plan.novelty_days is not None and metric.is_mean:
+        if self.plan.novelty_days is not None and metric.kind.has_novelty:
             yield from self.novelty(metric, self.plan.novelty_days)
 
     def labelled(
@@ -280,35 +273,12 @@ class UnitSums:
             pair, name = divmod(group, n_names)
             yield *divmod(pair, n_strata), by, names[name], moments
 
-    def variables(self, metric: Metric) -> tuple[list[Ints | None], Booleans | None]:
-        """Return the variables of members (n,), None for 0; and True for members with a value, None for all.
-
-        A variable that is there twice is one array: products are computed once.
-        """
-        ones, below = self.ones, self.divisors(metric)
-        if metric.kind is MetricKind.RETENTION:
-            x, is_defined = self.retention(metric)
-            return [ones, x, below, None, below, self.has_past], is_defined
-        x, *y = self.sums(metric, USED)
-        pre_x, *pre_y = self.sums(metric, PRE)
-        if metric.kind is MetricKind.MEAN:
-            return [ones, x, below, pre_x, below, self.has_past], None
-        if metric.kind is MetricKind.RATIO:
-            return [ones, x, y[0], pre_x, pre_y[0], self.has_past], None
-        past = (pre_y[0] != 0).astype(np.int64)
-        ratios, of_past = rounded_ratios(x, y[0]), rounded_ratios(pre_x, pre_y[0])
-        return [ones, ratios, ones, of_past, ones, past], y[0] != 0
-
     def halves(self, metric: Metric, ids: pa.Array, n_salts: int) -> Halves:
         """Return the sums of the units with a value over random halves of them; ``ids`` are the bucket's."""
-        variables, is_defined = self.variables(metric)
+        variables, is_defined = metric.kind.variables(MetricSums(self, metric))
         chosen = slice(None) if is_defined is None else np.flatnonzero(is_defined)
         of_units = ids.take(pa.array(self.units.index[self.members][chosen]))
         return sums_of_halves(of_units, [one[chosen] for one in variables[:3] if one is not None], n_salts)
-
-    def sums(self, metric: Metric, phase: str) -> list[Ints]:
-        """Return the sums of each member (n,), for each term of the metric."""
-        return [self.of_members(term, metric.scale(term), phase) for term in metric.terms]
 
     def of_members(self, term: Term, scale: int, phase: str) -> Ints:
         """Return the sum of each member (n,) of a term."""
@@ -334,13 +304,6 @@ class UnitSums:
         bounds = (np.minimum(self.timeline.positions(units, times), last) for times in (start, end))
         return self.winsorised(term, scale, self.timeline.sums(term, scale, *bounds))
 
-    def retention(self, metric: Metric) -> tuple[Ints, Booleans]:
-        """Return 1 for members with an event on the day of retention, and True if their day is over."""
-        assert metric.day is not None
-        since = self.units.first[self.members] + metric.day * DAY
-        events = self.between(metric.numerator, 1, since, since + DAY)
-        return np.minimum(events, 1), since + DAY <= self.units.experiment.end
-
     def sliced(self, metric: Metric, name: str) -> Iterator[CellMoments]:
         """Yield the moments of units with events in each value of a slice; all others add 0 to x."""
         rows, owners = self.used
@@ -358,18 +321,14 @@ class UnitSums:
             return
         cells, targets = np.unique(owners * len(names) + codes, return_inverse=True)
         owners, of_cells = np.divmod(cells, len(names))
-        x, *y = [
+        sums = [
             self.winsorised(term, scale, self.timeline.sums_by_target(term, scale, rows, targets, len(cells)))
             for term, scale in ((term, metric.scale(term)) for term in metric.terms)
         ]
-        ones, subset = np.ones(len(cells), dtype=np.int64), None
-        if metric.is_mean:
-            variables = [ones, x, self.divisors(metric)[owners], None, None, None]
-        elif metric.kind is MetricKind.RATIO:
-            variables = [ones, x, y[0], None, None, None]
-        else:
-            subset = np.flatnonzero(y[0])
-            variables = [ones, rounded_ratios(x, y[0]), ones, None, None, None]
+        ones, divisors = np.ones(len(cells), dtype=np.int64), MetricSums(self, metric).divisors
+        x, y, is_defined = metric.kind.values(sums, ones, divisors[owners])
+        variables = [ones, x, y, None, None, None]
+        subset = None if is_defined is None else np.flatnonzero(is_defined)
         yield from self.grouped(variables, by, of_cells, names, subset, owners)
 
     def slice_codes(self, name: str, rows: Ints) -> tuple[Ints, Sequence[str]]:
@@ -399,7 +358,7 @@ class UnitSums:
         early, late = (
             self.between(term, scale, *bounds) for bounds in ((first, first + half), (end - half, end))
         )
-        variables = [self.ones, late - early, self.divisors(metric), None, None, None]
+        variables = [self.ones, late - early, MetricSums(self, metric).divisors, None, None, None]
         yield from self.grouped(variables, NOVELTY, self.zeros, [ALL], np.flatnonzero(has_all))
         rows, owners = self.used
         days = (self.timeline.when[rows] - first[owners]) // DAY
@@ -408,19 +367,52 @@ class UnitSums:
         yield from self.sparse(metric, DAY_SINCE, rows[is_chosen], owners[is_chosen], days[is_chosen], names)
 
 
+@dataclass(frozen=True)
+class MetricSums:
+    """Sums of a metric over the events of members; arrays have shape (n,). See ``SumsOfMetric``."""
+
+    sums: UnitSums
+    metric: Metric
+
+    @property
+    def ones(self) -> Ints:
+        """1 for each member."""
+        return self.sums.ones
+
+    @property
+    def divisors(self) -> Ints:
+        """Addend of each member to the divisor of a mean: 1 for a share, or its users."""
+        return self.sums.ones if self.metric.is_share else self.sums.n_users
+
+    @property
+    def has_past(self) -> Ints:
+        """1 for members with an event in the pre-period."""
+        return self.sums.has_past
+
+    @property
+    def used(self) -> list[Ints]:
+        """Sums of the used events, for each term."""
+        return self.of_phase(USED)
+
+    @property
+    def past(self) -> list[Ints]:
+        """Sums of the pre-period, for each term."""
+        return self.of_phase(PRE)
+
+    def of_phase(self, phase: str) -> list[Ints]:
+        """Return the sums of a phase, for each term."""
+        return [self.sums.of_members(term, self.metric.scale(term), phase) for term in self.metric.terms]
+
+    def on_day(self) -> tuple[Ints, Booleans]:
+        """Return the sums of the first term on the metric's day, and True for members whose day is over."""
+        assert self.metric.day is not None
+        units, term = self.sums.units, self.metric.numerator
+        since = units.first[self.sums.members] + self.metric.day * DAY
+        events = self.sums.between(term, self.metric.scale(term), since, since + DAY)
+        return events, since + DAY <= units.experiment.end
+
+
 def day_codes(days: Ints) -> tuple[Ints, Sequence[str]]:
     """Return the code (n,) of each day since 1970 among those that occur, and their names."""
     distinct, codes = unique_sorted(days)
     return codes, [day_name(day) for day in distinct.tolist()]
-
-
-def rounded_ratios(x: Ints, y: Ints) -> Ints:
-    """Return x / y (n,), rounded to 2^-32, as integers; 0 where y is 0.
-
-    >>> rounded_ratios(np.array([1, 3]), np.array([4, 0])).tolist()
-    [1073741824, 0]
-    """
-    ratios = np.rint(np.ldexp(np.divide(x, y, out=np.zeros(len(x)), where=y != 0), RATIO_BITS))
-    if np.abs(ratios).max(initial=0.0) >= LARGEST_SUM:
-        raise DataError("METRIC_OVERFLOW", "a ratio of a user exceeds 2^30 in units of its last decimal")
-    return ratios.astype(np.int64)

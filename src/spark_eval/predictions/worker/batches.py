@@ -15,7 +15,7 @@ from spark_eval.errors import DataError
 from spark_eval.predictions.task import Clusters, PredictionPlan
 from spark_eval.predictions.worker.clusters import CellRows, cell_rows
 from spark_eval.predictions.worker.ordered import Range, ScoreRun, measure_range
-from spark_eval.predictions.worker.rows import Rows, addends, fault_codes
+from spark_eval.predictions.worker.rows import Rows, addends, fault_codes, with_elements
 from spark_eval.predictions.worker.score_ranges import RangeSize, Sample, range_offsets
 from spark_eval.predictions.worker.totals import (
     Addend,
@@ -27,6 +27,7 @@ from spark_eval.predictions.worker.totals import (
     to_doubles,
 )
 from spark_eval.schema import ALL, FAULT, MISSING, MODEL, SEGMENT_COLUMN, USER
+from spark_eval.statistics.additive import Accumulator
 from spark_eval.statistics.exact import Floats, Ints, two_product
 
 # Number of rows that are processed together.
@@ -34,7 +35,7 @@ ROWS_TOGETHER: Final = 1 << 19
 
 
 @dataclass
-class TaskCounts:
+class TaskCounts(Accumulator):
     """Counts of a task: sums, row counts by (model, code; None if valid), and samples of its scores."""
 
     totals: Totals = field(default_factory=Totals)
@@ -42,14 +43,6 @@ class TaskCounts:
     samples: list[Sample] = field(default_factory=list)
     n_user_rows: int = 0
     n_cell_rows: int = 0
-
-    def merge(self, other: "TaskCounts") -> None:
-        """Add the result of another task."""
-        self.totals.merge(other.totals)
-        self.rows.update(other.rows)
-        self.samples += other.samples
-        self.n_user_rows += other.n_user_rows
-        self.n_cell_rows += other.n_cell_rows
 
 
 TaskOutput: TypeAlias = "TaskCounts | ScoreRun | CellRows | pa.Table"
@@ -85,11 +78,13 @@ class RowReader:
 
     def error_codes(self, table: pa.Table) -> pa.Array:
         """Return the code of each invalid row (n,), null for valid rows."""
+        table = with_elements(table, len(self.plan.classes))
         codes = fault_codes(table, Rows.of(table, self.plan), self.plan)
         return pa.nulls(len(table), pa.string()) if codes is None else codes
 
     def measured(self, table: pa.Table, counts: TaskCounts) -> Iterator[ScoreRun | CellRows | pa.Table]:
         """Count the rows of a table and sum the valid ones; yield score runs, and valid rows."""
+        table = with_elements(table, len(self.plan.classes))
         rows = Rows.of(table, self.plan)
         codes = fault_codes(table, rows, self.plan)
         self.count(table, codes, counts)
@@ -186,9 +181,9 @@ def totals_in_memory(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan)
     outputs = list(reader.outputs(table.to_batches()))
     totals = Totals()
     for counts in (part for part in outputs if isinstance(part, TaskCounts)):
-        totals.merge(counts.totals)
+        totals += counts.totals
     if plan.by_user:
-        totals.merge(reader.totals_over_users([part for part in outputs if isinstance(part, pa.Table)]))
+        totals += reader.totals_over_users([part for part in outputs if isinstance(part, pa.Table)])
     if plan.by_score:
         whole = Range.of(0, [part for part in outputs if isinstance(part, ScoreRun)])
         offset = range_offsets([RangeSize.of(whole)], plan.curve_points)[0]

@@ -15,14 +15,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import bucket_of, decode_ids, hashes_of, scramble, to_numpy
+from spark_eval.arrow.codes import Array, bucket_of, decode_ids, hashes_of, scramble, to_numpy
 from spark_eval.errors import DataError
 from spark_eval.predictions.task import MOST_SUMS_OF_USERS, PLACED, PredictionPlan, Scores, Task
 from spark_eval.predictions.worker.rows import SCORE_COLUMN, Rows, addends
 from spark_eval.predictions.worker.totals import Addend, Cell, Grouping, Totals
 from spark_eval.schema import ALL, LABEL, USER, WEIGHT
+from spark_eval.statistics.additive import Accumulator
 from spark_eval.statistics.draws import GOLDEN
 from spark_eval.statistics.exact import Floats, Ints, counts, exact_sums, sums_by_group
 from spark_eval.statistics.slopes import Slopes, SumKey
@@ -101,7 +101,7 @@ class CellRows:
         """Weight (n,) of each row; None if every row counts once."""
         return to_numpy(self.rows[WEIGHT]) if WEIGHT in self.rows.column_names else None
 
-    def with_columns(self, columns: Mapping[str, NDArray[Any]]) -> "CellRows":
+    def with_columns(self, columns: Mapping[str, Array]) -> "CellRows":
         """Return the rows with more columns."""
         rows = self.rows
         for name, values in columns.items():
@@ -254,16 +254,11 @@ def addends_and_placements(table: pa.Table, rows: Rows, plan: PredictionPlan) ->
 
 
 @dataclass
-class InfluenceSums:
+class InfluenceSums(Accumulator):
     """Sums of the influences of users, and digests of their rows by cell."""
 
     totals: Totals = field(default_factory=Totals)
     digests: Counter[Cell] = field(default_factory=Counter)
-
-    def merge(self, other: "InfluenceSums") -> None:
-        """Add the sums of other users."""
-        self.totals.merge(other.totals)
-        self.digests.update(other.digests)
 
     def digests_of(self, cells: Iterable[Cell]) -> dict[Cell, str]:
         """Return the digests of the rows of cells in this order; none without users."""

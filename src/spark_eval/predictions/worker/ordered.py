@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import run_starts
+from spark_eval.arrow.codes import Array, run_starts
 from spark_eval.predictions.task import (
     AUPRC,
     BLOCK,
@@ -41,7 +41,7 @@ class ScoreRun:
     cell: Cell
     label: int
     scores: Floats
-    amounts: NDArray[Any]
+    amounts: Array
 
     def part(self, start: int, end: int) -> "ScoreRun":
         """Return a copy of the scores [start, end), so that only these are serialized."""

@@ -6,7 +6,7 @@ cluster. Sums of replicates are integers, so that they do not depend on the part
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from spark_eval.predictions.worker.clusters import CellRows, concat_rows
 from spark_eval.predictions.worker.rows import bins_of, correct_for_sampling
 from spark_eval.predictions.worker.totals import AMOUNT_BITS, Cell
 from spark_eval.schema import USER
+from spark_eval.statistics.additive import Additive, added_by, the_same
 from spark_eval.statistics.draws import USERS_AT_ONCE, poisson_weights, resampled_sums
 from spark_eval.statistics.exact import Floats, Ints, sums_by_group
 
@@ -36,8 +37,13 @@ MOST_IN_BYTE: Final = 31
 ROWS_ADDED: Final = 1 << 19
 
 
+def both_or_none(one: Ints | None, other: Ints | None) -> Ints | None:
+    """Return the sum of both; None if one is not known."""
+    return None if one is None or other is None else one + other
+
+
 @dataclass(frozen=True)
-class ReplicateSums:
+class ReplicateSums(Additive):
     """Sums of one cell; index 0 of the second axis is the sample itself, the others are its replicates.
 
     ``n_units`` are the users, or rows, that are drawn.
@@ -45,16 +51,10 @@ class ReplicateSums:
     for each variant of the scores the sums (bins + 1, 1 + n, limbs) of score less label, and of weights.
     """
 
-    cell: Cell
-    blocks: Ints | None
+    cell: Cell = field(metadata=added_by(the_same))
+    blocks: Ints | None = field(metadata=added_by(both_or_none))
     gaps: Mapping[str, Ints]
     n_units: int
-
-    def plus(self, other: "ReplicateSums") -> "ReplicateSums":
-        """Add the sums of other users."""
-        blocks = None if self.blocks is None or other.blocks is None else self.blocks + other.blocks
-        gaps = {mark: one + other.gaps[mark] for mark, one in self.gaps.items()}
-        return ReplicateSums(self.cell, blocks, gaps, self.n_units + other.n_units)
 
     def values(self) -> dict[str, Floats]:
         """Return the values (1 + n,) of each metric by its name and variant; NaN where undefined.
@@ -242,5 +242,5 @@ def merge_replicates(parts: Sequence[ReplicateSums]) -> tuple[Cell, dict[str, Fl
     """Return the cell, and the values of its sample and replicates, from the sums of all users."""
     whole, *others = parts
     for other in others:
-        whole = whole.plus(other)
+        whole += other
     return whole.cell, whole.values()

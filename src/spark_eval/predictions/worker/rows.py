@@ -22,15 +22,13 @@ from spark_eval.arrow.row_faults import (
 from spark_eval.errors import DataError
 from spark_eval.predictions.task import CORRECTED, Class, PredictionPlan, Scores, Task
 from spark_eval.predictions.worker.totals import LARGEST_WEIGHT, LEAST_WEIGHT, Addend
-from spark_eval.schema import FOLD, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT, Fault
+from spark_eval.schema import FOLD, INEXACT, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT, Fault
 from spark_eval.statistics.exact import Floats, Ints, two_product
 from spark_eval.statistics.logarithm import log, log1p
 
-# Column of each class's probability; column of the length of an array of probabilities; column that is true
-# for decimal scores that a double may round.
+# Column of each class's probability, and of the length of an array of probabilities.
 SCORE_COLUMN: Final = "score_{}"
 SIZE: Final = "n_scores"
-INEXACT: Final = "inexact"
 # Allowed deviation of a row's sum of probabilities from 1; 32-bit floats deviate.
 DISTRIBUTION_TOLERANCE: Final = 1e-3
 
@@ -73,6 +71,26 @@ class Rows:
         """Return the rows with these indices."""
         weight = None if self.weight is None else self.weight[indices]
         return Rows(self.label[indices], [score[indices] for score in self.scores], weight)
+
+
+def with_elements(table: pa.Table, n_classes: int) -> pa.Table:
+    """Return rows with a column for each class in the place of an array of probabilities, and its length.
+
+    >>> with_elements(pa.table({"score": [[0.25, 0.75], [1.0], None]}), 2).to_pydict()
+    {'n_scores': [2, 1, None], 'score_0': [0.25, 1.0, None], 'score_1': [0.75, None, None]}
+    """
+    if SCORE not in table.column_names or not pa.types.is_list(table[SCORE].type):
+        return table
+    arrays = table[SCORE].combine_chunks()
+    lengths, elements = pc.list_value_length(arrays), pc.list_flatten(arrays)
+    n_elements = to_numpy(lengths.fill_null(0)).astype(np.int64)
+    first = np.cumsum(n_elements) - n_elements
+    columns = {
+        SCORE_COLUMN.format(number): elements.take(pa.array(first + number, mask=n_elements <= number))
+        for number in range(n_classes)
+    }
+    others = {name: table[name] for name in table.column_names if name != SCORE}
+    return pa.table({**others, SIZE: lengths, **columns})
 
 
 def doubles(column: pa.ChunkedArray) -> Floats:

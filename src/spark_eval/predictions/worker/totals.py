@@ -6,7 +6,7 @@ is rounded.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
@@ -15,6 +15,7 @@ import numpy as np
 from spark_eval.arrow.codes import run_starts
 from spark_eval.errors import DataError
 from spark_eval.predictions.task import MOST_SEGMENT_VALUES
+from spark_eval.statistics.additive import Accumulator
 from spark_eval.statistics.exact import DigitSums, Floats, Ints, add, counts, exact_sums, integers_of_sums
 
 AMOUNT_BITS: Final = 30
@@ -48,11 +49,11 @@ class Grouping:
     cells: Sequence[Cell]
 
 
-class Totals:
+@dataclass
+class Totals(Accumulator):
     """Exact sums (``statistics.exact``) by cell and name."""
 
-    def __init__(self) -> None:
-        self.sums: dict[Cell, dict[str, DigitSums]] = {}
+    sums: dict[Cell, dict[str, DigitSums]] = field(default_factory=dict)
 
     def add(self, groupings: Sequence[Grouping], addends: Iterable[Addend]) -> None:
         """Add rows to each of their cells."""
@@ -71,11 +72,6 @@ class Totals:
         """Add sums of several names to those of a cell."""
         for name, sums in by_name.items():
             self.add_sums(cell, name, sums)
-
-    def merge(self, other: "Totals") -> None:
-        """Add the sums of another task."""
-        for cell, by_name in other.sums.items():
-            self.add_all(cell, by_name)
 
     def of(self, cell: Cell) -> Mapping[str, list[Fraction]]:
         """Return the sums of a cell as fractions."""

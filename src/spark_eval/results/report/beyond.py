@@ -1,14 +1,14 @@
 """Chapters beyond accuracy: trade-offs with accuracy, and exposure of item groups."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from spark_eval.metrics.registry import RANKING
+from spark_eval.kernels.registry import RANKING
 from spark_eval.results.leaderboard import cutoff_text, list_direction, measure_of
 from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, chart
 from spark_eval.results.report.data import RunFacts, as_number, is_of_hits, metric_of, preferred_metric
 from spark_eval.results.report.models import MOST_SENTENCES_SHOWN
-from spark_eval.schema import MODEL, SEGMENT_VALUE, Direction
+from spark_eval.schema import MODEL, SEGMENT_VALUE, Direction, Row
 
 # Maximum number of item groups on a page, the largest of the catalogue first.
 MOST_GROUPS: Final = 20
@@ -75,14 +75,14 @@ def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
             }
 
 
-def accuracy_of(everybody: Sequence[Mapping[str, Any]]) -> str | None:
+def accuracy_of(everybody: Sequence[Row]) -> str | None:
     """Return the accuracy metric of the trade-offs, which uses hits alone; None if there is none."""
     metrics = {row["metric"]: metric_of(row) for row in everybody}
     of_hits = [row for row in everybody if (metric := metrics[row["metric"]]) and is_of_hits(metric)]
     return preferred_metric(of_hits, list_direction)
 
 
-def is_beyond(row: Mapping[str, Any]) -> bool:
+def is_beyond(row: Row) -> bool:
     """Return True if a metric uses more than hits: items, histories or the catalogue."""
     metric = metric_of(row)
     return metric is not None and metric.knows_items
@@ -109,7 +109,7 @@ def pareto(points: Sequence[tuple[float, float]], better: str) -> list[bool]:
     ]
 
 
-def front_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def front_sentences(rows: Sequence[Row]) -> list[str]:
     """Return sentences that name the models on the Pareto front.
 
     There is one sentence per metric that has a front, at its largest cutoff.

@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any, Final
 
-from spark_eval.schema import MODEL, SEGMENT_VALUE
+from spark_eval.schema import MODEL, SEGMENT_VALUE, Row
 
 # Significant digits of embedded numbers.
 DIGITS: Final = 9
@@ -35,7 +35,7 @@ class Form(StrEnum):
 
 
 # Usual roles of columns, by form; a view can override them.
-USUAL: Final[Mapping[Form, Mapping[str, Any]]] = {
+USUAL: Final[Mapping[Form, Row]] = {
     Form.BOARD: {"columns": "metric", "value": "value", "mark": "mark", "n": "n"},
     Form.HEAT: {"rows": SEGMENT_VALUE, "columns": MODEL, "value": "value", "n": "n"},
     Form.LINES: {"x": "x", "y": "value", "series": MODEL},
@@ -81,7 +81,7 @@ class Dataset:
     def of(
         cls,
         name: str,
-        rows: Iterable[Mapping[str, Any]],
+        rows: Iterable[Row],
         columns: Sequence[str],
         headings: Mapping[str, str] | None = None,
     ) -> "Dataset":
@@ -110,7 +110,7 @@ class View:
     alt: str = ""
     shown: Sequence[str] | None = None
     where: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    drawn: Mapping[str, Any] = field(default_factory=dict)
+    drawn: Row = field(default_factory=dict)
     is_small: bool = False
     note: str = ""
 

@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 from spark_eval.conventions.choice import Need
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.registry import RANKING, RankingMetric
-from spark_eval.metrics.values import UNCUT, ranking_names, split_metric_text
+from spark_eval.kernels.registry import RANKING, RankingMetric
+from spark_eval.kernels.values import UNCUT, ranking_names, split_metric_text
 from spark_eval.results.leaderboard import (
     cutoff_text,
     is_list_metric,
@@ -22,8 +22,7 @@ from spark_eval.results.leaderboard import (
 )
 from spark_eval.results.report.chapters import Dataset
 from spark_eval.results.report.spread import UserCount
-from spark_eval.results.sentences import Row
-from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, Direction, Table
+from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, Direction, Row, Table
 
 # Sort key of a model without a value.
 LAST: Final = (True, True, 0.0)
@@ -64,7 +63,7 @@ class RunFacts:
     """
 
     run_id: str
-    records: Mapping[str, Mapping[str, Any]]
+    records: Mapping[str, Row]
     tables: Mapping[str, Sequence[Row]]
     count_users: Callable[[Collection[str]], Sequence[UserCount]] | None = None
     baseline: "RunFacts | None" = None

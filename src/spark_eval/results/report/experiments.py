@@ -5,8 +5,7 @@ from typing import Final
 
 from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, Tone, View, chart, warning
 from spark_eval.results.report.data import RunFacts
-from spark_eval.results.sentences import Row
-from spark_eval.schema import ALL, Table
+from spark_eval.schema import ALL, Row, Table
 
 TONES: Final[Mapping[str, tuple[Tone, str]]] = {
     "win": (Tone.GOOD, "WIN"),

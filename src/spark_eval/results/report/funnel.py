@@ -1,9 +1,9 @@
 """Chapter on a pipeline: users at each step, losses of relevant items, and values that stages reach."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from spark_eval.metrics.stages import (
+from spark_eval.kernels.stages import (
     ADDED_RECALL,
     CONDITIONAL,
     EFFICIENCY,
@@ -16,8 +16,8 @@ from spark_eval.results.leaderboard import measure_of
 from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, View, chart, warning
 from spark_eval.results.report.data import RunFacts, part_of
 from spark_eval.results.report.models import MOST_SENTENCES_SHOWN
-from spark_eval.results.sentences import Row, short
-from spark_eval.schema import ALL, FOLDS, MODEL, SEGMENT, Table
+from spark_eval.results.sentences import short
+from spark_eval.schema import ALL, FOLDS, MODEL, SEGMENT, Row, Table
 
 MEANINGS: Final = {fate.value: fate.meaning for fate in Fate}
 HEADINGS: Final = {
@@ -191,7 +191,7 @@ def lost_items(funnel: Sequence[Row]) -> list[Statement]:
     return [Statement(text), *([warning("Outside", more)] if outside else [])]
 
 
-def reached_sentences(rows: Sequence[Mapping[str, Any]]) -> list[Statement]:
+def reached_sentences(rows: Sequence[Row]) -> list[Statement]:
     """Return a statement per metric: the candidates' oracle, and the share of it that later stages reach."""
     everybody = [row for row in rows if row["part"] == ALL and row["value"] is not None]
     statements = []

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from spark_eval.accounting import USERS, entries_of_rows, unusable
 from spark_eval.conventions import NoRecommendations
@@ -23,7 +23,7 @@ from spark_eval.results.report.chapters import (
 )
 from spark_eval.results.report.data import RunFacts, as_number, metric_of, part_of
 from spark_eval.results.sentences import in_run, interval_text, sentences, short, where
-from spark_eval.schema import ALL, MODEL, SEGMENT, WATCH, Outcome, Reason, Table
+from spark_eval.schema import ALL, MODEL, SEGMENT, WATCH, Outcome, Reason, Row, Table
 from spark_eval.statistics.differences import unpaired
 from spark_eval.statistics.significance import t_test
 
@@ -78,7 +78,7 @@ def gates(facts: RunFacts) -> Chapter | None:
     return Chapter("Gates", [verdict, *statements], [table])
 
 
-def gate_sentence(row: Mapping[str, Any]) -> str:
+def gate_sentence(row: Row) -> str:
     """Return the decision of a gate with its reason: ``at most .01 worse: certain (95 %)``."""
     if row["mode"] == WATCH:
         return f"{where(row)} of {row['model']}: {row['reason']}."
@@ -99,12 +99,12 @@ def gate_sentence(row: Mapping[str, Any]) -> str:
     return f"{gate}: {drop}: {certainty}; from {means}, {row['n_users']:,} users."
 
 
-def at_confidence(row: Mapping[str, Any]) -> str:
+def at_confidence(row: Row) -> str:
     """Return the confidence of a gate in brackets: `` (95 %)``; empty if unknown."""
     return "" if row["confidence"] is None else f" ({100 * row['confidence']:g} %)"
 
 
-def allowed_drop(row: Mapping[str, Any]) -> str:
+def allowed_drop(row: Row) -> str:
     """Return the allowed drop of a gate: ``at most .01 worse``, ``at most 2 % worse``."""
     drop = row["max_drop"]
     if row["mode"] == WATCH:
@@ -165,7 +165,7 @@ def lists_missing(facts: RunFacts) -> Iterator[Statement]:
         yield warning("No list", f"{models}. {NO_LIST[choice]}")
 
 
-def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:
+def without_interval(everybody: Sequence[Row]) -> list[str]:
     """Return the metrics with one value per run; they have no interval."""
     metrics = {str(row["metric"]): metric_of(row) for row in everybody}
     return [
@@ -173,12 +173,12 @@ def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def best_sentences(everybody: Sequence[Row]) -> Iterator[str]:
     """Yield a sentence per metric on the best model at the largest cutoff, and on models close to it.
 
     If models have values for different users, the sentence names the models with fewer users instead.
     """
-    of_metrics: dict[str, list[Mapping[str, Any]]] = {}
+    of_metrics: dict[str, list[Row]] = {}
     for row in everybody:
         of_metrics.setdefault(row["metric"], []).append(row)
     for of_metric in list(of_metrics.values())[:MOST_SENTENCES_SHOWN]:
@@ -315,7 +315,7 @@ def beside_other_run(facts: RunFacts) -> Chapter | None:
     return Chapter(f"Beside run {other.run_id}", notes, [view], ["measure"])
 
 
-def change(row: Mapping[str, Any], was: Mapping[str, Any]) -> dict[str, float | None]:
+def change(row: Row, was: Row) -> dict[str, float | None]:
     """Return the difference of two means with its interval by Welch's test."""
     n_before, n_now = was["n"] or 0, row["n"] or 0
     between = unpaired(was["value"], was["std_error"], n_before, row["value"], row["std_error"], n_now)

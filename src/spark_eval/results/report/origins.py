@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -11,9 +11,8 @@ from spark_eval.accounting import Entry
 from spark_eval.errors import without_secrets
 from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, Tone, View, chart, warning
 from spark_eval.results.report.data import RunFacts
-from spark_eval.results.sentences import Row
 from spark_eval.results.subsets import SubsetRow, cold_warnings, counted_ways_to_train
-from spark_eval.schema import MODEL, Outcome, Subset, Table
+from spark_eval.schema import MODEL, Outcome, Row, Subset, Table
 
 # Outcomes of rows, shown in a bar; all other outcomes count users.
 ROW_OUTCOMES: Final = (
@@ -80,7 +79,7 @@ def leak_verdict(check: Row) -> str:
     return "LEAK" if check["leaked"] else "allowed" if check["rows"] else "no"
 
 
-def spans_of(split: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def spans_of(split: Row) -> Iterator[dict[str, Any]]:
     """Yield the time range of each subset of a split, in milliseconds since the epoch; None if unknown.
 
     An open start or end is that of the log. A subset with an end that the record lacks has no range.
@@ -102,8 +101,8 @@ def spans_of(split: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def subsets_in_time(
-    split: Mapping[str, Any],
-) -> Iterator[tuple[str, str | None, Mapping[str, Any], str | None, str]]:
+    split: Row,
+) -> Iterator[tuple[str, str | None, Row, str | None, str]]:
     """Yield fold and name of each subset, and the mapping and its keys with start (None: open) and end."""
     for fold, window in enumerate(split.get("windows") or ()):
         for subset in (Subset.TRAIN, Subset.TEST):
@@ -171,7 +170,7 @@ def provenance(facts: RunFacts) -> Chapter | None:
     return Chapter("Where it comes from", (), [table], texts=texts)
 
 
-def record_lines(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def record_lines(record: Row) -> Iterator[tuple[str, str]]:
     """Yield the entries of a commit record except config and timeline, as pairs of name and text."""
     for name in ("published_at", "conventions", "fingerprint", "truth_digest"):
         if record.get(name) is not None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
@@ -21,7 +21,7 @@ from spark_eval.results.report.origins import accounting, other_tables, provenan
 from spark_eval.results.report.predictions import prediction_curves, thresholds
 from spark_eval.results.report.users import folds, requests, segments, spread
 from spark_eval.results.report.verdict import verdict
-from spark_eval.schema import VERSION
+from spark_eval.schema import VERSION, Row
 
 # Chapters from top to bottom; a function returns None if there is no data for its chapter.
 CHAPTERS: Final[Mapping[str, Callable[[RunFacts], Chapter | None]]] = {
@@ -117,7 +117,7 @@ def headings_of(facts: RunFacts) -> list[str]:
     """Return the lines of the page's header: counts, conventions, and time of publication."""
     headings, moments = dict[str, str](), list[str]()
     for record in facts.records.values():
-        summary: Mapping[str, Any] = record.get("summary") or {}
+        summary: Row = record.get("summary") or {}
         for name in ("models", "users", "rows_in"):
             if summary.get(name) is not None:
                 headings[name] = f"{summary[name]:,} {name.replace('_', ' ')}"

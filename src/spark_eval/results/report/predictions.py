@@ -1,12 +1,12 @@
 """Chapters on predictions: curves and chosen thresholds."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, View, chart, warning
 from spark_eval.results.report.data import RunFacts, part_of
-from spark_eval.schema import CALIBRATION, MODEL, PR, ROC, Table
+from spark_eval.schema import CALIBRATION, MODEL, PR, ROC, Row, Table
 
 # Approximate maximum of curve points on a page. Each curve has one point per cell of a grid; the grid has
 # COARSEST_GRID to FINEST_GRID columns.
@@ -58,7 +58,7 @@ def curve_view(name: str, dataset: Dataset) -> View:
     )
 
 
-def thinned(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def thinned(rows: Sequence[Row]) -> Iterator[Row]:
     """Yield the first and last point of each curve, and the first in each grid cell in between.
 
     All points of calibration curves are kept.

@@ -11,8 +11,8 @@ import pyarrow.dataset as ds
 
 from spark_eval.arrow.files import BATCH_ROWS, named_read_errors
 from spark_eval.arrow.user_files import check_no_nan, open_file
-from spark_eval.metrics.columns import value_of_column
-from spark_eval.metrics.values import MetricValue
+from spark_eval.kernels.columns import value_of_column
+from spark_eval.kernels.values import MetricValue
 from spark_eval.schema import MODEL
 
 # Maximum number of metrics with a distribution: the first ones, each at its largest cutoff.

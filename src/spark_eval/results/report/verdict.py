@@ -1,15 +1,15 @@
 """Verdict of a report: the chosen model, its metric, its difference from another, and its worse segments."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from spark_eval.conventions.comparison import PairTest
 from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, measure_of
 from spark_eval.results.report.chapters import FAILED, PASSED, Chapter, Statement, Tone
 from spark_eval.results.report.data import RunFacts, part_of
 from spark_eval.results.report.models import change
-from spark_eval.results.sentences import Row, in_run, interval_text, short, where
-from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, Direction, Table
+from spark_eval.results.sentences import in_run, interval_text, short, where
+from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, Direction, Row, Table
 
 MOST_SEGMENTS_NAMED: Final = 5
 MOST_FAILED_NAMED: Final = 3
@@ -143,9 +143,9 @@ def compared_with(facts: RunFacts, model: str, measure: str) -> tuple[str | None
 
 
 def unpaired_differences(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     model: str,
-    others: Sequence[Mapping[str, Any]],
+    others: Sequence[Row],
     other: str,
     *,
     is_same_run: bool = True,

@@ -16,6 +16,14 @@ from spark_eval.splits.rules.moments import MAX_DAYS, Boundary, Cut, zone
 HASH_STEPS: Final = 2**31
 # Earlier than every timestamp.
 NEVER: Final = -(2**63)
+# Rows are dealt out in buckets of their draws, so that no single task sorts them all.
+BUCKETS: Final = 1_024
+# Order of the subsets within a fold; subsets that are not listed come last.
+STAGES: Final[Mapping[str, int]] = {
+    **dict.fromkeys((Subset.LOCAL_TRAIN, Subset.TRAIN), 0),
+    **dict.fromkeys((Subset.RANKER_TRAIN, Subset.RANKER_TEST, Subset.VALIDATION, Subset.INPUT), 1),
+}
+LAST_STAGE: Final = 2
 # Reasons of the policies that drop rows, with the columns that each policy compares.
 POLICIES: Final[Mapping[Reason, tuple[str, ...]]] = {
     Reason.COLD_USER: (USER,),
@@ -194,16 +202,21 @@ class TargetNumbering:
 
 
 @dataclass(frozen=True)
+class Numbered:
+    """Number of each row in a column of the log, which this process has put in order."""
+
+
+@dataclass(frozen=True)
 class Layout:
     """Assignment of a log's rows to subsets: ``numbering`` numbers each row.
 
     ``outcomes[number][fold]`` is a Subset, or the reason that the row is in none, or "" if only other folds
-    use it. Numbers by time or draw follow from the row alone; all others depend on other rows, so that Spark
-    sorts them.
+    use it. Numbers by time or draw follow from the row alone; all others depend on other rows, which are put
+    in order.
     """
 
     outcomes: Sequence[Sequence[str]]
-    numbering: Numbering | Dealt | Indexed | HeldOut | TargetNumbering
+    numbering: Numbering | Dealt | Indexed | HeldOut | TargetNumbering | Numbered
 
     @property
     def n_folds(self) -> int:
@@ -318,7 +331,7 @@ class FoldRule(ABC):
 
     @property
     def needs_other_rows(self) -> bool:
-        """True if the subset of a row does not follow from the row and ``find``; Spark sorts then."""
+        """True if the subset of a row does not follow from the row and ``find`` alone."""
         return bool(self.drops)
 
     @property

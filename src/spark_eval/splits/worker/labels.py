@@ -29,11 +29,13 @@ from spark_eval.schema import (
     Subset,
 )
 from spark_eval.splits.facts import SplitCounts
-from spark_eval.splits.rules.fold_rule import FoldRule, Layout, Numbering
+from spark_eval.splits.rules.fold_rule import FoldRule, Layout, Numbered, Numbering
 from spark_eval.splits.rules.moments import UNITS, Boundary
 from spark_eval.statistics.exact import Ints
 
 SHORT_TIME: Final = "short_time"
+# Column of the numbers of a log that are not found row by row.
+ROW_NUMBER: Final = "spark_eval_row_number"
 TIME_COUNTS: Final = pa.schema(
     {SHORT_TIME: pa.int64(), "oldest": pa.int64(), "newest": pa.int64(), "n": pa.int64()}
 )
@@ -165,12 +167,15 @@ class RowLabeller:
 
     def numbers(self, batch: pa.RecordBatch, times: pa.Array) -> Ints:
         """Return the number of each row (n,); see ``Numbering``."""
-        how, has_ids = self.layout.numbering, rows_with_ids(batch)
+        how = self.layout.numbering
+        if isinstance(how, Numbered):
+            return to_numpy(batch[ROW_NUMBER])
         assert isinstance(how, Numbering)
+        faults = self.faults(batch, times)
         side: Literal["left", "right"] = "right" if how.boundary is Boundary.EXCLUSIVE else "left"
         row_numbers = np.searchsorted(how.edges, to_numpy(times.fill_null(0)), side)
         if how.drawn is not None:
-            drawn = np.flatnonzero((row_numbers == how.drawn) & has_ids)
+            drawn = np.flatnonzero((row_numbers == how.drawn) & (faults != FAULTS.index(Fault.NULL_ID)))
             hashes = id_hashes(batch[USER].take(pa.array(drawn)), np.int64(how.seed))
             if how.by_row:
                 items, at = (column.take(pa.array(drawn)) for column in (batch[ITEM], times))
@@ -178,11 +183,15 @@ class RowLabeller:
             draws = hashes.view(np.int64) % how.n_draws
             steps = np.searchsorted(how.steps, draws, "right") if how.steps else draws
             row_numbers[drawn] = how.first_drawn + steps
-        n_numbers = len(self.layout.outcomes)
+        return np.where(faults < 0, row_numbers, len(self.layout.outcomes) + faults)
+
+    def faults(self, batch: pa.RecordBatch, times: pa.Array) -> Ints:
+        """Return the index into FAULTS of each row (n,); -1 for valid ones."""
+        faults = np.full(batch.num_rows, -1)
         if self.rule.timed:
-            row_numbers[to_numpy(times.is_null())] = n_numbers + FAULTS.index(Fault.NULL_TIMESTAMP)
-        row_numbers[~has_ids] = n_numbers + FAULTS.index(Fault.NULL_ID)
-        return row_numbers
+            faults[to_numpy(times.is_null())] = FAULTS.index(Fault.NULL_TIMESTAMP)
+        faults[~rows_with_ids(batch)] = FAULTS.index(Fault.NULL_ID)
+        return faults
 
 
 def conform_log(batch: pa.RecordBatch, times: pa.Array) -> pa.Table:
@@ -194,7 +203,8 @@ def conform_log(batch: pa.RecordBatch, times: pa.Array) -> pa.Table:
         if pc.any(is_inexact_as_double(batch[RELEVANCE])).as_py():
             raise inexact_relevance()
     columns = dict(zip(ours, (batch[USER], batch[ITEM], times.cast(INSTANT), relevance), strict=True))
-    return pa.table(columns | {name: batch[name] for name in batch.schema.names if name not in ours})
+    others = [name for name in batch.schema.names if name not in (*ours, ROW_NUMBER)]
+    return pa.table(columns | {name: batch[name] for name in others})
 
 
 def in_fold(rows: pa.Table, fold: int) -> pa.Table:

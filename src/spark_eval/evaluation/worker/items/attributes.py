@@ -19,7 +19,7 @@ from spark_eval.arrow.codes import (
     unique_in_order_of_appearance,
 )
 from spark_eval.errors import DataError
-from spark_eval.metrics.beyond.catalog import UNKNOWN, Catalog, Sets
+from spark_eval.kernels.beyond.catalog import UNKNOWN, Catalog, Sets
 from spark_eval.schema import FEATURES, FOLD, GROUPS, ITEM, N_ROWS, N_TAKERS, USER, VECTOR
 from spark_eval.statistics.exact import Floats, Ints
 

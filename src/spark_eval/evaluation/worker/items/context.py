@@ -8,7 +8,7 @@ from spark_eval.conventions.choice import Need
 from spark_eval.evaluation.worker.bucket import Bucket
 from spark_eval.evaluation.worker.lists import BucketLists
 from spark_eval.evaluation.worker.users import Users, indices_of_users
-from spark_eval.metrics.beyond.catalog import Entries, ItemContext, Sets, index_in_run
+from spark_eval.kernels.beyond.catalog import Entries, ItemContext, Sets, index_in_run
 from spark_eval.schema import Outcome
 from spark_eval.statistics.exact import Floats, Ints
 

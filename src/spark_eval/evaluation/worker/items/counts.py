@@ -21,7 +21,7 @@ from spark_eval.evaluation.worker.bucket import Bucket
 from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.lists import Group, SegmentCell
 from spark_eval.evaluation.worker.task import EvaluationTask
-from spark_eval.metrics.beyond.catalog import Entries, ItemContext
+from spark_eval.kernels.beyond.catalog import Entries, ItemContext
 from spark_eval.schema import ALL, FOLD, ITEM, MODEL, SEGMENT, SEGMENT_VALUE
 from spark_eval.statistics.exact import Floats, Ints
 
