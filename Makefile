@@ -5,6 +5,7 @@
 #   make test-spark the same facts on Spark: both engines, plans, sessions, files as Spark reads them
 #   make test-pages  what README and docs/ say: every command, config and code block, in a clone
 #   make test-slow the tests that take longer, in two processes: a cluster, the set-up, kills, README
+#   make test-slow-brief  of these what .ci/run has time for
 #   make test-all  every ring, one after the other, with one summary; goes on where it was cut off
 #   make test-exhaustive  many repetitions of what the others show once: before a release, after a rebuilding
 #   make test-parity  the numbers of nine libraries against those of our presets
@@ -25,7 +26,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-all test-spark test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-stores-brief test-versions mutants benchmarks check docs environments package archive archive-driver lock clean
+.PHONY: setup demo test test-all test-spark test-slow test-slow-brief test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-stores-brief test-versions mutants benchmarks check docs environments package archive archive-driver lock clean
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE SPARK_HOME
 
 dist := dist
@@ -48,6 +49,9 @@ test-spark: .venv/.classes.jsa
 
 test-slow: .venv/.classes.jsa
 	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or cluster or setup) and not exhaustive and not airflow and not browser and not stores" $(ARGS)
+
+test-slow-brief: .venv/.classes.jsa
+	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "brief and (slow or cluster or setup) and not exhaustive and not airflow and not browser and not stores" $(ARGS)
 
 test-all: .venv/.dev
 	@$(in_venv) tests.rings $(ARGS)

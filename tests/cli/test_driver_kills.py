@@ -45,6 +45,7 @@ def n_rows(desk: "Desk", table: Table, run_id: str) -> int:
     return sum(pq.read_metadata(file).num_rows for file in files)
 
 
+@pytest.mark.brief
 @pytest.mark.slow
 @pytest.mark.timeout(6000)
 @pytest.mark.parametrize(

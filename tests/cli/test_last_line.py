@@ -92,7 +92,7 @@ def test_a_jvm_that_dies_has_a_name(desk: "Desk") -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.brief)])
 def test_a_signal_leaves_one_line_and_nothing_else(desk: "Desk", number: signal.Signals) -> None:
     process, mark = run(desk, "wait"), desk.home / "mark"
     while not mark.exists():

@@ -126,6 +126,7 @@ def fingerprint(home: Path) -> str:
     return str(record["jobs"]["split"]["fingerprint"])
 
 
+@pytest.mark.brief
 def test_a_cluster_gives_the_same_bits_and_keeps_its_settings(
     cluster: "Cluster", submitted: Submitted, in_process: Path
 ) -> None:

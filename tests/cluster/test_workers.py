@@ -112,6 +112,7 @@ def test_executors_live_in_the_archive(
     assert "run a published" in done.stdout
 
 
+@pytest.mark.brief
 def test_workers_that_differ_are_refused_before_data_is_read(
     cluster: "Cluster", config: str, tmp_path: Path
 ) -> None:

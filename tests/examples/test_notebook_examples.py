@@ -34,7 +34,10 @@ def shown(notebook: Any) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.brief] * (name == "experiment.ipynb")) for name in NOTEBOOKS],
+)
 def test_a_notebook_gives_the_outputs_that_it_shows(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

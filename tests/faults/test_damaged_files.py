@@ -93,6 +93,7 @@ def damage(file: Path, chance: random.Random) -> str:
     return what
 
 
+@pytest.mark.brief
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", ["workers", "spark"])
 @pytest.mark.parametrize("write", [write_by_spark, write_by_arrow])

@@ -61,6 +61,7 @@ def test_this_process_publishes_the_same_without_spark(
     assert len(found["verbs_commits"]) == 2
 
 
+@pytest.mark.brief
 @pytest.mark.slow
 @pytest.mark.parametrize("run_all", [runs.verbs, runs.splits])
 def test_what_is_published(

@@ -22,7 +22,8 @@ PAGES_WITH = {
     for language in (SHELL, PYTHON)
 }
 # Walked by `make test-slow` too; the others only by `make test-pages`.
-IN_CI = ("README.md", "docs/demo.md")
+# Of the others the slow ring has no time.
+MARKS = {"README.md": [pytest.mark.brief], "docs/demo.md": list[pytest.MarkDecorator]()}
 IN_A_CLONE = [page for page in PAGES_WITH[SHELL] if page != "docs/airflow.md"]
 # A minute of Spark, where README takes seconds.
 IN_PROCESS = [
@@ -76,7 +77,7 @@ def walk(tmp_path: Path) -> Iterator[Walk]:
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(
-    "page", [pytest.param(p, marks=[] if p in IN_CI else [pytest.mark.exhaustive]) for p in IN_A_CLONE]
+    "page", [pytest.param(page, marks=MARKS.get(page, [pytest.mark.exhaustive])) for page in IN_A_CLONE]
 )
 def test_a_page_does_what_it_says(walk: Walk, page: str, request: pytest.FixtureRequest) -> None:
     if any(block.language == PYTHON and "get_session" in block.text for block in blocks(page)):

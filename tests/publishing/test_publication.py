@@ -95,6 +95,7 @@ def roots(tmp_path: Path, is_replaced: bool) -> Iterator[Path]:
     return copies()
 
 
+@pytest.mark.brief
 @pytest.mark.slow
 def test_kill_at_every_step(roots: Iterator[Path], is_replaced: bool) -> None:
     """SIGKILL before each system call of an attempt, one process for each; then the same command again."""

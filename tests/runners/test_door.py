@@ -86,6 +86,10 @@ TABLES: Final[Mapping[str, tuple[str, SpecOf, Sequence[str]]]] = {
 }
 
 
+# Cases of the brief ring.
+BRIEF: Final = ("ranked", "log")
+
+
 def base_of(case: str) -> tuple[str, SpecOf, TableSpec, dict[str, pa.Array]]:
     """A table with all columns of its spec, of valid types."""
     name, spec_of, deciding = TABLES[case]
@@ -118,7 +122,9 @@ def outcome(name: str, spec_of: SpecOf, given: Any, engine: str) -> str:
 @pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("form", ["frame", "file"])
-@pytest.mark.parametrize("case", TABLES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.brief] * (case in BRIEF)) for case in TABLES]
+)
 def test_both_engines_say_the_same_of_any_type_of_a_column(tmp_path: Path, case: str, form: str) -> None:
     name, spec_of, _, _ = base_of(case)
     differing, ends = {}, Counter[str]()

@@ -97,6 +97,7 @@ def test_the_source_distribution_holds_what_addresses_would_lead_to(tmp_path: Pa
     assert {*PAGES, *(f"src/spark_eval/{name}" for name in DATA), "Makefile", "tests/conftest.py"} <= names
 
 
+@pytest.mark.brief
 def test_commands_run_where_the_tree_is_not(venv: Path, tmp_path: Path) -> None:
     where = run(venv, tmp_path, "python", "-c", "import spark_eval; print(spark_eval.__file__)")
     assert Path(where.strip()).is_relative_to(venv)

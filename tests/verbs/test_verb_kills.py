@@ -113,6 +113,7 @@ def count_steps(action: Callable[[], bool]) -> int:
     return n_steps
 
 
+@pytest.mark.brief
 @each_verb
 def test_a_killed_run_is_whole_or_not_there(case: Case, tmp_path: Path) -> None:
     """Killed at steps of its last third, in which it writes; then the same command again."""
