@@ -91,11 +91,16 @@ def modules_imported() -> dict[str, set[str]]:
                 imported = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
             elif isinstance(node, ast.ImportFrom) and node.module == "spark_eval":
                 imported = [f"spark_eval.{alias.name}" for alias in node.names]
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "import_module" and node.args:
+            elif isinstance(node, ast.Call) and name_called(node) == "import_module" and node.args:
                 imported = [str(node.args[0].value)] if isinstance(node.args[0], ast.Constant) else []
             known = {name.removeprefix("spark_eval.") for name in imported} & names
             found[name_of(path).removesuffix(".__init__")] |= known
     return found
+
+
+def name_called(node: ast.Call) -> str:
+    """Return the name of the function that is called, without its module."""
+    return str(getattr(node.func, "attr", getattr(node.func, "id", "")))
 
 
 def reached(start: str, graph: dict[str, set[str]]) -> set[str]:

@@ -107,6 +107,8 @@ def test_a_fault_is_named_and_leaves_nothing(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.brief
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems tell nobody how much memory a process has")
 def test_a_limit_of_memory_is_named_unless_a_library_aborts(tmp_path: Path) -> None:
     for name, tables in {"small": (LISTS, TRUTH), "large": many()}.items():

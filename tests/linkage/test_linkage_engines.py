@@ -77,7 +77,7 @@ def reviewed(candidates: pa.Table, predicted: pa.Table) -> Tables:
     }
 
 
-@pytest.mark.parametrize("kind", ["integers", "text"])
+@pytest.mark.parametrize("kind", [pytest.param("integers", marks=pytest.mark.slow), "text"])
 @pytest.mark.parametrize(
     "forms", [("clusters", "clusters"), ("pairs", "clusters"), ("clusters", "pairs"), ("pairs", "pairs")]
 )
@@ -95,7 +95,7 @@ def test_both_engines_find_the_same_bits(kind: str, forms: tuple[str, str]) -> N
     assert (found[0] != found[1]) == ("clusters" in forms)
 
 
-@pytest.mark.parametrize("kind", ["integers", "text"])
+@pytest.mark.parametrize("kind", [pytest.param("integers", marks=pytest.mark.slow), "text"])
 @pytest.mark.parametrize("predicted", ["clusters", "pairs"])
 def test_both_engines_draw_the_same_sample(kind: str, predicted: str) -> None:
     tables = made(kind, predicted, "clusters", seed=1)

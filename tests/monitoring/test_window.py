@@ -61,7 +61,7 @@ def plain_errors(days: Sequence[OfDay], model: str, country: str) -> Mapping[str
     return found
 
 
-@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=6, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(days=st.lists(MODELS, min_size=3, max_size=3), order=st.permutations(range(3)))
 def test_a_window_is_one_job_over_all_days_in_any_order(
     days: list[dict[str, list[UserDay]]], order: list[int], tmp_path_factory: pytest.TempPathFactory

@@ -39,7 +39,7 @@ LISTS = st.dictionaries(KEYS, ROWS, min_size=1, max_size=12).map(
 MODELS = st.fixed_dictionaries({"als": LISTS, "pop/ular": LISTS})
 
 
-@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=6, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(
     days=st.lists(MODELS, min_size=3, max_size=3),
     order=st.permutations(range(3)),
