@@ -11,6 +11,7 @@ import pytest
 
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import DataError
+from spark_eval.splits.facts import latest
 from spark_eval.splits.rules.fold_rule import HASH_STEPS
 from spark_eval.splits.rules.global_local_ranker import GlobalLocalRanker, Timeline
 from spark_eval.splits.rules.moments import Boundary
@@ -108,3 +109,8 @@ def test_rows_are_written_by_part_and_counted(tmp_path: Path) -> None:
     assert table["timestamp"].cast(pa.int64()).to_pylist() == [45, 44, 43]
     assert table["fold"].type == pa.int32()
     assert not np.any(table["fold"].to_numpy())
+
+
+def test_of_two_parts_the_later_moment_of_each_key_is_kept() -> None:
+    one, other = {"train": 1, "test": 5}, {"train": 3, "gap": 2}
+    assert latest(one, other) == latest(other, one) == {"train": 3, "test": 5, "gap": 2}

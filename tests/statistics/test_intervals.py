@@ -85,3 +85,9 @@ def test_no_values_define_nothing() -> None:
 
 def test_one_value_has_a_mean_only() -> None:
     assert summarise(Fraction(1, 2), Fraction(1, 4), 1) == Summary(0.5, None, None, None, 1)
+
+
+def test_a_remainder_decides_between_two_doubles() -> None:
+    half_way = 1 + Fraction(1, 2**53)
+    assert square_root(half_way**2) == 1.0
+    assert square_root(half_way**2 + Fraction(1, 10**100)) == 1 + 2**-52
