@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -202,9 +203,15 @@ def given_by(needs: Collection[Need]) -> str:
     return ", ".join(dict.fromkeys(given for need, given in GIVEN_BY.items() if need in needs))
 
 
+@cache
+def tables() -> tuple[str, ...]:
+    """Return the tables that follow from the code."""
+    return (rule_table(), beyond_table(), *key_tables())
+
+
 def page_with_tables(page: str) -> str:
     """Return the text of a page with the tables of the code in the place of those with the same header."""
-    for table in (rule_table(), beyond_table(), *key_tables()):
+    for table in tables():
         header = re.escape(table.partition("\n")[0])
         if found := re.search(rf"^{header}(\n\|.*)*", page, re.MULTILINE):
             page = page.replace(found[0], table)

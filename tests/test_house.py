@@ -79,10 +79,11 @@ def modules_imported() -> dict[str, set[str]]:
     names = {name_of(path).removesuffix(".__init__") for path in MODULES}
     found: dict[str, set[str]] = defaultdict(set)
     for path, tree in trees().items():
+        module = name_of(path).removesuffix(".__init__")
         typed = {
             id(child)
             for node in ast.walk(tree)
-            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+            if isinstance(node, ast.If) and last_name(node.test) == "TYPE_CHECKING"
             for child in ast.walk(node)
         }
         for node in (one for one in ast.walk(tree) if id(one) not in typed):
@@ -91,16 +92,15 @@ def modules_imported() -> dict[str, set[str]]:
                 imported = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
             elif isinstance(node, ast.ImportFrom) and node.module == "spark_eval":
                 imported = [f"spark_eval.{alias.name}" for alias in node.names]
-            elif isinstance(node, ast.Call) and name_called(node) == "import_module" and node.args:
+            elif isinstance(node, ast.Call) and last_name(node.func) == "import_module" and node.args:
                 imported = [str(node.args[0].value)] if isinstance(node.args[0], ast.Constant) else []
-            known = {name.removeprefix("spark_eval.") for name in imported} & names
-            found[name_of(path).removesuffix(".__init__")] |= known
+            found[module] |= {name.removeprefix("spark_eval.") for name in imported} & names
     return found
 
 
-def name_called(node: ast.Call) -> str:
-    """Return the name of the function that is called, without its module."""
-    return str(getattr(node.func, "attr", getattr(node.func, "id", "")))
+def last_name(node: ast.expr) -> str:
+    """Return a name, or the last part of a dotted one."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def reached(start: str, graph: dict[str, set[str]]) -> set[str]:

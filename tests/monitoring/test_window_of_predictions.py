@@ -88,7 +88,7 @@ def numbers(rows: Any) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     }
 
 
-@settings(max_examples=3, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=2, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(
     seeds=st.lists(st.integers(0, 10**6), min_size=3, max_size=3),
     sizes=st.lists(st.integers(4, 60), min_size=3, max_size=3),
