@@ -122,7 +122,7 @@ def judge(verb: "Verb", done: "Run", config: Config, verdict: Path | None, *, is
     The verdict is recorded in a file if one is given, and in MLflow if the config requests it.
     """
     try:
-        if is_last and verb.has_verdict:
+        if is_last and verb.has_verdict and (verdict is not None or config.mlflow is not None):
             record_verdict(verb, done, config, verdict)
     finally:  # a verdict that cannot be recorded hides no failed gate
         verb.judge(done)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from spark_eval.errors import ConfigError
@@ -82,6 +83,7 @@ def metric_named(name: str, known: Mapping[str, Known], where: str) -> Known:
     return metric
 
 
+@cache
 def bare_name(name: str) -> str:
     """Return a name in lower case, without underscores, hyphens and a final ``AtK``."""
     return re.sub("[_-]", "", name.casefold()).removesuffix("atk")
