@@ -77,7 +77,7 @@ MUTANTS: Final = (
     # Accounting
     Mutant("accounting.py", "if n_rows != accounted[table]:", "if n_rows < accounted[table]:", "test_ledger.py evaluation splits"),
     Mutant("accounting.py", "(Reason.NO_HITS, count.without_hits, conventions.no_hits is NoHits.DROP)", "(Reason.NO_HITS, count.without_hits, False)", "evaluation"),
-    Mutant("runners/quarantine.py", "if n_bad > share * n_rows[source, model]:", "if n_bad > share * sum(n_rows.values()):", "evaluation verbs faults"),
+    Mutant("runners/quarantine.py", "if n_bad > share * n_rows[source, model]:", "if n_bad > share * sum(n_rows.values()):", "predictions"),
     # Comparison and gates
     Mutant("comparison/gates.py", "allowed = -share if baseline is not None and baseline < 0 else share", "allowed = share", "comparison"),
     Mutant("comparison/decisions.py", "return Decision.NOT_WORSE if low >= 0 else Decision.UNDECIDED", "return Decision.NOT_WORSE if high >= 0 else Decision.UNDECIDED", "comparison"),

@@ -96,6 +96,13 @@ def test_one_row_in_a_hundred_may_be_unusable(n_rows: int, is_taken: bool) -> No
             evaluate_predictions(rows, "binary", model="m")
 
 
+def test_a_broken_model_is_refused_though_another_has_many_valid_rows() -> None:
+    rows = pd.DataFrame({"label": [0, 1] * 100, "score": 0.25, "model": ["good"] * 196 + ["broken"] * 4})
+    rows.loc[199, "score"] = 1.5
+    with pytest.raises(DataError, match=r"QUARANTINE_SHARE.*model 'broken': 1 of 4 rows"):
+        evaluate_predictions(rows, "binary")
+
+
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_a_share_is_one(share: float) -> None:
     with pytest.raises(ConfigError, match="OUT_OF_RANGE"):
