@@ -96,7 +96,7 @@ MUTANTS: Final = (
     Mutant("linkage/estimates.py", "(1 - Fraction(n, one.n_pairs))", "1", "linkage"),
     Mutant("linkage/estimates.py", "if chance == 1:", "if chance == 0:", "linkage"),
     Mutant("predictions/classes.py", "ratio(2 * at.tp, 2 * at.tp + at.fp + at.fn)", "ratio(at.tp, at.tp + at.fp + at.fn)", "predictions"),
-    Mutant("predictions/classes.py", "rest = sums.weight - predicted - labels + right", "rest = sums.weight - predicted - labels", "predictions"),
+    Mutant("predictions/classes.py", "{\"class\": str(name)}, right, predicted - right, labels - right", "{\"class\": str(name)}, right, predicted, labels - right", "predictions"),
     # Days
     Mutant("monitoring/watch.py", "(newest.day - point.day).days >= plan.days", "(newest.day - point.day).days > plan.days", "monitoring"),
     Mutant("monitoring/watch.py", "cusum - sign * found.u - ALLOWANCE", "cusum + sign * found.u - ALLOWANCE", "monitoring"),

@@ -49,6 +49,20 @@ def test_worked_numbers() -> None:
     assert judge(rise, PLAN, is_lower_better=True).is_alarm
 
 
+def test_the_cumulative_sum_is_over_the_days_of_the_window() -> None:
+    # A steep fall on the first day before the window must not count, one on its first day must.
+    for n_after, is_counted in ((PLAN.days - 1, True), (PLAN.days, False)):
+        values = [*(VALUES * 4), 0.100, *(VALUES * 4)[:n_after]]
+        days = series(values, 0.001)
+        sums = 0.0
+        for at in range(len(days) - PLAN.days, len(days)):
+            u = judge(days[: at + 1], PLAN).u
+            assert u is not None
+            sums = max(0.0, sums - u - 0.5)
+        assert judge(days, PLAN).cusum == sums
+        assert (sums > 10) == is_counted
+
+
 @given(order=st.permutations(range(8)))
 @settings(max_examples=20, deadline=None)
 def test_the_order_of_days_does_not_matter(order: list[int]) -> None:
