@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Iterator
 from functools import partial
-from itertools import count
 from itertools import count, product
 from pathlib import Path
 
