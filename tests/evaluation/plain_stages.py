@@ -54,7 +54,35 @@ def values_of(one: Person, plan: Plan) -> dict[Key, float]:
             narrow = User(cut.recommended, {item: one.truth[item] for item in candidates}, cut.scores)
             conditional = measured(narrow, plan, *here, "conditional_")
             values |= conditional if candidates else dict.fromkeys(conditional, math.nan)
+        if stage.reranks is not None:
+            [earlier] = [other for other in plan.stages if other.name == stage.reranks]
+            lists = (
+                one.lists.get(earlier.models[0], ())[: earlier.k],
+                one.lists.get(stage.models[0], ())[: stage.k],
+            )
+            for name, number in changes(*lists, stage.k).items():
+                values[*here, name, stage.k] = number
     return values
+
+
+def changes(earlier: Sequence[int], later: Sequence[int], k: int) -> dict[str, float]:
+    """What a reranker changes of a list; a negative item is a gap."""
+    ranks = [{item: rank for rank, item in enumerate(items, 1) if item >= 0} for items in (earlier, later)]
+    before, after = ranks
+    top = {item for item, rank in before.items() if rank <= k}
+    depth = max([rank for one in ranks for rank in one.values() if rank <= k], default=0)
+    weights = [0.85**d for d in range(depth)]
+    shares = [
+        len({item for item in before if before[item] <= d} & {item for item in after if after[item] <= d}) / d
+        for d in range(1, depth + 1)
+    ]
+    overlap = sum(w * share for w, share in zip(weights, shares, strict=True))
+    rises = [before[item] - rank for item, rank in after.items() if item in before]
+    return {
+        "rank_biased_overlap": overlap / sum(weights) if depth else math.nan,
+        "share_replaced": len(after.keys() - top) / len(after) if after else math.nan,
+        "largest_promotion": max(0, *rises) if rises else math.nan,
+    }
 
 
 def share(items: set[int], one: Person) -> float:

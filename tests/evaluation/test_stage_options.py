@@ -11,6 +11,7 @@ from spark_eval.runs.sections import parse_config
 
 FIRST = {"name": "candidates", "model": "cg", "k": 500}
 SECOND = {"name": "final", "model": "ranker", "k": 10}
+UNION = {"name": "all", "models": ["a", "b"], "k": 3}
 THIRD = {"name": "shown", "model": "page", "k": 5}
 
 
@@ -19,7 +20,9 @@ def test_stages_are_checked_and_kept_in_order() -> None:
     assert make_stages([FIRST, SECOND]) == stages
     assert make_plan(stages=[FIRST, SECOND]).stages == stages
     assert make_plan().stages == ()
-    union = make_stages([{"name": "all", "models": ["a", "b"], "k": 3}, SECOND])[0]
+    reranked = make_stages([FIRST, {**SECOND, "reranks": "candidates"}])[1]
+    assert reranked == Stage("final", ("ranker",), 10, "candidates")
+    union = make_stages([UNION, SECOND])[0]
     assert (union.models, union.model) == (("a", "b"), None)
 
 
@@ -42,6 +45,11 @@ def test_stages_are_checked_and_kept_in_order() -> None:
         ([FIRST, {"name": "final", "models": ["a", "b"], "k": 3}], "INVALID_STAGE", "only candidates"),
         ([FIRST, {**SECOND, "modell": "x"}], "UNKNOWN_CONFIG_KEY", "did you mean 'model'"),
         ([FIRST, "final"], "INVALID_STAGE", "give a mapping"),
+        ([FIRST, {**SECOND, "reranks": "candidate"}], "INVALID_STAGE", "did you mean 'candidates'"),
+        ([FIRST, {**SECOND, "reranks": "final"}], "INVALID_STAGE", "'final'.*candidates"),
+        ([{**FIRST, "reranks": "final"}, SECOND], "INVALID_STAGE", "'candidates': reranks"),
+        ([FIRST, {**SECOND, "reranks": 5}], "INVALID_CONFIG", "reranks"),
+        ([UNION, {**SECOND, "reranks": "all"}], "INVALID_STAGE", "a union of several models"),
     ],
 )
 def test_a_wrong_stage_has_a_named_error(stages: Any, code: str, says: str) -> None:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -157,6 +158,45 @@ def test_hits_reach_as_far_as_the_largest_k_of_a_stage() -> None:
     assert (same.metrics, same.per_user) == (found.metrics, found.per_user)
 
 
+def test_worked_changes_of_a_reranker() -> None:
+    stages = [THREE[0], {**THREE[1], "reranks": "candidates"}, {**THREE[2], "reranks": "ranking"}]
+    sums = worked(stages=stages)
+    found = values(sums, "rank_biased_overlap", "share_replaced", "largest_promotion")
+    second, both = 0.85 / 2 / 1.85, (1 + 0.85 / 2) / 1.85
+    assert found == {
+        # u1 has 1 at ranks 2 and 1, 7 at 5 and 2; u2 and u3 keep theirs; u5 has 1 at 2 and 1, 4 at 3 and 2.
+        ("ranking", "rank_biased_overlap"): round((second + 1 + 1 + second) / 4, 6),
+        ("ranking", "share_replaced"): round((1 / 2 + 0 + 0 + 1 / 2) / 4, 6),
+        ("ranking", "largest_promotion"): (3 + 0 + 0 + 1) / 4,
+        # u1 keeps 7, from rank 2 to 1; u3 keeps 5 at 1; u4 had no list; u2 and u5 keep both.
+        ("final", "rank_biased_overlap"): round((second + 1 + both + 0 + 1) / 5, 6),
+        ("final", "share_replaced"): (1 / 2 + 0 + 1 / 2 + 1 + 0) / 5,
+        ("final", "largest_promotion"): 1 / 4,
+    }
+    counts = {(row.metric, row.stage): (row.n_users, row.n_undefined) for row in sums.stage_rows()}
+    assert counts["rank_biased_overlap", "ranking"] == (4, 1)  # u4 has neither list
+    assert counts["largest_promotion", "final"] == (4, 1)  # u4's lists have no item in common
+    assert "rank_biased_overlap" not in {row.metric for row in worked().stage_rows()}
+
+
+def test_a_list_compared_with_itself_is_unchanged() -> None:
+    deep = {"name": "deep", "model": "cg", "k": 6}
+    found = worked(stages=[deep, {"name": "shown", "model": "cg", "k": 3, "reranks": "deep"}])
+    changed = values(found, "rank_biased_overlap", "share_replaced", "largest_promotion")
+    assert list(changed.values()) == [1, 0, 0]
+
+
+def test_repeated_items_and_ranks_are_searched_where_lists_are_compared() -> None:
+    stages = [THREE[0], {**THREE[1], "reranks": "candidates"}]
+    assert make_plan(metrics=["ndcg"], k=2, stages=stages).checks == "full"
+    assert make_plan(metrics=["ndcg"], k=2, stages=THREE).checks == "hits"
+    # Users 2 and 3 have an item twice, which is not relevant to them.
+    twice = {**E, "ranker": {**E["ranker"], 2: [5, 5], 3: [1, 1]}}
+    plan = make_plan(metrics=["ndcg"], k=2, stages=stages)
+    found = values(drive(plan, Tables(by_rank(twice), liked(T))).stages(plan), "share_replaced")
+    assert found["ranking", "share_replaced"] == (1 / 2 + 0 + 1 + 1 / 2) / 4
+
+
 def test_segments_and_folds_have_rows_of_their_own() -> None:
     lists = pa.concat_tables([in_fold(by_rank(E), 0), in_fold(by_rank({**E, "reranked": E["ranker"]}), 1)])
     truth = pa.concat_tables([in_fold(liked(T), fold) for fold in (0, 1)])
@@ -237,11 +277,17 @@ def tables_of(found: Sequence[Person]) -> Tables:
     )
 
 
-def plan_of(n_stages: int, is_union: bool, cuts: Sequence[int], **options: Any) -> Plan:
+def plan_of(
+    n_stages: int, is_union: bool, cuts: Sequence[int], is_compared: bool = True, **options: Any
+) -> Plan:
     first: dict[str, Any] = {"models": ["cg", "knn"]} if is_union else {"model": "cg"}
     later = [{"name": "between", "model": "ranker"}, {"name": "last", "model": "final"}][1 - n_stages :]
     stages = zip([{"name": "first", **first}, *later], cuts, strict=False)
     chosen = [{**stage, "k": k} for stage, k in stages]
+    # The last stage is compared with the one before, unless that is a union; with three, that one is, too.
+    for before, stage in pairwise(chosen if is_compared else ()):
+        if "model" in before:
+            stage["reranks"] = before["name"]
     return make_plan(metrics=METRICS, k=[1, 4], stages=chosen, **options)
 
 
@@ -250,6 +296,7 @@ plans = st.builds(
     st.sampled_from([2, 3]),
     st.booleans(),
     st.lists(st.integers(1, 9), min_size=3, max_size=3),
+    st.booleans(),
     threshold=st.sampled_from([None, 1.0]),
 )
 

@@ -19,8 +19,8 @@ LISTS = {
 }
 STAGES = [
     {"name": "candidates", "model": "cg", "k": 6},
-    {"name": "ranking", "model": "ranker", "k": 2},
-    {"name": "final", "model": "reranked", "k": 2},
+    {"name": "ranking", "model": "ranker", "k": 2, "reranks": "candidates"},
+    {"name": "final", "model": "reranked", "k": 2, "reranks": "ranking"},
 ]
 
 
@@ -52,6 +52,7 @@ def test_the_worked_example_has_equal_bits_however_it_lies(spark: SparkSession) 
     values = {(row["stage"], row["metric"]): row["value"] for row in stages}
     assert values["ranking", "efficiency_ndcg"] == pytest.approx(0.617320, abs=1e-6)
     assert values["final", "efficiency_ndcg"] is None
+    assert values["final", "share_replaced"] == pytest.approx(0.4)
     assert values["candidates", "stage_recall"] == pytest.approx(0.433333, abs=1e-6)
     assert {row["step"]: row["n_users"] for row in funnel}["with_candidates"] == 4
     assert sum(row["n_pairs"] for row in funnel if not row["step"].startswith("with_")) == 9

@@ -14,7 +14,7 @@ from spark_eval.runtime.session import get_session
 STAGES = [
     {"name": "candidates", "models": ["best", "late"], "k": 2},
     {"name": "ranking", "model": "late", "k": 1},
-    {"name": "final", "model": "half", "k": 1},
+    {"name": "final", "model": "half", "k": 1, "reranks": "ranking"},
 ]
 
 
@@ -44,6 +44,9 @@ def test_the_tables_are_published_shown_and_read_back(split_desk: Desk) -> None:
         "outside_candidates": (0, 0),
     }
     assert re.search(r"with hit in final +│ 2 +│ 50.0% +│ █{20} ", out), out
+    # Every user gets another item at rank 1.
+    assert by_key["final", "share_replaced", 1] == 1
+    assert re.search(r"final +│ 1 │ 0.0000 +│ 1.0000 +│ - +│", out), out
     assert re.search(r"\(all of them\) │ 2 │ 1.0000 │", out), out
     assert f"  stages      {desk.out}/stages/run_id=a" in out
     read = read_published(get_session(), str(desk.out), "funnel", "a").toPandas()

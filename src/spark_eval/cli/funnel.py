@@ -7,7 +7,7 @@ from rich.bar import Bar
 from rich.console import Console
 
 from spark_eval.cli.leaderboard import drawn
-from spark_eval.kernels.stages import ADDED_RECALL, STAGE_RECALL
+from spark_eval.kernels.stages import ADDED_RECALL, OVERLAP, PROMOTION, REPLACED, STAGE_RECALL
 from spark_eval.results.leaderboard import four_digits
 from spark_eval.results.report.funnel import HEADINGS, counts_of, reached_rows, said_of, with_share
 from spark_eval.results.sentences import TextLines
@@ -32,6 +32,8 @@ def show_funnel(stages: Iterable[Row], funnel: Iterable[Row], screen: Console) -
         ]
         screen.print(drawn((HEADINGS[column], "number", "share", ""), lines))
     screen.print(drawn(("stage", "model", "k", "recall", "only here"), recall_lines(stages)))
+    if changes := change_lines(stages):
+        screen.print(drawn(("stage", "k", "overlap", "replaced", "largest promotion"), changes))
     header, lines_of_metrics = metric_lines(stages)
     screen.print(drawn(header, lines_of_metrics[:MOST_METRICS]))
     if len(lines_of_metrics) > MOST_METRICS:
@@ -56,6 +58,15 @@ def recall_lines(stages: Iterable[Row]) -> TextLines:
         [stage, model or "(all of them)", str(k), line[STAGE_RECALL], line.get(ADDED_RECALL, "")]
         for (stage, model, k), line in found.items()
     ]
+
+
+def change_lines(stages: Iterable[Row]) -> TextLines:
+    """Return a line per stage that reranks another one: what it changes of that list."""
+    lines: dict[tuple[str, int], list[str]] = {}
+    for row in stages:
+        if row["metric"] in (OVERLAP, REPLACED, PROMOTION):
+            lines.setdefault((row["stage"], row["k"]), []).append(four_digits(row["value"]))
+    return [[stage, str(k), *values] for (stage, k), values in lines.items()]
 
 
 def metric_lines(stages: Sequence[Row]) -> tuple[list[str], TextLines]:

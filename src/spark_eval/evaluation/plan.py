@@ -261,6 +261,12 @@ class Plan:
         return sorted({stage.k for stage in self.stages})
 
     @cached_property
+    def handed_on_depth(self) -> int:
+        """Largest rank of the items that comparisons of stages need; 0 if no stage reranks another."""
+        compared = {one.reranks for one in self.stages} | {one.name for one in self.stages if one.reranks}
+        return max((stage.k for stage in self.stages if stage.name in compared), default=0)
+
+    @cached_property
     def truth_depth(self) -> int | None:
         """Maximum number of a user's relevant items in an ideal list, best first; None: all."""
         return None if any(value.k is None for value in self.requested) else max(self.cuts)
@@ -317,7 +323,8 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
     values = metric_values(chosen.pop("metrics"), chosen.pop("k"), conventions)
     chosen["stages"] = make_stages(as_list(chosen["stages"] or ()))
     plan = Plan(values, conventions, **chosen)
-    return replace(plan, checks=Checks.FULL) if Need.LENGTHS in plan.needs else plan
+    needs_all = Need.LENGTHS in plan.needs or plan.handed_on_depth
+    return replace(plan, checks=Checks.FULL) if needs_all else plan
 
 
 def filled_column(k: int | None) -> str:

@@ -15,6 +15,9 @@ ADDED_RECALL: Final = "added_recall"
 ORACLE: Final = "oracle_"
 CONDITIONAL: Final = "conditional_"
 EFFICIENCY: Final = "efficiency_"
+OVERLAP: Final = "rank_biased_overlap"
+REPLACED: Final = "share_replaced"
+PROMOTION: Final = "largest_promotion"
 STEP_TRUTH: Final = "with_truth"
 STEP_CANDIDATES: Final = "with_candidates"
 STEP_RELEVANT: Final = "with_relevant_candidate"
@@ -37,15 +40,22 @@ class StageOptions(TypedDict, total=False):
     k: Annotated[
         int | None, "largest rank of the output; applied to each generator.", None, None, None, "INVALID_K"
     ]
+    reranks: Annotated[
+        str | None, "earlier stage of one model whose list it changes: overlap, share replaced, promotion."
+    ]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Output of a stage: the items at ranks up to k of a model's list, or the union over several models."""
+    """Output of a stage: the items at ranks up to k of a model's list, or the union over several models.
+
+    ``reranks`` is the name of the earlier stage whose list it is compared with; None if it is not.
+    """
 
     name: str
     models: tuple[str, ...]
     k: int
+    reranks: str | None = None
 
     @property
     def model(self) -> str | None:
@@ -76,7 +86,22 @@ def make_stages(given: Sequence[Given]) -> tuple[Stage, ...]:
     if len(stages) > MOST_STAGES:
         message = f"{STAGES_KEY}: {len(stages)} are given; at most {MOST_STAGES} are supported"
         raise ConfigError("TOO_MANY_STAGES", f"{message}; leave out intermediate stages, or evaluate twice")
+    for index, stage in enumerate(stages):
+        check_reranked(stage, stages[:index])
     return stages
+
+
+def check_reranked(stage: Stage, earlier: Sequence[Stage]) -> None:
+    """Raise ConfigError INVALID_STAGE unless the reranked stage comes earlier and has an order."""
+    if stage.reranks is None:
+        return
+    where = f"{STAGES_KEY}, stage {stage.name!r}: reranks"
+    by_name = {one.name: one for one in earlier}
+    if stage.reranks not in by_name:
+        raise ConfigError.unknown("INVALID_STAGE", "earlier stage", stage.reranks, by_name, where)
+    if by_name[stage.reranks].model is None:
+        message = f"{where} names {stage.reranks!r}, a union of several models, which has no order"
+        raise ConfigError("INVALID_STAGE", f"{message}; name a stage of one model")
 
 
 def check_stage_models(stages: Sequence[Stage], models: Sequence[str]) -> None:
@@ -94,7 +119,7 @@ def make_stage(key: str, given: Given, index: int) -> Stage:
         raise ConfigError("INVALID_STAGE", f"{key} is {given!r}; give a mapping of name, model and k")
     check_keys(given, list(declared(StageOptions)), key)
     options: Any = given
-    name, model, models, k = checked(StageOptions, options, key).values()
+    name, model, models, k, reranks = checked(StageOptions, options, key).values()
     if not isinstance(name, str) or not name:
         raise ConfigError("INVALID_STAGE", f"{key} has no name; give it one, such as candidates")
     if k is None:
@@ -102,7 +127,7 @@ def make_stage(key: str, given: Given, index: int) -> Stage:
     if (cut := parse_k(k)) is None:
         message = f"{key}.k ({name!r}) is {k!r}; a stage hands on a number of items"
         raise ConfigError("INVALID_K", message)
-    return Stage(name, models_of_stage(f"{key} ({name!r})", model, as_list(models), index), cut)
+    return Stage(name, models_of_stage(f"{key} ({name!r})", model, as_list(models), index), cut, reranks)
 
 
 def models_of_stage(key: str, model: str | None, models: Sequence[str], index: int) -> tuple[str, ...]:

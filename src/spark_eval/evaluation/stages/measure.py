@@ -13,16 +13,19 @@ from spark_eval.evaluation.stages.quantities import (
     outside,
     pairs_at,
     recalls,
+    reranking,
     staged_metrics,
     steps,
     summed_columns,
     user_means,
     users_at,
 )
+from spark_eval.evaluation.stages.reranking import changes_of_lists
 from spark_eval.evaluation.worker.lists import BucketLists, SegmentTotals, sums
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.requests import sums_of_users
 from spark_eval.evaluation.worker.truth import Truth
+from spark_eval.kernels.beyond.catalog import Entries, require_fact
 from spark_eval.kernels.lists import Lists
 from spark_eval.kernels.stages import (
     ADDED_RECALL,
@@ -129,6 +132,7 @@ class StageMeasurer:
             if stage.model is not None:
                 [lists] = self.handed_on[number]
                 columns |= self.metrics(stage, lists.lists(self.users, self.ideal))
+            columns |= self.changes(stage)
             if number:
                 columns |= self.conditional(stage, self.handed_on[number][0])
             else:
@@ -178,6 +182,22 @@ class StageMeasurer:
             columns[column] = np.full(len(self.users), np.nan)
             columns[column][is_defined] = defined
         return columns
+
+    def changes(self, stage: Stage) -> dict[str, Floats]:
+        """Compare the list of a stage with the one that it reranks, by column; empty if it reranks none."""
+        columns = [value.column for value in reranking(stage)]
+        if not columns:
+            return {}
+        [earlier] = [one for one in self.plan.stages if one.name == stage.reranks]
+        return dict(
+            zip(columns, changes_of_lists(self.items(earlier), self.items(stage), stage.k), strict=True)
+        )
+
+    def items(self, stage: Stage) -> Entries:
+        """Return all items that a stage of one model hands on."""
+        index = self.models.index(stage.models[0])
+        entries = require_fact(self.lists.of_models(index, index + 1).handed_on)
+        return entries.of_rows(self.users).up_to(stage.k)
 
     def counts(self) -> dict[str, Floats]:
         """Count each user's pairs at the funnel's steps and by fate, and the hits that are not candidates."""

@@ -15,6 +15,9 @@ from spark_eval.kernels.stages import (
     ADDED_RECALL,
     CONDITIONAL,
     ORACLE,
+    OVERLAP,
+    PROMOTION,
+    REPLACED,
     STAGE_RECALL,
     STEP_CANDIDATES,
     STEP_HIT,
@@ -75,6 +78,12 @@ def of_stage(stage: Stage, value: MetricValue, before: str = "") -> StageValue:
     return StageValue(stage.name, stage.model, f"{before}{value.name}", value.k)
 
 
+def reranking(stage: Stage) -> Iterator[StageValue]:
+    """Yield the values that compare a stage with the one that it reranks."""
+    for metric in (OVERLAP, REPLACED, PROMOTION) if stage.reranks is not None else ():
+        yield StageValue(stage.name, stage.model, metric, stage.k)
+
+
 def stage_values(plan: Plan) -> list[StageValue]:
     """Return all values per user, in the order of the table ``stages``."""
     metrics, values = staged_metrics(plan), list[StageValue]()
@@ -83,6 +92,7 @@ def stage_values(plan: Plan) -> list[StageValue]:
         if stage.model is not None:
             values += [of_stage(stage, value) for value in metrics]
         values += [of_stage(stage, value, CONDITIONAL if number else ORACLE) for value in metrics]
+        values += reranking(stage)
     return values
 
 

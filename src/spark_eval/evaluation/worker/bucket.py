@@ -342,15 +342,17 @@ class Bucket:
             count_by_code(of_found, n_lists),
             count_by_code(of_found[is_below], n_lists),
             hits,
-            self.listed(rows, ranked, grid) if Need.ITEMS in task.plan.needs else None,
+            self.listed(rows, ranked, grid, task.plan.listed_depth)
+            if Need.ITEMS in task.plan.needs
+            else None,
+            self.listed(rows, ranked, grid, depth) if (depth := task.plan.handed_on_depth) else None,
         )
 
-    def listed(self, rows: ListRows, ranked: Ranks, grid: Ints | None) -> Entries:
-        """Return the recommended items of all lists, up to the largest rank that a metric needs.
+    def listed(self, rows: ListRows, ranked: Ranks, grid: Ints | None, depth: int | None) -> Entries:
+        """Return the recommended items of all lists up to a rank.
 
         ``grid`` are the rows by list and rank, if they are known.
         """
-        depth = self.task.plan.listed_depth
         if grid is None:
             row = sort_by_list_and_rank(rows.of_list, self.n_lists, ranked.rank, depth)
             of_list, rank = rows.of_list[row], ranked.rank[row]

@@ -66,7 +66,7 @@ class BucketLists:
     largest cutoff, and ``n_cold`` of the rest have items without training interactions. ``length_within[k]``
     counts the items at ranks up to k (None if not requested), ``n_within[k]`` the same for the cutoffs of
     pipeline stages. ``n_found`` counts relevant rows at any rank, ``n_below`` those beyond the number of
-    relevant items. ``listed`` are the items that metrics need.
+    relevant items. ``listed`` are the items that metrics need, ``handed_on`` those that stages compare.
     """
 
     truth: Truth
@@ -84,6 +84,7 @@ class BucketLists:
     n_below: Ints
     hits: Hits
     listed: Entries | None = None
+    handed_on: Entries | None = None
 
     def of_models(self, first: int, last: int) -> "BucketLists":
         """Return the lists of the models with indices ``first`` to ``last - 1``."""
@@ -105,6 +106,7 @@ class BucketLists:
             self.n_below[part],
             replace(hits, of_list=hits.of_list - part.start),
             self.listed and entries_between(self.listed, part.start, part.stop),
+            self.handed_on and entries_between(self.handed_on, part.start, part.stop),
         )
 
     @property

@@ -231,6 +231,11 @@ class RankedEntries:
             return slice(None)
         return np.flatnonzero(self.rank <= k)
 
+    def up_to(self, k: int) -> Self:
+        """Return the entries at ranks up to k."""
+        top = self.top(k)
+        return replace(self, **{field.name: getattr(self, field.name)[top] for field in fields(self)[1:]})
+
     def of_rows(self, rows: Ints) -> Self:
         """Return the entries of these lists, in this order; lists may be repeated."""
         if np.array_equal(rows, np.arange(self.n_rows)):

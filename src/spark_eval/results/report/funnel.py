@@ -8,6 +8,9 @@ from spark_eval.kernels.stages import (
     CONDITIONAL,
     EFFICIENCY,
     ORACLE,
+    OVERLAP,
+    PROMOTION,
+    REPLACED,
     STAGE_RECALL,
     STEP_TRUTH,
     Fate,
@@ -43,7 +46,7 @@ def pipeline(facts: RunFacts) -> Chapter | None:
         return None
     reached = list(reached_rows(stages))
     views = [*funnel_charts(funnel), *recall_charts(stages), *(reached_charts(reached) if reached else ())]
-    statements = [*lost_items(funnel), *reached_sentences(reached)]
+    statements = [*lost_items(funnel), *reached_sentences(reached), *change_sentences(stages)]
     return Chapter("Where the pipeline loses", statements, views, ["part", "measure"])
 
 
@@ -205,6 +208,30 @@ def reached_sentences(rows: Sequence[Row]) -> list[Statement]:
         best = f"{oracle['measure']}: these candidates in perfect order would have {short(oracle['value'])}"
         statements.append(Statement(f"{best}; {'; '.join(reached)}."))
     return statements[:MOST_SENTENCES_SHOWN]
+
+
+def change_sentences(stages: Sequence[Row]) -> list[Statement]:
+    """Return a statement per stage that reranks another one: what it changes of that list."""
+    means_of: dict[tuple[str, int], dict[str, str]] = {}
+    for row in stages:
+        if (
+            row["metric"] in (OVERLAP, REPLACED, PROMOTION)
+            and row["part"] == ALL
+            and row["value"] is not None
+        ):
+            means_of.setdefault((row["stage"], row["k"]), {})[row["metric"]] = short(row["value"])
+    names = {
+        OVERLAP: "rank-biased overlap",
+        REPLACED: "share of items replaced",
+        PROMOTION: "largest promotion",
+    }
+    statements = []
+    for (stage, k), values in means_of.items():
+        means = "; ".join(f"{names[metric]} {value}" for metric, value in values.items())
+        statements.append(
+            Statement(f"What {stage} changes of the list that it reranks, at k = {k}: {means}.")
+        )
+    return statements
 
 
 def said_of(step: str) -> str:
