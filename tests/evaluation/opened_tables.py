@@ -18,13 +18,14 @@ from spark_eval.runners.rows import SparkRows
 from spark_eval.schema import FAULT, FOLD, ITEM, MODEL, USER, Fault
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.inputs import conformed_on_spark
+from spark_eval.tables.stored_files import StoredFiles
 
 Names = Mapping[str, str] | None
 
 
 def opened(
     frame: DataFrame, name: str, described: Any, timezone: str = "UTC", plan: Plan | None = None
-) -> tuple[DataFrame, PlainFiles | None]:
+) -> tuple[DataFrame, PlainFiles | StoredFiles | None]:
     """A conformed frame, and the files that workers read themselves."""
     every = {LISTS: Described(model="m"), name: described}
     specs = specs_of(plan or make_plan(), every, timezone)

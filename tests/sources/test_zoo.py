@@ -22,6 +22,8 @@ from spark_eval.config.inputs import Recommendations, Source
 from spark_eval.errors import SparkEvalError
 from spark_eval.predictions.specs import specs_of
 from spark_eval.runners.local_tables import conformed_here
+from spark_eval.runners.rows import SparkRows
+from spark_eval.runners.spread import collect_objects, map_batches
 from spark_eval.runs.sections import PredictionsSection
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.sources.listing import fingerprint
@@ -30,6 +32,7 @@ from spark_eval.sources.read import read_source
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.inputs import conformed_on_spark
 from spark_eval.tables.spec import Column, Kind, NotPlain, TableSpec
+from spark_eval.tables.stored_files import StoredFiles
 
 COLUMNS = {
     LOG: ["user", "item", "timestamp", "relevance"],
@@ -40,7 +43,7 @@ SOURCES: dict[str, type[Source]] = {LOG: Source, LISTS: Recommendations, PREDICT
 Rows = list[tuple[Any, ...]]
 
 
-def predictions_of(frame: DataFrame, source: Any) -> tuple[DataFrame, PlainFiles | None]:
+def predictions_of(frame: DataFrame, source: Any) -> tuple[DataFrame, PlainFiles | StoredFiles | None]:
     """Conformed predictions, and the files that the workers read themselves."""
     specs = specs_of(source.checked(), source.model)
     return conformed_on_spark(specs, PREDICTIONS, frame, source.columns)
@@ -55,7 +58,7 @@ def conformed(frame: DataFrame, source: Any, table: str) -> DataFrame:
     return conformed_log(frame, source.columns, source.timestamp_unit, "UTC")
 
 
-def plain(frame: DataFrame, source: Any, table: str) -> PlainFiles | None:
+def plain(frame: DataFrame, source: Any, table: str) -> PlainFiles | StoredFiles | None:
     """The files that the workers read themselves."""
     if table == LISTS:
         return opened(frame, LISTS, source)[1]
@@ -70,8 +73,10 @@ def by_spark(frame: DataFrame, names: list[str]) -> Rows:
     return in_order(tuple(row) for row in frame.select(*columns).collect())
 
 
-def by_workers(files: PlainFiles, names: list[str]) -> Rows:
-    """The rows as the workers read them."""
+def by_workers(files: PlainFiles | StoredFiles, names: list[str]) -> Rows:
+    """The rows as the workers read them, of files or of their bytes."""
+    if isinstance(files, StoredFiles):
+        return of_bytes(files, names)
     parts = [part for task in files.tasks(2) for part in task]
     batches = list(read_parts(parts, files.columns))
     assert files.n_rows == sum(batch.num_rows for batch in batches)  # what accounting takes for them
@@ -81,6 +86,17 @@ def by_workers(files: PlainFiles, names: list[str]) -> Rows:
     coded = pa.Table.from_batches(list(read_parts(parts, files.columns, coded=True)))
     assert rows_of(coded, names) == rows
     return rows
+
+
+def of_bytes(files: StoredFiles, names: list[str]) -> Rows:
+    """The rows as the workers read them of bytes that Spark brings, text as codes and as text."""
+    rows, found = SparkRows(files.groups[0], files), []
+    for coded in (False, True):
+        batches = collect_objects(map_batches(rows, lambda all_: ((None, one) for one in all_), coded=coded))
+        found.append(in_order(row for one in batches for row in rows_of(pa.table(one), names)))
+    assert found[0] == found[1]
+    assert files.n_rows == len(found[0])
+    return found[0]
 
 
 def by_this_process(source: Source, table: str, names: list[str]) -> Rows:
@@ -165,17 +181,20 @@ def look(spark: SparkSession, folder: Folder, home: Path) -> None:
     names = COLUMNS[folder.table]
 
     def read(way: str) -> Rows:
-        frame = read_source(spark, source, folder.table, "UTC")
+        asked = source.model_copy(update={"read": "bytes" if way == "bytes" else "auto"})
+        frame = read_source(spark, asked, folder.table, "UTC")
         rows = conformed(frame, source, folder.table)
         files = plain(frame, source, folder.table)
         assert files is not None or folder.name not in PLAIN
-        if way == "workers" and files is not None:
+        assert files is None or isinstance(files, StoredFiles) == (way == "bytes")
+        if way != "spark" and files is not None:
             return by_workers(files, names)
         return by_spark(rows, names)
 
     with under(spark, folder.settings):
-        found = {way: told(partial(read, way)) for way in ("workers", "spark")}
+        found = {way: told(partial(read, way)) for way in ("workers", "bytes", "spark")}
         assert found["workers"] == found["spark"]
+        assert found["bytes"] == found["spark"]
         if folder.table != PREDICTIONS and not folder.settings:  # runs with such settings are Spark's
             is_taken = check_this_process(folder, source, found["spark"])
             assert is_taken or folder.name not in PLAIN or folder.table == LOG

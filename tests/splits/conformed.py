@@ -8,6 +8,7 @@ from spark_eval.splits.label import with_faults
 from spark_eval.splits.specs import LOG, specs_of
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.inputs import conformed_on_spark
+from spark_eval.tables.stored_files import StoredFiles
 
 
 def conformed_log(
@@ -20,6 +21,6 @@ def conformed_log(
 
 def files_of_log(
     frame: DataFrame, columns: Mapping[str, str], unit: str | None, timezone: str
-) -> PlainFiles | None:
+) -> PlainFiles | StoredFiles | None:
     """The files of a log that the workers read themselves."""
     return conformed_on_spark(specs_of(unit, timezone, by_workers=True), LOG, frame, columns)[1]

@@ -2,7 +2,7 @@
 
 import os
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +11,12 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_eval.arrow.sound_footers import read_footer
+from spark_eval.arrow.sound_footers import footer_in, read_footer
 from spark_eval.errors import DataError, raise_if_of_machine
 from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 
 Batches = Iterable[pa.RecordBatch]
+MakeBatches = Callable[[Batches], Iterator[pa.RecordBatch]]
 # Type of points in time in Parquet.
 INSTANT: Final = pa.timestamp("us", "UTC")
 BATCH_ROWS: Final = 1 << 17
@@ -108,14 +109,44 @@ def read_parts(
 
     Raises DataError CORRUPT_FILE, INVALID_TEXT, or INPUT_CHANGED_DURING_RUN for a changed or removed file.
     """
-    texts = [theirs for ours, theirs in columns.items() if ours in TEXTS] if coded else []
     for part in parts:
         with named_read_errors(part.path, part.state):
-            for batch in read_part(part, columns.values(), texts):
-                arrays = [batch[theirs] for theirs in columns.values()]
-                for theirs, array in zip(columns.values(), arrays, strict=True):
-                    check_text(array, theirs, part.path)
-                yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+            footer = read_footer(part.path)
+            yield from read_groups(part.path, part.path, footer, part.groups, columns, coded=coded)
+
+
+def read_content(
+    path: str, content: pa.Buffer, columns: Mapping[str, str], *, coded: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of all rows of a file whose bytes are given; see ``read_parts``.
+
+    Without columns the batches have as many rows, of one column of nulls.
+    """
+    with named_read_errors(path):
+        footer = footer_in(path, content)
+        if not columns:
+            yield pa.record_batch([pa.nulls(footer.num_rows)], names=[""])
+            return
+        groups, source = range(footer.num_row_groups), pa.BufferReader(content)
+        yield from read_groups(path, source, footer, groups, columns, coded=coded)
+
+
+def read_groups(
+    path: str,
+    source: str | pa.NativeFile,
+    footer: pq.FileMetaData,
+    groups: Sequence[int],
+    columns: Mapping[str, str],
+    *,
+    coded: bool,
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of row groups of a file; see ``read_parts``."""
+    texts = [theirs for ours, theirs in columns.items() if ours in TEXTS] if coded else []
+    for batch in decode(path, source, footer, groups, columns.values(), texts):
+        arrays = [batch[theirs] for theirs in columns.values()]
+        for theirs, array in zip(columns.values(), arrays, strict=True):
+            check_text(array, theirs, path)
+        yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
 @contextmanager
@@ -155,26 +186,32 @@ def check_text(array: pa.Array, column: str, path: str) -> None:
         raise DataError("INVALID_TEXT", f"{path!r}: column {column!r} {NO_TEXT}") from error
 
 
-def read_part(part: FilePart, columns: Iterable[str], coded: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+def decode(
+    path: str,
+    source: str | pa.NativeFile,
+    footer: pq.FileMetaData,
+    groups: Sequence[int],
+    columns: Iterable[str],
+    coded: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
     """Yield batches of columns in normal form, those in ``coded`` dictionary-coded; check page checksums."""
     options = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
-    footer = read_footer(part.path)
-    coded = [name for name in coded if is_read_as_codes(footer, part.groups, name)]
-    with pq.ParquetFile(part.path, metadata=footer, read_dictionary=coded, **options) as file:
+    coded = [name for name in coded if is_read_as_codes(footer, groups, name)]
+    with pq.ParquetFile(source, metadata=footer, read_dictionary=coded, **options) as file:
         instants, n_rows = int96_columns(footer), 0
         for batch in file.iter_batches(
-            BATCH_ROWS, row_groups=list(part.groups), columns=list(dict.fromkeys(columns)), use_threads=False
+            BATCH_ROWS, row_groups=list(groups), columns=list(dict.fromkeys(columns)), use_threads=False
         ):
             n_rows += len(batch)
             names = batch.schema.names
             arrays = [
                 batch[name]
                 if name in coded and pa.types.is_dictionary(batch[name].type)
-                else normalized(batch[name], name, part.path, name in instants)
+                else normalized(batch[name], name, path, name in instants)
                 for name in names
             ]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
-        wanted = sum(footer.row_group(group).num_rows for group in part.groups)
+        wanted = sum(footer.row_group(group).num_rows for group in groups)
         # Arrow may take a column chunk with a damaged size or offset as an empty one.
         if n_rows != wanted:
             raise pa.ArrowInvalid(f"{n_rows} rows can be read of {wanted} in its footer")

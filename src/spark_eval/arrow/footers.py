@@ -59,9 +59,11 @@ def is_plain(path: str, wanted: pa.Schema) -> bool:
 
     Raises DataError CORRUPT_FILE like ``check_sums``.
     """
-    if not is_read_alike(path, wanted.names):
-        return False
-    footer = read_footer(path)
+    return is_read_alike(path, wanted.names) and has_types(read_footer(path), wanted)
+
+
+def has_types(footer: pq.FileMetaData, wanted: pa.Schema) -> bool:
+    """Return True if the flat columns of a file have these types as executors read them."""
     schema, indices, instants = footer.schema.to_arrow_schema(), flat_columns(footer), int96_columns(footer)
     return all(
         readable_type(footer.schema.column(indices[column.name])) == column.type
@@ -76,13 +78,20 @@ def is_read_alike(path: str, names: Iterable[str]) -> bool:
     Raises DataError CORRUPT_FILE like ``check_sums``.
     """
     try:
-        footer = read_footer(path)
-        there = [name.lower() for name in footer.schema.to_arrow_schema().names]
+        is_alike = has_plain_columns(read_footer(path), names)
     except (OSError, EncryptedFile, pa.ArrowException) as error:
         raise_if_of_machine(error, path)
         return False
+    if is_alike:
+        check_sums(Path(path))
+    return is_alike
+
+
+def has_plain_columns(footer: pq.FileMetaData, names: Iterable[str]) -> bool:
+    """Return True if these are flat columns in encodings that Arrow and Spark read alike."""
+    there = [name.lower() for name in footer.schema.to_arrow_schema().names]
     indices = flat_columns(footer)
-    is_alike = (
+    return (
         uses_proleptic_calendar(footer)
         and is_consistent(footer)
         and all(
@@ -92,9 +101,6 @@ def is_read_alike(path: str, names: Iterable[str]) -> bool:
             for name in names
         )
     )
-    if is_alike:
-        check_sums(Path(path))
-    return is_alike
 
 
 def flat_columns(footer: pq.FileMetaData) -> dict[str, int]:

@@ -7,7 +7,7 @@ are checked first.
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -20,6 +20,8 @@ MOST_KEPT: Final = 1024
 # End of a file with an encrypted footer, and length of the signature of a readable one.
 ENCRYPTED: Final = b"PARE"
 SIGNATURE_BYTES: Final = 28
+# Bytes after a footer: its length and the mark of the format.
+END_BYTES: Final = 8
 # Types of values in the protocol. Of a boolean in a struct, the type is the value.
 BOOLEANS: Final = (1, 2)
 SHORT, INTEGER, LONG_INTEGER = INTEGERS = (4, 5, 6)
@@ -84,25 +86,46 @@ def read_footer(path: str) -> pq.FileMetaData:
 @lru_cache(MOST_KEPT)
 def cached_footer(path: str, n_bytes: int, _: int) -> pq.FileMetaData:
     """Read the footer of a file of this size and modification time."""
-    with Path(path).open("rb") as file:
-        file.seek(-min(8, n_bytes), os.SEEK_END)
-        end = file.read(8)
+
+    def last(length: int) -> bytes:
+        with Path(path).open("rb") as file:
+            file.seek(-min(length, n_bytes), os.SEEK_END)
+            return file.read(length)
+
+    return checked_footer(path, path, last)
+
+
+def footer_in(path: str, content: pa.Buffer) -> pq.FileMetaData:
+    """Return the footer at the end of these bytes of a file; raise as ``read_footer`` does."""
+    return checked_footer(
+        path,
+        pa.BufferReader(content),
+        lambda length: content.slice(max(content.size - length, 0)).to_pybytes(),
+    )
+
+
+def footer_bytes(end: bytes) -> int:
+    """Return the number of bytes of a file's footer with its length and mark, from the last 8 bytes."""
+    return int.from_bytes(end[-END_BYTES:-4], "little") + END_BYTES
+
+
+def checked_footer(path: str, source: str | pa.NativeFile, last: Callable[[int], bytes]) -> pq.FileMetaData:
+    """Return the footer of a file after all checks; ``last`` returns this number of its last bytes."""
+    end = last(END_BYTES)
     if end[4:] == ENCRYPTED:
         raise EncryptedFile(f"{path} has an encrypted footer")
     try:
-        footer = pq.read_metadata(path)
+        footer = pq.read_metadata(source)
     except UnicodeDecodeError as error:
         raise pa.ArrowInvalid(f"the footer is damaged: {error}") from error
-    length = int.from_bytes(end[:4], "little")
-    n_left = length - footer.serialized_size
+    n_bytes = footer_bytes(end)
+    n_left = n_bytes - END_BYTES - footer.serialized_size
     if n_left == SIGNATURE_BYTES:
         raise EncryptedFile(f"{path} has encrypted columns")
     if n_left:
         raise pa.ArrowInvalid(f"its footer ends {n_left} bytes too early")
     # Of a file in another format the length may be anything: Arrow has read this one.
-    with Path(path).open("rb") as file:
-        file.seek(-8 - length, os.SEEK_END)
-        check_chunks(footer, file.read(length))
+    check_chunks(footer, last(n_bytes)[:-END_BYTES])
     return footer
 
 

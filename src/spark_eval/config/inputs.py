@@ -71,6 +71,10 @@ class Source(Section):
     options: dict[str, Scalar] = Field(
         default={}, description="options of Spark's reader, such as {header: true}"
     )
+    read: Literal["auto", "bytes", "spark"] = Field(
+        default="auto",
+        description="how Parquet reaches workers on Spark: whole files as bytes, rows of Spark, or by cost",
+    )
     columns: dict[str, str] = Field(default={}, description="column names, ours: theirs")
     timestamp_unit: Literal["s", "ms", "us"] | None = Field(
         default=None, description="unit of timestamps that are integers"
@@ -98,6 +102,8 @@ class Source(Section):
                 f"table {self.table!r} is not a name such as table, db.table or catalog.db.table"
             )
         check_reading(self.path, self.format, self.options)
+        if self.read != "auto" and (self.table is not None or self.format != "parquet"):
+            raise ValueError("read is of a path of Parquet files")
         if {"path", "paths"} & {name.lower() for name in self.options}:
             raise ValueError("options: give the path as the key `path`, not as an option")
         return self

@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 from pyarrow.dataset import dataset, partitioning
 
 from spark_eval.arrow.codes import to_numpy
-from spark_eval.arrow.files import BATCH_ROWS, INSTANT, Batches, FilePart, read_parts
+from spark_eval.arrow.files import BATCH_ROWS, INSTANT, Batches, FilePart, MakeBatches, read_parts
 from spark_eval.arrow.sound_footers import read_footer
 from spark_eval.runners.in_process import ShuffleBuffer, cores, run
-from spark_eval.runners.rows import MakeBatches
 from spark_eval.schema import MODEL, Value
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.opened import FolderValue

@@ -6,15 +6,15 @@ Apply a function to the batches of each part, bring rows together by number, col
 import logging
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import pyarrow as pa
 
-from spark_eval.arrow.files import Batches, read_parts
+from spark_eval.arrow.files import Batches, MakeBatches
 from spark_eval.names import literal_path, quote_column
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import silent_about_pandas, tasks_at_once
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-MakeBatches = Callable[[Batches], Iterator[pa.RecordBatch]]
+    from spark_eval.tables.stored_files import StoredFiles
+
 # Error conditions of servers that do not persist frames (Databricks serverless), by their first characters.
 REFUSES_TO_PERSIST: Final = ("[NOT_SUPPORTED_WITH_SERVERLESS]", "[CACHE_REQUIRES_NEWER_CLIENT")
 
@@ -155,7 +156,7 @@ class SparkRows:
     """Rows of a Spark frame; ``files`` have the same rows, if workers can read them themselves."""
 
     frame: "DataFrame"
-    files: PlainFiles | None = None
+    files: "PlainFiles | StoredFiles | None" = None
 
     @property
     def columns(self) -> list[str]:
@@ -230,16 +231,14 @@ class SparkRows:
         """Apply ``make`` to the batches of each part; see ``Rows.map``."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
+        kinds = from_arrow_schema(schema)
         if self.files is None:
-            return self.of(map_in_arrow(self.frame, make, from_arrow_schema(schema)))
-        tasks, columns = self.files.tasks(n_tasks or self.at_once), self.files.columns
-
-        def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-            numbers = (number for batch in batches for number in batch.column(0).to_pylist())
-            parts = [part for number in numbers for part in tasks[number]]
-            return make(read_parts(parts, columns, coded=coded))
-
-        return self.numbers(len(tasks)).map(read, schema)
+            return self.of(map_in_arrow(self.frame, make, kinds))
+        [first, *others] = [
+            self.of(map_in_arrow(frame, partial(made_of_files, make, read), kinds))
+            for frame, read in self.files.on_spark(self.session, n_tasks or self.at_once, coded=coded)
+        ]
+        return first.concat(others) if others else first
 
     @property
     def as_typed(self) -> Self:
@@ -327,6 +326,11 @@ class SparkRows:
     def write_one_file(self, folder: str) -> None:
         """Write the rows to one Parquet file in a new folder; or add them to a table."""
         write_frame(self.frame.coalesce(1), folder)
+
+
+def made_of_files(make: MakeBatches, read: MakeBatches, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Return ``make`` of the batches that ``read`` finds in files."""
+    return make(read(batches))
 
 
 def map_in_arrow(frame: "DataFrame", make: MakeBatches, schema: "StructType") -> "DataFrame":

@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.files import Batches
+from spark_eval.arrow.files import Batches, MakeBatches
 from spark_eval.arrow.messages import MESSAGE
 from spark_eval.errors import DataError
-from spark_eval.runners.rows import MakeBatches, Rows
+from spark_eval.runners.rows import Rows
 
 # Number of buckets per task if row counts are unknown; large buckets are divided later.
 BUCKETS_PER_TASK: Final = 4

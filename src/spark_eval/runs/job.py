@@ -29,8 +29,8 @@ from spark_eval.sources.snapshots import pinned
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Keys that decide whether values are published but do not change them.
-NEUTRAL_KEYS: Final = ("max_quarantined",)
+# Keys that decide whether values are published, or how they are read, but do not change them.
+NEUTRAL_KEYS: Final = ("max_quarantined", "read")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_eval.errors import ConfigError
 
@@ -39,6 +39,21 @@ def is_remote(of: "DataFrame | SparkSession | None") -> bool:
 def tasks_at_once(spark: "SparkSession") -> int:
     """Return the number of tasks that run in parallel."""
     return TASKS_OF_REMOTE if is_remote(spark) else spark.sparkContext.defaultParallelism
+
+
+def heap_of_task(spark: "SparkSession") -> tuple[int, int]:
+    """Return the bytes of a JVM's heap that a task may use, and the number of tasks that run in parallel.
+
+    An executor that does not say how many tasks it runs at once is taken to run all of them.
+    """
+    n_tasks, java = tasks_at_once(spark), spark.sparkContext._jsc.sc()
+    if java.isLocal():
+        view: Any = spark
+        return view._jvm.java.lang.Runtime.getRuntime().maxMemory() // n_tasks, n_tasks
+    conf = spark.sparkContext.getConf()
+    cores, cpus = conf.get("spark.executor.cores"), int(conf.get("spark.task.cpus", "1"))
+    at_once = n_tasks if cores is None else max(1, int(cores) // cpus)
+    return (java.executorMemory() << 20) // at_once, n_tasks
 
 
 def refuse_remote(of: "DataFrame | SparkSession", what: str, instead: str) -> None:

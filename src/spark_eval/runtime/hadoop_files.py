@@ -92,6 +92,12 @@ class HadoopFiles:
         with closing(stream):
             return bytes(stream.readAllBytes()).decode()
 
+    def tail(self, path: str, n_bytes: int, most: int) -> bytes:
+        """Return the last bytes of a file of ``n_bytes``, at most ``most``."""
+        with closing(self.context.open(self.fs.Path(path))) as stream:
+            stream.seek(max(0, n_bytes - most))
+            return bytes(stream.readNBytes(min(n_bytes, most)))
+
     def write_new(self, path: str, text: str, draft: str) -> bool:
         """Write a file as ``draft``, then rename it to ``path``; return False if ``path`` exists.
 

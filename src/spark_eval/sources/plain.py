@@ -89,6 +89,8 @@ def reason_for_spark(source: Source) -> str | None:
         return f"is {source.format.upper()}"
     if source.format == CSV and Form.of(source) is None:
         return "is CSV with other options than header and sep"
+    if source.read != "auto":
+        return f"has read: {source.read}"
     if source.format == PARQUET and source.options:
         return f"has the option {next(iter(source.options))}"
     if list_plainly(source) is None:

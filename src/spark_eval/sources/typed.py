@@ -16,6 +16,7 @@ from spark_eval.sources.listing import spark_path
 from spark_eval.sources.schemas import PARQUET
 from spark_eval.tables.exact_types import with_columns
 from spark_eval.tables.plain_files import CHECKSUMS
+from spark_eval.tables.stored_files import AUTO, READ
 
 TEXT_FORMATS: Final = ("csv", "json", "xml")
 # Spark silently reads damaged pages unless it verifies checksums.
@@ -39,7 +40,9 @@ def read_typed(
     again as text, and become integers only if every one is written canonically.
     """
     is_text = source.format in TEXT_FORMATS
-    options: dict[str, Scalar] = VERIFIED if source.format == PARQUET else {}
+    options: dict[str, Scalar] = {}
+    if source.format == PARQUET:
+        options = VERIFIED if source.read == AUTO else {**VERIFIED, READ: source.read}
     if is_text:
         options = {"inferSchema": True, "enforceSchema": False, "mode": "FAILFAST", "timeZone": timezone}
     reader = spark.read.format(source.format).options(**(options | source.options))

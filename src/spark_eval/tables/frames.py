@@ -28,7 +28,7 @@ from spark_eval.tables.arrow_frames import as_arrow
 from spark_eval.tables.exact_types import as_signed, in_microseconds
 from spark_eval.tables.listed import ListedFiles, check_all_read, check_regular, named_type
 from spark_eval.tables.partitions import with_partitions
-from spark_eval.tables.plain_files import READING
+from spark_eval.tables.stored_files import READING
 
 # Type inference of partition columns: Spark would infer that models 01 and 1 are the same number.
 INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"

@@ -27,6 +27,7 @@ from spark_eval.tables import spec as specs
 from spark_eval.tables.columns import DIVIDER, NO_TIMESTAMP_UNIT, check_mapping, missing_column
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.plain_files import PLAIN_TYPES, VALUE_TYPES, arrow_type, plain_files
+from spark_eval.tables.stored_files import StoredFiles
 
 # Spark's collation of plain strings.
 BYTE_BY_BYTE: Final = "UTF8_BINARY"
@@ -315,7 +316,7 @@ def open_input(frame: DataFrame, source: str, names: Mapping[str, str] | None) -
 
 def conformed_on_spark(
     spec_of: specs.SpecOf, name: str, frame: DataFrame, names: Mapping[str, str]
-) -> tuple[DataFrame, PlainFiles | None]:
+) -> tuple[DataFrame, PlainFiles | StoredFiles | None]:
     """Return a frame with the columns of its spec, and its files if workers can read and judge these.
 
     ``names`` map our columns to theirs. A decimal score has a column INEXACT beside it: True where a double
@@ -343,7 +344,7 @@ def conformed_on_spark(
 
 def files_of_workers(
     frame: DataFrame, columns: Sequence[specs.Column], theirs: Mapping[str, str]
-) -> PlainFiles | None:
+) -> PlainFiles | StoredFiles | None:
     """Return the files of a frame with the columns that are judged; None if Spark must read some."""
     read = [one for one in columns if one.kind is not specs.Kind.ORIGINAL]
     if any(frame.columns.count(theirs[one.name]) != 1 for one in read):

@@ -1,7 +1,6 @@
 """Find the Spark frames that are plain Parquet files, which workers can read without Spark."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,8 +11,19 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from spark_eval.arrow.files import INSTANT
 from spark_eval.arrow.footers import is_plain
 from spark_eval.runtime.any_session import is_remote
-from spark_eval.runtime.local_files import decoded, is_hidden
+from spark_eval.runtime.local_files import is_hidden
 from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.listed import listed, texts
+from spark_eval.tables.stored_files import (
+    AS_BYTES,
+    AUTO,
+    BY_SPARK,
+    READ,
+    READING,
+    Listed,
+    StoredFiles,
+    stored_files,
+)
 
 PLAIN_TYPES: Final = (
     T.ByteType,
@@ -27,8 +37,8 @@ PLAIN_TYPES: Final = (
 VALUE_TYPES: Final = (*PLAIN_TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
 # The only option of Spark's reader that plain files may have: Arrow verifies checksums, too.
 CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
-# An option without effect; it marks frames that this package has created.
-READING: Final = "spark_eval.reading"
+# Options without effect on rows, and those of paths.
+NEUTRAL_OPTIONS: Final = {"", "path", "paths", CHECKSUMS, READING, READ}
 # Settings of a session whose Spark reads a file as the workers do.
 READ_SETTINGS: Final = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
@@ -50,20 +60,25 @@ def source_columns(
 
 def plain_files(
     frame: DataFrame, columns: Mapping[str, str], types: Sequence[type[T.DataType]] = PLAIN_TYPES
-) -> PlainFiles | None:
-    """Return the files of a frame that is only Parquet files on this machine or a mounted disk.
+) -> PlainFiles | StoredFiles | None:
+    """Return the files of a frame that is only Parquet files: of this machine, a mounted disk or a store.
 
-    Return None if Spark must read them: for a frame with a filter, a partition column, or an option or
-    setting of the reader, and if a file has a column in another form than ``arrow.footers`` expects.
+    Return None if Spark must read them: for a frame with a filter, or an option or setting of the reader, for
+    a partition column of local files, and if a file has a column in another form than ``arrow.footers``
+    expects.
     """
-    paths = local_files(frame)
-    if not paths or any(frame.columns.count(name) != 1 for name in columns.values()):
+    listed = listed_files(frame)
+    if listed is None or any(frame.columns.count(name) != 1 for name in columns.values()):
         return None
     kinds = {name: frame.schema[name].dataType for name in columns.values()}
     if not all(type(kind) in types for kind in kinds.values()):
         return None
     wanted = pa.schema({name: arrow_type(kind) for name, kind in kinds.items()})
-    return PlainFiles.of(paths, columns) if all(is_plain(path, wanted) for path in paths) else None
+    if listed.choice == AS_BYTES or not all(path.startswith("/") for path in listed.states):
+        return stored_files(listed, columns, wanted)
+    if listed.of_folders or not all(is_plain(path, wanted) for path in listed.states):
+        return None
+    return PlainFiles.of(listed.states, columns)
 
 
 def arrow_type(kind: T.DataType) -> pa.DataType:
@@ -73,37 +88,43 @@ def arrow_type(kind: T.DataType) -> pa.DataType:
     return to_arrow_schema(T.StructType([T.StructField("column", kind)])).field(0).type
 
 
-def local_files(frame: DataFrame) -> list[str]:
-    """Return the local Parquet files of a frame that reads nothing else; otherwise an empty list."""
+def listed_files(frame: DataFrame) -> Listed | None:
+    """Return the Parquet files of a frame that reads nothing else, with Spark's usual settings.
+
+    None for any other frame, for an empty one, and for frames of Spark Connect, which are resolved again at
+    every use.
+    """
     if is_remote(frame):
-        return []
+        return None
     # ``inputFiles`` also lists the files of filtered and joined frames; there is no other public method.
     plan: Any = frame._jdf.queryExecution().analyzed()
     if plan.getClass().getSimpleName() != "LogicalRelation":
-        return []
+        return None
     relation = plan.relation()
     if relation.getClass().getSimpleName() != "HadoopFsRelation":
-        return []
-    options = set(relation.options().keys().mkString("\n").split("\n")) - {
-        "",
-        "path",
-        "paths",
-        CHECKSUMS,
-        READING,
-    }
-    is_plain = relation.fileFormat().getClass().getSimpleName() == "ParquetFileFormat"
-    if options or not is_plain or not relation.partitionSchema().isEmpty():
-        return []
+        return None
+    options, location = relation.options(), relation.location()
+    is_parquet = relation.fileFormat().getClass().getSimpleName() == "ParquetFileFormat"
+    is_parquet = is_parquet and location.getClass().getSimpleName() == "InMemoryFileIndex"
+    if not is_parquet or not NEUTRAL_OPTIONS.issuperset(texts(options.keys())):
+        return None
     conf = frame.sparkSession.conf
     if any(str(conf.get(name, value)).upper() != value for name, value in READ_SETTINGS.items()):
-        return []
-    paths = [Path(decoded(uri)) for uri in relation.location().inputFiles()]
-    if not all(path.is_absolute() for path in paths):
-        return []
+        return None
+    choice = options.apply(READ) if options.contains(READ) else AUTO
     # Spark lists schema summaries and empty files, but reads neither.
-    return sorted(str(path) for path in paths if not is_hidden(path.name) and not is_empty(path))
-
-
-def is_empty(path: Path) -> bool:
-    """Return True if a file exists and has no bytes."""
-    return path.exists() and not path.stat().st_size
+    states = {
+        path: state
+        for path, state in sorted(listed(location))
+        if not is_hidden(path.rpartition("/")[2]) and state.n_bytes
+    }
+    if not states or choice == BY_SPARK:
+        return None
+    return Listed(
+        frame=frame,
+        states=states,
+        roots=texts(location.rootPaths()),
+        options={name: options.apply(name) for name in texts(options.keys()) if name == CHECKSUMS},
+        of_folders=list(relation.partitionSchema().fieldNames()),
+        choice=choice,
+    )
