@@ -186,7 +186,7 @@ def beyond_table() -> str:
         if metric.knows_items:
             chosen = [choice.needs for name in metric.conventions for choice in CONVENTIONS[name]]
             more = frozenset[Need]().union(*chosen) - metric.needs
-            names = [without_metric(name, metric) for name in metric.conventions]
+            names = [without_metric(name, metric) for name in metric.options]
             cells = [
                 next(text for need, text in SEEN.items() if need in metric.needs),
                 given_by(metric.needs),

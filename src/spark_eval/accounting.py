@@ -24,6 +24,7 @@ BESIDE: Final = (
     Outcome.WITHOUT_GROUPS,
     Outcome.WITHOUT_FEATURES,
     Outcome.WITHOUT_VECTORS,
+    Outcome.WITHOUT_FLAGS,
 )
 
 

@@ -74,6 +74,8 @@ GROUPS: Final = "groups"
 FEATURES: Final = "features"
 VECTOR: Final = "vector"
 N_TAKERS: Final = "n_takers"
+# A boolean column of items, by its name in the table.
+FLAG: Final = "flag_{}"
 
 # Our columns of each input; ``columns`` maps them to the user's names. Segments keep the user's names.
 EVENT_COLUMNS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)
@@ -198,6 +200,7 @@ class Outcome(StrEnum):
     WITHOUT_GROUPS = "without_groups"
     WITHOUT_FEATURES = "without_features"
     WITHOUT_VECTORS = "without_vectors"
+    WITHOUT_FLAGS = "without_flags"
 
 
 class Fault(StrEnum):

@@ -51,7 +51,9 @@ def test_the_stamp_tells_the_choices_of_a_convention_apart(convention: str) -> N
 
 
 def test_the_preset_is_no_convention() -> None:
-    assert {*CONVENTIONS, "threshold", "preset"} == {field.name for field in fields(Conventions)}
+    assert {*CONVENTIONS, "threshold", "preset", "violations_column"} == {
+        field.name for field in fields(Conventions)
+    }
 
 
 def test_a_threshold_is_a_number_or_none() -> None:

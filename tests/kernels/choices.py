@@ -26,7 +26,18 @@ PERFECT: Final = frozenset(
 UNDEFINED: Final = ("auc", "fcp")
 # Metrics that see more of lists than where the relevant items are; the last three see these, too.
 OF_ITEMS: Final = (
-    *("user_coverage", "arp", "novelty", "long_tail", "ild", "unexpectedness", "pop_lift", "calibration_kl"),
+    *(
+        "user_coverage",
+        "arp",
+        "novelty",
+        "outside_catalog",
+        "violations",
+        "long_tail",
+        "ild",
+        "unexpectedness",
+        "pop_lift",
+        "calibration_kl",
+    ),
     *("epc", "efd", "serendipity"),
 )
 OF_HITS: Final = [name for name in OF_USERS if name not in OF_ITEMS]

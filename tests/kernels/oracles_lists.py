@@ -10,7 +10,7 @@ from itertools import combinations
 from statistics import fmean
 from typing import Final
 
-from world import LETTERS, LISTED, N_ITEMS, TRAINING, VECTORS
+from world import AVAILABLE, LETTERS, LISTED, N_ITEMS, TRAINING, VECTORS
 
 from spark_eval.conventions import Conventions
 from spark_eval.conventions.beyond import (
@@ -216,6 +216,17 @@ def compared(item: int, conventions: Conventions) -> bool:
     return vector(item) is not None or conventions.no_features is NoFeatures.UNLIKE
 
 
+def outside_catalog(user: User, k: Cutoff, _: Conventions) -> float:
+    listed = items(user, k)
+    return sum(item not in LISTED for item in listed) / len(listed) if listed else NAN
+
+
+def violations(user: User, k: Cutoff, _: Conventions) -> float:
+    flags = [AVAILABLE[item] for item in items(user, k) if item < N_ITEMS]
+    known = [flag for flag in flags if flag is not None]
+    return known.count(False) / len(known) if known else NAN
+
+
 def long_tail(user: User, k: Cutoff, _: Conventions) -> float:
     counts, listed = popularity(user, Conventions()), items(user, k)
     head, covered = set(), 0
@@ -265,6 +276,8 @@ OF_LISTS: Final = {
     "ild": ild,
     "unexpectedness": unexpectedness,
     "serendipity": serendipity,
+    "outside_catalog": outside_catalog,
+    "violations": violations,
     "long_tail": long_tail,
     "pop_lift": pop_lift,
     "pop_lift_profile": pop_lift_profile,

@@ -75,6 +75,10 @@ TABLE = {
         has_bound=False,
         weights="novelty_micro",
     ),
+    "outside_catalog": OF_ITEMS._replace(
+        run_name="outside_catalog", needs="items catalog", direction="lower"
+    ),
+    "violations": OF_ITEMS._replace(run_name="violations", needs="items flags", direction="lower"),
     "long_tail": POPULAR._replace(run_name="long_tail"),
     "epc": POPULAR._replace(run_name="epc", needs="hits lengths_by_rank popularity"),
     "efd": POPULAR._replace(run_name="efd", needs="hits lengths_by_rank popularity", has_bound=False),

@@ -12,6 +12,7 @@ import numpy as np
 from spark_eval.kernels.beyond.catalog import Catalog, Entries, ItemContext
 from spark_eval.kernels.beyond.examples import (
     entries_of_items,
+    flag_table,
     item_indices,
     occurrences,
     sets_of_words,
@@ -33,6 +34,8 @@ VECTORS: Final = (
     *((NAN, NAN), (1, 0), (1, 1), (0, 1), (0, 2), (2, 1), (-1, 1), (1, 2), (3, 4)),
     *((NAN, NAN), (0, 0), (-1, 0), (NAN, NAN), (0.1, 0.3)),
 )
+# Items that may be had; of some it is not known.
+AVAILABLE: Final = (None, True, False, True, False, True, True, False, None, True, False, None, True, True)
 CATALOG: Final = Catalog(
     N_ITEMS,
     is_listed=np.array([[item in LISTED for item in range(N_ITEMS + 1)]] * 2),
@@ -42,6 +45,7 @@ CATALOG: Final = Catalog(
     groups=sets_of_words(LETTERS, N_ITEMS),
     features=sets_of_words(LETTERS, N_ITEMS),
     vectors=vector_table(VECTORS, N_ITEMS),
+    flags={"available": flag_table(AVAILABLE, N_ITEMS)},
     takers=[users_of_items(fold, N_ITEMS) for fold in TRAINING],
 )
 

@@ -12,7 +12,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_eval import kernels
-from spark_eval.conventions import CONVENTIONS, TieOrder, TruthDuplicates
+from spark_eval.conventions import CONVENTIONS, Conventions, TieOrder, TruthDuplicates
 from spark_eval.conventions.choice import Need
 from spark_eval.conventions.presets import PRESETS, changed_choices, conventions_of
 from spark_eval.errors import ConfigError
@@ -89,7 +89,7 @@ def metrics() -> "pd.DataFrame":
             metric.name if metric.is_of_users else "",
             str(metric.direction),
             metric.formula,
-            ", ".join(without_metric(name, metric) for name in metric.conventions),
+            ", ".join(without_metric(name, metric) for name in metric.options),
             metric.summary,
         ]
         for metric in RANKING.values()
@@ -110,7 +110,7 @@ def ranking_table() -> TextTable:
             ", ".join(metric.names) if metric.is_of_users else whose_value(metric),
             metric.direction,
             metric.formula,
-            ", ".join(without_metric(name, metric) for name in metric.conventions),
+            ", ".join(without_metric(name, metric) for name in metric.options),
             metric.summary.replace("``", "`"),
         ]
         for metric in RANKING.values()
@@ -211,6 +211,10 @@ def ranking_text(metric: RankingMetric) -> str:
         for choice in CONVENTIONS[name]
         if choice is not TieOrder.SHARED or metric.name in SHARES_PLACES
     ]
+    if metric.column_option is not None:
+        default = getattr(Conventions(), metric.column_option)
+        name = without_metric(metric.column_option, metric)
+        options.append(f"option {name}=NAME: a boolean column of items (default: {default})")
     return whole_text(title, metric, [metric.name, metric.run_name], options)
 
 

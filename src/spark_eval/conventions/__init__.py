@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from spark_eval.conventions import beyond
-from spark_eval.conventions.choice import Choice, Need
+from spark_eval.conventions.choice import Choice, ColumnName, Need
 
 
 class PrecisionDenominator(Choice):
@@ -202,11 +202,16 @@ class Checks(Choice):
     FULL = "full", "among all recommendations"
 
 
+# The default column of ``violations``.
+AVAILABLE: Final = ColumnName("available")
+
+
 @dataclass(frozen=True)
 class Conventions:
     """One choice for every convention. The defaults are those of the preset ``default``.
 
     ``threshold`` is the smallest relevance of a relevant item, 0 or more; None: any above 0.
+    ``violations_column`` is an option of ``violations`` alone: no preset and no config chooses it.
     """
 
     precision_denominator: PrecisionDenominator = PrecisionDenominator.K
@@ -243,6 +248,7 @@ class Conventions:
     entropy_weights: EntropyWeights = EntropyWeights.LISTS
     personalization_variant: PersonalizationVariant = PersonalizationVariant.EXACT
     exposure_weights: ExposureWeights = ExposureWeights.EQUAL
+    violations_column: ColumnName = AVAILABLE
     ties: Ties = Ties.ITEM_DESC
     truth_duplicates: TruthDuplicates = TruthDuplicates.MAX
     recommendation_duplicates: RecommendationDuplicates = RecommendationDuplicates.BEST_RANK

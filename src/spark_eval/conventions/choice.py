@@ -26,10 +26,17 @@ class Need(Enum):
     GROUPS = auto()  # Catalog.groups
     FEATURES = auto()  # Catalog.features
     VECTORS = auto()  # Catalog.vectors
+    FLAGS = auto()  # Catalog.flags
     TEXT_ORDER = auto()  # Catalog.text_order
     ITEM_COUNTS = auto()  # the number of lists with each item, ItemCounts, instead of lists
     SLOTS = auto()  # for each item, the sum of 1 / length over the lists with it: ItemCounts.slots
     GROUP_WEIGHTS = auto()  # the weight of each item group in all lists, GroupWeights, instead of lists
+
+
+class ColumnName(str):
+    """Name of a column of ``items``, given to one metric as an option."""
+
+    __slots__ = ()
 
 
 class Choice(StrEnum):

@@ -222,6 +222,12 @@ class Plan:
         cuts = [value.k for value in self.values_with(Need.ITEMS)]
         return None if None in cuts else max((k for k in cuts if k is not None), default=0)
 
+    @cached_property
+    def flags(self) -> list[str]:
+        """Boolean columns of ``items`` that metrics need."""
+        columns = (value.item_column(self.conventions) for value in self.values_with(Need.FLAGS))
+        return list(dict.fromkeys(column for column in columns if column is not None))
+
     @property
     def item_columns(self) -> dict[str, str]:
         """Required columns of ``items``, with the purpose of each as text."""
@@ -229,6 +235,8 @@ class Plan:
         for need, column in ITEM_COLUMNS.items():
             if names := dict.fromkeys(value.name for value in self.values_with(need)):
                 needed[column] = f"for {', '.join(names)}"
+        for value in self.values_with(Need.FLAGS):
+            needed[value.item_column(self.conventions) or ""] = f"for {value.name}"
         if VECTOR in needed and "ild" in needed[VECTOR]:
             needed[VECTOR] += f" (by features instead: {ILD_WITHOUT_VECTORS})"
         return needed
@@ -238,7 +246,11 @@ class Plan:
         has_catalog, has_base = has_items or has_train, self.base is not None
         for is_there, needs, fault in (
             (has_train, OF_TRAIN, ConfigError("MISSING_TRAIN", "training interactions; give train")),
-            (has_items, ITEM_COLUMNS, ConfigError("MISSING_ITEMS", "item attributes; give items")),
+            (
+                has_items,
+                [*ITEM_COLUMNS, Need.FLAGS],
+                ConfigError("MISSING_ITEMS", "item attributes; give items"),
+            ),
             (has_catalog, [Need.CATALOG], ConfigError("MISSING_CATALOG", "a catalogue; items, or train")),
             (has_base, [Need.BASE], ConfigError("MISSING_BASE", "a baseline model; name it in base")),
         ):

@@ -12,6 +12,7 @@ from spark_eval.evaluation.plan import Plan
 from spark_eval.runners.rows import Rows
 from spark_eval.schema import (
     FEATURES,
+    FLAG,
     FOLD,
     GROUPS,
     ITEM,
@@ -164,6 +165,9 @@ def item_columns(plan: Plan, of_features: str) -> Iterator[Column]:
     for need, column in wanted.items():
         if need in plan.needs:
             yield replace(column, purpose=purposes.get(column.named, ""))
+    for flag in plan.flags:
+        purpose, name = purposes[flag], FLAG.format(flag)
+        yield Column(name, Kind.FLAG, code="NOT_A_FLAG", named=flag, purpose=purpose, is_mapped=False)
 
 
 def without_coarser(lists: Rows, described: Descriptions) -> Rows:

@@ -5,16 +5,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from spark_eval.conventions import CONVENTIONS
-from spark_eval.conventions.choice import Choice
+from spark_eval.conventions.choice import ColumnName
 from spark_eval.errors import ConfigError
 from spark_eval.kernels.aliases import find_name
 from spark_eval.kernels.registry import RANKING, RankingMetric
 from spark_eval.kernels.values import (
+    COLUMN,
     FORM,
     MAX_K,
     UNCUT,
     WHOLE,
     MetricValue,
+    Options,
     has_cutoff,
     parse_k,
     parse_options,
@@ -52,7 +54,7 @@ def value_of_column(column: str) -> MetricValue | None:
         return None
     for name, metric in RANKING.items():
         if metric.is_of_users and (text == name or text.startswith(f"{name}_")):
-            options = options_of_column(text.removeprefix(name), metric, metric.conventions)
+            options = options_of_column(text.removeprefix(name), metric, metric.options)
             if options is not None:
                 return MetricValue(metric, options, parse_k(cutoff))
     return None
@@ -90,13 +92,15 @@ def looks_like_metric(column: str) -> bool:
     return METRIC_AT_K.fullmatch(column) is not None
 
 
-def options_of_column(
-    text: str, metric: RankingMetric, conventions: Sequence[str]
-) -> tuple[tuple[str, Choice], ...] | None:
+def options_of_column(text: str, metric: RankingMetric, conventions: Sequence[str]) -> Options | None:
     """Parse the options in a column's name, such as ``_gain_exp2_ideal_list``; None if invalid."""
     if not text:
         return ()
-    for index, name in enumerate(conventions):
+    if (column := metric.column_option) and column in conventions:
+        start = f"_{without_metric(column, metric)}_"
+        if text.startswith(start) and COLUMN.fullmatch(text.removeprefix(start)):
+            return ((column, ColumnName(text.removeprefix(start))),)
+    for index, name in enumerate(one for one in conventions if one != metric.column_option):
         for choice in CONVENTIONS[name]:
             start = f"_{without_metric(name, metric)}_{choice}"
             if text.startswith(start):

@@ -42,6 +42,7 @@ class RankingMetric:
     None if unbounded under some choice. ``needs`` are the inputs that it always needs; choices can add some
     (``MetricValue.needs``). ``weights`` define further, weighted means over users: run name -> weight.
     ``catalog_name`` is the name of the catalogue's share, reported with the value of each group.
+    ``column_option`` is the field of the conventions with the column of items that it takes as an option.
     """
 
     name: str
@@ -55,6 +56,12 @@ class RankingMetric:
     upper: float | None = 1.0
     weights: Mapping[str, "Weight"] = field(default_factory=dict)
     catalog_name: str | None = None
+    column_option: str | None = None
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The conventions that can be its options, and its column."""
+        return (*self.conventions, *([self.column_option] if self.column_option else []))
 
     @property
     def is_of_users(self) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, TieOrder
-from spark_eval.conventions.choice import Choice, Need
+from spark_eval.conventions.choice import Choice, ColumnName, Need
 from spark_eval.errors import ConfigError, parse_choice
 from spark_eval.kernels.aliases import find_name, metric_named
 from spark_eval.kernels.beyond.catalog import GroupWeights, ItemCounts
@@ -20,19 +20,24 @@ MAX_K: Final = 100_000
 UNCUT: Final = "all"
 WHOLE: Final = re.compile(r"[0-9]{1,10}")
 FORM: Final = re.compile(r"(?P<name>\w+(-[A-Za-z]\w*)*)(\((?P<options>[^()]*)\))?(@(?P<k>\w+))?")
+COLUMN: Final = re.compile(r"[^\W\d]\w*")
 # Metrics that can average over the ranks of tied items, as scikit-learn does.
 SHARES_PLACES: Final = ("dcg", "ndcg", "ap")
+
+
+# Pairs of a convention and a choice, or a column of items.
+Options = tuple[tuple[str, Choice | ColumnName], ...]
 
 
 @dataclass(frozen=True)
 class MetricValue:
     """A metric at a cutoff (None: the whole list), optionally with its own conventions.
 
-    ``options`` are pairs of a convention and a choice, in the order of the metric's conventions.
+    ``options`` are pairs of a convention and a choice, in the order of the metric's options.
     """
 
     metric: RankingMetric
-    options: tuple[tuple[str, Choice], ...]
+    options: Options
     k: int | None
 
     @property
@@ -94,6 +99,11 @@ class MetricValue:
         if self.k is None:
             needs |= {Need.WHOLE_LIST, Need.LENGTHS}
         return needs.union(*(IMPLIED.get(need, ()) for need in needs))
+
+    def item_column(self, run: Conventions) -> str | None:
+        """Return the column of items that it takes as an option; None if it takes none."""
+        name = self.metric.column_option
+        return None if name is None else getattr(self.conventions(run), name)
 
     def is_arranged(self, run: Conventions) -> bool:
         """Return True if it reorders equal scores instead of using the ranks.
@@ -189,10 +199,10 @@ def ranking_names() -> dict[str, RankingMetric]:
     return {name: metric for metric in RANKING.values() for name in (metric.name, *metric.names)}
 
 
-def parse_options(text: str, metric: RankingMetric, key: str) -> tuple[tuple[str, Choice], ...]:
+def parse_options(text: str, metric: RankingMetric, key: str) -> Options:
     """Parse ``gain=exp2, ideal=list`` to pairs of convention and choice, in the metric's order."""
-    options = {name: one for one in metric.conventions for name in (one, without_metric(one, metric))}
-    chosen: dict[str, Choice] = {}
+    options = {name: one for one in metric.options for name in (one, without_metric(one, metric))}
+    chosen: dict[str, Choice | ColumnName] = {}
     for option in filter(None, (part.strip() for part in text.split(","))):
         name, _, choice = (part.strip() for part in option.partition("="))
         where = f"{key}: {metric.run_name}"
@@ -200,8 +210,19 @@ def parse_options(text: str, metric: RankingMetric, key: str) -> tuple[tuple[str
             raise ConfigError.unknown("UNKNOWN_OPTION", "option", name, options, where)
         if options[name] in chosen:
             raise ConfigError("INVALID_METRIC", f"{where}: the option {name!r} is given twice")
-        chosen[options[name]] = parse_choice(CONVENTIONS[options[name]], choice, f"{where}({name})")
-    return tuple((one, chosen[one]) for one in metric.conventions if one in chosen)
+        if options[name] == metric.column_option:
+            chosen[options[name]] = parse_column(choice, f"{where}({name})")
+        else:
+            chosen[options[name]] = parse_choice(CONVENTIONS[options[name]], choice, f"{where}({name})")
+    return tuple((one, chosen[one]) for one in metric.options if one in chosen)
+
+
+def parse_column(text: str, where: str) -> ColumnName:
+    """Return a name of a column; raise ConfigError INVALID_METRIC for other texts."""
+    if COLUMN.fullmatch(text) is None:
+        message = f"{where}: {text!r} is not the name of a column: letters, digits and _, no digit first"
+        raise ConfigError("INVALID_METRIC", message)
+    return ColumnName(text)
 
 
 def parse_k(k: object) -> int | None:

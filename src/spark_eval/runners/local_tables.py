@@ -84,6 +84,7 @@ TAKES: Final[Mapping[Kind, Takes]] = {
     Kind.RANK: is_number,
     Kind.SET: is_set,
     Kind.EMBEDDING: is_vector,
+    Kind.FLAG: lambda kind: kind == pa.bool_(),
     Kind.SCALAR: lambda kind: is_id(kind) or is_number_or_boolean(kind),
     Kind.ORIGINAL: lambda _: True,
 }
@@ -102,6 +103,7 @@ KEPT_HERE: Final[Mapping[Kind, str]] = {
     **dict.fromkeys((Kind.TEXT, Kind.SCALAR, Kind.STRATUM, Kind.CLASS_NAME), KEEPS_TEXT),
     **dict.fromkeys(TIMES, KEEPS_TIME),
     **dict.fromkeys((Kind.VECTOR, Kind.EMBEDDING, Kind.SET), KEEPS_LIST),
+    Kind.FLAG: "booleans keep it here (in pandas: astype('boolean'))",
     **dict.fromkeys((Kind.VALUE, Kind.ORIGINAL), "text or a number keeps it here"),
 }
 
@@ -253,6 +255,8 @@ def is_refused(kind: Kind, found: pa.DataType) -> bool:
             return is_fraction or is_flag or is_other or is_text
         case Kind.NUMBER | Kind.SCORE | Kind.EXACT | Kind.ORDERED | Kind.CLASS_NUMBER:
             return is_text or is_other
+        case Kind.FLAG:
+            return is_fraction or is_other or is_text or is_whole(found)
         case Kind.RANK:
             return is_text or is_other or is_flag
         case Kind.SET:

@@ -41,6 +41,7 @@ CASTS: Final = {
     specs.Kind.NUMBER: "double",
     specs.Kind.CLASS_NUMBER: "double",
     specs.Kind.VECTOR: "array<double>",
+    specs.Kind.FLAG: "boolean",
 }
 # Types of columns of a kind in files that workers read; for others PLAIN_TYPES. Arrow formats integers as
 # Spark does, and has no lists in plain files.
@@ -56,6 +57,7 @@ IN_FILES: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
     specs.Kind.VECTOR: (),
     specs.Kind.SET: (),
     specs.Kind.EMBEDDING: (),
+    specs.Kind.FLAG: (T.BooleanType,),
 }
 # Types of columns of a kind.
 ALLOWED: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
@@ -70,6 +72,7 @@ ALLOWED: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
     specs.Kind.VECTOR: (T.ArrayType,),
     specs.Kind.SET: (T.StringType,),
     specs.Kind.EMBEDDING: (T.UserDefinedType,),
+    specs.Kind.FLAG: (T.BooleanType,),
 }
 
 

@@ -21,6 +21,7 @@ class Kind(StrEnum):
     ORDERED = "a number that orders rows, as exact as it is"
     RANK = "a whole number, of any type of numbers"
     SET = "a list of text or integers, or text divided by |"
+    FLAG = "a boolean"
     EMBEDDING = "a vector of an item: a list of numbers, or a map of integers to numbers"
     EXACT = "a number that a double holds"
     INSTANT = "a point in time"
@@ -45,6 +46,7 @@ NEEDED: Final = {
     Kind.ORDERED: "a number is needed",
     Kind.RANK: "ranks are whole numbers from 1; cast them, in pandas by .astype(int)",
     Kind.SET: "give an array of text or integers, or text divided by |",
+    Kind.FLAG: "a boolean is needed: true for items that keep the constraint",
     Kind.EMBEDDING: "give an array of numbers, or a map of int to double",
     Kind.VECTOR: "a list of numbers is needed",
 }

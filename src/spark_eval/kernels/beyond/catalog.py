@@ -5,7 +5,7 @@ without attributes.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial, wraps
@@ -143,6 +143,7 @@ class Catalog:
 
     ``groups`` and ``features`` are sets of n + 1 items; ``vectors`` is an array (n + 1, dimensions), or
     sparse vectors as Sets. An empty set, a vector of NaN or a sparse vector without members means unknown.
+    ``flags`` (n + 1,) are boolean columns of items by name: 1 for true, 0 for false, -1 for unknown.
     ``takers`` (one per fold) are the training users of each item as integers. ``text_order`` (n + 1,) ranks
     items by their ids as text.
     """
@@ -155,6 +156,7 @@ class Catalog:
     groups: Sets | None = None
     features: Sets | None = None
     vectors: "Floats | Sets | None" = None
+    flags: Mapping[str, Ints] | None = None
     takers: Sequence[Sets] | None = None
     text_order: Ints | None = None
 

@@ -1,7 +1,7 @@
 """Item context of lists, built from plain Python values, for examples and tests."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 
 import numpy as np
@@ -21,17 +21,19 @@ def example_context(
     groups: Sequence[Sequence[str]] = (),
     features: Sequence[Sequence[str]] = (),
     vectors: Sequence[Sequence[float]] = (),
+    flags: Mapping[str, Sequence[bool | None]] | None = None,
     base: Sequence[Sequence[int] | None] | None = None,
 ) -> ItemContext:
     """Build the item context of lists of items 0, 1, ..., best first; by default there is no training.
 
     ``relevant`` has the relevant items of each list's user, ``train`` the training items of each user, the
     lists' users first. ``listed`` are the items of the catalogue, by default the training items. ``groups``,
-    ``features`` and ``vectors`` are by item 0, 1, ... . ``base`` has the baseline model's lists, None for a
-    user without one.
+    ``features``, ``vectors`` and each of ``flags`` are by item 0, 1, ... . ``base`` has the baseline model's
+    lists, None for a user without one.
     """
     trained = {item for row in train for item in row}
-    most = max(map(len, (groups, features, vectors)))
+    flags = flags or {}
+    most = max(map(len, (groups, features, vectors, *flags.values())))
     n_items = max([most, *(item + 1 for item in (*trained, *(listed or ())))])
     in_catalog = trained if listed is None else listed
     catalog = Catalog(
@@ -43,6 +45,7 @@ def example_context(
         groups=sets_of_words(groups, n_items),
         features=sets_of_words(features, n_items),
         vectors=vector_table(vectors, n_items),
+        flags={name: flag_table(values, n_items) for name, values in flags.items()},
         takers=[users_of_items(train, n_items)],
     )
     histories = [sorted(set(row)) for row, _ in zip_longest(train[: len(lists)], lists, fillvalue=())]
@@ -92,6 +95,12 @@ def sets_of_words(words: Sequence[Sequence[str]], n_items: int) -> Sets:
     names = sorted({word for row in rows for word in row})
     starts = np.cumsum([0, *map(len, rows), *[0] * (n_items + 1 - len(rows))])
     return Sets(starts, np.array([names.index(word) for row in rows for word in row], dtype=np.int64), names)
+
+
+def flag_table(values: Sequence[bool | None], n_items: int) -> Ints:
+    """Return the flags of the items 0, 1, ...: 1, 0, or -1 for unknown ones and for the others."""
+    known = [-1 if value is None else int(value) for value in values]
+    return np.array([*known, *[-1] * (n_items + 1 - len(known))], dtype=np.int64)
 
 
 def vector_table(vectors: Sequence[Sequence[float]], n_items: int) -> Floats:

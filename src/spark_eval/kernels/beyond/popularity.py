@@ -152,8 +152,54 @@ def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     return divide(sums_by_cut(lists, is_in_tail)(k), lists.listed.count(k), math.nan)
 
 
+@ranking_metric(
+    "outside_catalog",
+    formula="share of the list outside the catalogue",
+    direction=Direction.LOWER,
+    needs={Need.ITEMS, Need.CATALOG},
+)
+def outside_catalog(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Share of recommended items that the catalogue does not have; undefined for an empty list.
+
+    Generative models make items up; a catalogue of one country lacks those of another. Items 0 and 1 are the
+    catalogue:
+
+    >>> lists = Lists.of_items([[0, 2, 1], [0], []], listed=[0, 1])
+    >>> outside_catalog(lists, 2, Conventions())
+    array([0.5, 0. , nan])
+
+    Source: ours; ``accounting`` counts the users who have such an item.
+    """
+    return divide(sums_by_cut(lists, is_outside)(k), lists.listed.count(k), math.nan)
+
+
+@ranking_metric(
+    "violations",
+    formula="share of the list with false in a column of items",
+    direction=Direction.LOWER,
+    needs={Need.ITEMS, Need.FLAGS},
+    column_option="violations_column",
+)
+def violations(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Share of recommended items that break a constraint: a boolean column of ``items`` is false.
+
+    ``column`` names it, by default ``available``. An item is left out if its value is null, or if ``items``
+    lacks it: it is not known to break anything. A list without any other item is undefined. Item 1 is not
+    available, of item 2 nothing is known:
+
+    >>> lists = Lists.of_items([[0, 1, 2], [2], []], flags={"available": [True, False, None]})
+    >>> violations(lists, 3, Conventions())
+    array([0.5, nan, nan])
+
+    Source: ours.
+    """
+    column = conventions.violations_column
+    n_known = sums_by_cut(lists, is_flagged, column, 0)(k) + sums_by_cut(lists, is_flagged, column, 1)(k)
+    return divide(sums_by_cut(lists, is_flagged, column, 0)(k), n_known, math.nan)
+
+
 @cached_on_first_argument
-def sums_by_cut(lists: Lists, table: Callable[..., Floats], *choices: Choice) -> ByCut:
+def sums_by_cut(lists: Lists, table: Callable[..., Floats], *choices: Choice | str | int) -> ByCut:
     """Return a function of k that sums ``table(catalog, *choices)`` (f, n + 1) over the top k; shape (n,)."""
     return lists.items.totals(table(lists.items.catalog, *choices))
 
@@ -214,6 +260,17 @@ def self_information(counts: Ints, of_all: Ints) -> Floats:
             # Adding 0 turns -0 to 0.
             bits[fold] = np.array([0.0 - math.log2(number / n_all) for number in numbers.tolist()])[which]
     return bits
+
+
+def is_outside(catalog: Catalog) -> Floats:
+    """Return 1 for items outside the catalogue, else 0; shape (f, n + 1)."""
+    return (~require_fact(catalog.is_listed)).astype(np.float64)
+
+
+def is_flagged(catalog: Catalog, column: str, value: int) -> Floats:
+    """Return 1 for items with this value in a boolean column, else 0; shape (f, n + 1)."""
+    flags = (require_fact(catalog.flags)[column] == value).astype(np.float64)
+    return np.tile(flags, (len(require_fact(catalog.is_listed)), 1))
 
 
 def is_in_tail(catalog: Catalog) -> Floats:

@@ -20,7 +20,7 @@ from spark_eval.arrow.codes import (
 )
 from spark_eval.errors import DataError
 from spark_eval.kernels.beyond.catalog import UNKNOWN, Catalog, Sets
-from spark_eval.schema import FEATURES, FOLD, GROUPS, ITEM, N_ROWS, N_TAKERS, USER, VECTOR
+from spark_eval.schema import FEATURES, FLAG, FOLD, GROUPS, ITEM, N_ROWS, N_TAKERS, USER, VECTOR
 from spark_eval.statistics.exact import Floats, Ints
 
 # Maximum number of table entries per id for looking ids up in a table.
@@ -172,7 +172,18 @@ def add_item_table(attributes: ItemAttributes, catalog: Catalog, items: pa.Table
         groups=sets.get(GROUPS),
         features=sets.get(FEATURES),
         vectors=vectors,
+        flags=flags_from_columns(items, index, n),
     )
+
+
+def flags_from_columns(items: pa.Table, index: Ints, n: int) -> dict[str, Ints]:
+    """Return the boolean columns by name: 1, 0, or -1 for null and for items without a row; each (n,)."""
+    flags = {}
+    for name in items.column_names:
+        if name.startswith(FLAG.format("")):
+            flags[name.removeprefix(FLAG.format(""))] = table = np.full(n, -1, dtype=np.int64)
+            table[index] = to_numpy(pc.fill_null(items[name].cast(pa.int64()), -1))
+    return flags
 
 
 def training_users_by_item(attributes: ItemAttributes, train_pairs: pa.Table) -> list[Sets]:

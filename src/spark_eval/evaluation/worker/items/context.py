@@ -101,6 +101,9 @@ def empty_and_unknown_lists(context: ItemContext | None) -> dict[Outcome, Boolea
     ):
         if attributes is not None:
             lacking[outcome] = is_unknown(attributes)[listed.index]
+    if catalog.flags:
+        is_unflagged = np.any([flags < 0 for flags in catalog.flags.values()], axis=0)
+        lacking[Outcome.WITHOUT_FLAGS] = is_unflagged[listed.index]
     n = listed.n_rows
     counts = {outcome: count_by_code(listed.row[entries], n) > 0 for outcome, entries in lacking.items()}
     return {Outcome.EMPTY_LISTS: listed.count(None) == 0, **counts}
