@@ -56,7 +56,7 @@ def test_the_report_has_a_chapter(found: Experiments) -> None:
         "Power",
         "Checks of trust",
     ]
-    assert "ranking, treatment: win (better: ctr)." in page
+    assert "ranking, treatment: win: ctr won: +" in page
     assert "ranking passes all checks of trust." in page
 
 
@@ -81,5 +81,5 @@ def test_the_command_ends_with_the_decision(tmp_path: Path, capsys: pytest.Captu
     with pytest.raises(SystemExit, check=lambda left: not left.code):
         main(["demo", "--online", "--scale", "0.2", "--output", str(tmp_path)])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1].startswith("treatment: win (better: ctr); its ctr is higher by ")
+    assert lines[-1].startswith("treatment: win: ctr won: +")
     assert (tmp_path / "report" / "online.html").is_file()

@@ -20,6 +20,8 @@ HOME: Final[dict[str, Any]] = {
 }
 # The treatment is certainly better in this one.
 WATCH: Final[dict[str, Any]] = {"name": "watch", "kind": "mean", "of": {"kind": "watch"}}
+WON: Final = "watch won: +41.7 % (38.9 to 44.6)"
+HARMED: Final = "guard rose by more than .01: +.065 (.034 to .096)"
 
 
 def tables() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -127,7 +129,7 @@ def test_a_guardrail_that_measures_nothing_is_not_met(name: str) -> None:
     metric, reason = NOTHING[name]
     guard = {**metric, "name": "guard", "direction": "lower", "role": "guardrail", "margin": 0.01}
     found = run([WATCH, guard])
-    assert decided(found) == ("blocked", f"guardrails not met: guard ({reason})")
+    assert decided(found) == ("blocked", f"guard is unknown: {reason}; {WON}")
     rows = [row for row in found.experiment_rows if row.metric == "guard"]
     assert {(row.p_value, row.reason) for row in rows} == {(None, reason)}
 
@@ -144,7 +146,7 @@ def test_a_gate_that_measures_nothing_does_not_pass(name: str, mode: str) -> Non
     metric, reason = NOTHING[name]
     gates = [{"experiment": "home", "metric": "info", "max_drop": 0.01, "mode": mode}]
     found = run([WATCH, {**metric, "name": "info", "role": "info"}], gates=gates)
-    assert decided(found) == ("blocked", f"gates not met: info ({reason})")
+    assert decided(found) == ("blocked", f"gate: info is unknown: {reason}; {WON}")
 
 
 def test_a_guardrail_that_measures_something_decides_as_before() -> None:
@@ -152,7 +154,7 @@ def test_a_guardrail_that_measures_something_decides_as_before() -> None:
     # Equal for all: nothing is worse. Winsorised at a quantile above 0, or not at all: worse.
     assert decided(run([WATCH, mean({"kind": "view", "value": "any"}, **guard)]))[0] == "win"
     for of in ({"kind": "complaint"}, {"kind": "complaint", "winsorise": 0.99}):
-        assert decided(run([WATCH, mean(of, **guard)])) == ("blocked", "guardrails not met: guard")
+        assert decided(run([WATCH, mean(of, **guard)])) == ("blocked", f"{HARMED}; {WON}")
     # Events in a third arm only: neither of the others has any, which is a measurement.
     exposures, events = tables()
     exposures.loc[exposures.user >= N_USERS // 2, "variant"] = "late"

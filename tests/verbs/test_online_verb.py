@@ -93,7 +93,7 @@ def told(
 
 def test_it_says_the_difference_and_the_decision(told: tuple["Desk", "Answer"]) -> None:
     desk, answer = told
-    assert "home, b: win (better: ctr)" in answer.out
+    assert "home, b: win: ctr won: +" in answer.out
     for table in ("experiments", "checks", "decisions", "accounting", "quarantine"):
         assert str(desk.out / table) in answer.out
     found = {(row["metric"], row["method"]): row for row in rows_of(desk, "experiments")}
@@ -182,7 +182,10 @@ def test_a_skewed_sample_and_a_lost_gate_are_exit_code_5(desk: "Desk") -> None:
     answer = with_experiment(desk, skewed, events(400)).run("online", "--run-id", "skewed")
     assert answer.code == 5
     assert "EXPERIMENT_FAILED" in answer.err
-    assert "not trusted: srm" in answer.err
+    assert (
+        "not trusted: srm: a has 200 and b has 99 units, which the planned weights do not explain"
+        in answer.err
+    )
     lower = [{**METRICS[0], "direction": "lower"}]
     with_experiment(desk, metrics=lower).done("online", "--run-id", "open")
     gate = {"experiment": "home", "metric": "ctr", "max_drop": 0.5}
@@ -190,7 +193,7 @@ def test_a_skewed_sample_and_a_lost_gate_are_exit_code_5(desk: "Desk") -> None:
         "online", "--run-id", "gated", "--set", f"gates=[{gate}]"
     )
     assert answer.code == 5
-    assert "home, b: loss (worse: ctr)" in answer.err
+    assert "home, b: loss: ctr lost: +" in answer.err
     assert {row["decision"] for row in rows_of(desk, "decisions")} == {"loss", "blocked"}
 
 
@@ -313,7 +316,7 @@ def test_days_are_summed_and_then_read(desk: "Desk") -> None:
     for day in ("2024-05-01", "2024-05-02"):
         desk.done("online", "--day", day, "--run-id", f"day-{day}")
     answer = desk.done("online", "--from", "2024-05-01", "--to", "2024-05-04", "--run-id", "merged")
-    assert "home, b: win (better: ctr)" in answer.out
+    assert "home, b: win: ctr won: +" in answer.out
     assert "the pre-period lacks days that were not read: 2024-04-17 to 2024-04-30" in answer.out
     for table in ("experiments", "checks", "decisions", "accounting"):
         by_run: dict[str, list[Any]] = {"whole": [], "as-events": [], "merged": []}

@@ -7,12 +7,13 @@ from functools import cached_property
 
 from spark_eval.conventions.comparison import Mode
 from spark_eval.errors import GateFailure
-from spark_eval.experiments.checks import NO_SPREAD
 from spark_eval.experiments.estimates import Estimates, Method
 from spark_eval.experiments.plan import ExperimentPlan, Role
 from spark_eval.experiments.tables import CheckRow, DecisionRow, ExperimentRow
 from spark_eval.experiments.worker.bucket import BucketSums
+from spark_eval.results.effects import Finding, named_values, p_text, sentence
 from spark_eval.schema import ALL
+from spark_eval.statistics.significance import adjusted
 
 
 class Decision(StrEnum):
@@ -53,65 +54,83 @@ class Analysis(Estimates):
         return rows
 
     def decide(self, treatment: str) -> tuple[Decision, str]:
-        """Return the decision on a treatment and its reason; the first rule that applies decides."""
+        """Return the decision on a treatment and its reason; the first rule that applies decides.
+
+        The reason begins with what decides, and names all else that matters: goals that won or lost,
+        guardrails that are not met, and what the effect depends on.
+        """
         if not self.is_trusted:
-            return Decision.BLOCKED, f"not trusted: {', '.join(self.failed_checks)}"
-        level = 1 - self.plan.confidence
-        signs = {metric.name: metric.sign for metric in self.plan.metrics}
+            return Decision.BLOCKED, f"not trusted: {'; '.join(self.doubts)}; the effects mean nothing yet"
         rows = [row for row in self.rows if row.treatment == treatment and row.segment == ALL]
         goals = [row for row in rows if row.role == Role.GOAL and row.method == self.deciding(row.metric)]
-        certain = [row for row in goals if row.p_adjusted is not None and row.p_adjusted < level]
-        worse = [row.metric for row in certain if signs[row.metric] * (row.difference or 0) < 0]
-        if worse:
-            return Decision.LOSS, f"worse: {', '.join(worse)}"
+        won, lost, flat = (
+            sentences([row for row in goals if row.finding == finding])
+            for finding in (Finding.WINS, Finding.LOSES, Finding.FLAT)
+        )
         guarded = [row for row in rows if row.method == Method.NON_INFERIORITY]
-        failed = [with_reason(row) for row in guarded if not is_within(row, signs[row.metric], level)]
-        if failed:
-            return Decision.BLOCKED, f"guardrails not met: {', '.join(failed)}"
-        if failed := self.failed_gates(rows, signs):
-            return Decision.BLOCKED, f"gates not met: {', '.join(failed)}"
-        if certain:
-            return Decision.WIN, f"better: {', '.join(row.metric for row in certain)}"
-        if any(row.p_value is not None for row in goals):
-            return Decision.FLAT, "no goal differs significantly"
+        unmet = sentences([row for row in guarded if row.finding != Finding.HOLDS])
+        unmet += [f"gate: {text}" for text in sentences(self.failed_gates(rows))]
+        more = self.dependences(treatment)
+        if lost:
+            return Decision.LOSS, "; ".join([*lost, *unmet, *won, *more])
+        if unmet:
+            return Decision.BLOCKED, "; ".join([*unmet, *won, *more])
+        if won:
+            held = [row.metric for row in guarded]
+            return Decision.WIN, "; ".join([*won, *([f"{', '.join(held)} held"] if held else []), *more])
+        if flat:
+            return Decision.FLAT, "; ".join(["no certain change", *flat, *self.too_few(goals), *more])
         reasons = dict.fromkeys(row.reason for row in goals if row.reason)
         return Decision.UNDECIDED, ", ".join(map(str, reasons)) or "no goal"
 
-    def failed_gates(self, rows: Sequence[ExperimentRow], signs: dict[str, int]) -> list[str]:
-        """Return the metrics of gates that do not pass."""
+    def failed_gates(self, rows: Sequence[ExperimentRow]) -> list[ExperimentRow]:
+        """Return the rows of gates that do not pass; certain drops fail only if they are certain."""
         failed = []
         for metric in self.plan.metrics:
             of_gates = [row for row in rows if row.method == Method.GATE and row.metric == metric.name]
             for gate, row in zip(self.gates_of(metric), of_gates, strict=True):
-                sign = signs[row.metric] * (-1 if gate.mode is Mode.CERTAIN_DROP else 1)
-                is_drop = gate.mode is Mode.CERTAIN_DROP
-                is_certain = is_within(row, sign, 1 - gate.confidence, is_strict=is_drop)
-                if is_certain == is_drop or not is_measured(row):
-                    failed.append(with_reason(row))
+                is_open = row.finding == Finding.NOT_RULED_OUT and gate.mode is not Mode.CERTAIN_DROP
+                if is_open or row.finding in (Finding.BREACHED, Finding.UNKNOWN):
+                    failed.append(row)
         return failed
 
+    def too_few(self, goals: Sequence[ExperimentRow]) -> Iterator[str]:
+        """Yield the goals without a certain change whose planned effect needs more units."""
+        for row in goals:
+            [raw] = [
+                one
+                for one in self.rows
+                if (one.metric, one.treatment) == (row.metric, row.treatment)
+                and (one.method, one.segment) == (Method.RAW, ALL)
+            ]
+            if row.finding == Finding.FLAT and raw.n_needed is not None and raw.n_needed > raw.n_control:
+                there, wanted = f"{raw.n_control:,} in {raw.control}", f"{raw.n_needed:,}"
+                yield f"too few users for the effect planned of {row.metric}: {there}, {wanted} needed"
 
-def is_within(row: ExperimentRow, sign: int, level: float, *, is_strict: bool = False) -> bool:
-    """Return True if a one-sided test is significant; without any spread its difference decides.
+    def dependences(self, treatment: str) -> list[str]:
+        """Return what the effect on goals certainly depends on: opposite signs first, then other sizes.
 
-    Never for a metric that measures nothing.
-    A difference of exactly 0 is not a drop (``is_strict``), but within the margin.
-    """
-    if row.p_value is not None:
-        return row.p_value < level
-    if not is_measured(row) or row.difference is None:
-        return False
-    return sign * row.difference > 0 or (row.difference == 0 and not is_strict)
+        The p-values of each test are adjusted by Holm over goals, segments and slices.
+        """
+        of_goals = [row for row in self.rows if row.treatment == treatment and row.role == Role.GOAL]
+        found: dict[tuple[str, str], str] = {}
+        for method in (Method.GAIL_SIMON, Method.COCHRAN_Q):
+            tests = [row for row in of_goals if row.method == method]
+            p_values = adjusted([row.p_value for row in tests], "holm")
+            for row, p_value in zip(tests, p_values, strict=True):
+                if p_value is None or p_value >= 1 - self.plan.confidence:
+                    continue
+                key = (row.metric, row.segment)
+                parts = [one for one in of_goals if (one.metric, one.segment, one.method) == (*key, "raw")]
+                values = " and ".join(named_values([one._asdict() for one in parts]))
+                text = f"{row.metric} depends on {row.segment}: {values} ({p_text(p_value)})"
+                found.setdefault(key, text)
+        return list(found.values())
 
 
-def is_measured(row: ExperimentRow) -> bool:
-    """Return True if a row has a test, or a difference without any spread."""
-    return row.reason in (None, NO_SPREAD)
-
-
-def with_reason(row: ExperimentRow) -> str:
-    """Return the metric of a row, with the reason why nothing is known of it."""
-    return row.metric if is_measured(row) else f"{row.metric} ({row.reason})"
+def sentences(rows: Sequence[ExperimentRow]) -> list[str]:
+    """Return the finding of each row as a sentence."""
+    return [sentence(row._asdict()) for row in rows]
 
 
 def analyses(plan: ExperimentPlan, sums: BucketSums) -> Iterator[Analysis]:
@@ -122,12 +141,12 @@ def analyses(plan: ExperimentPlan, sums: BucketSums) -> Iterator[Analysis]:
 def failure_of(decisions: Sequence[DecisionRow]) -> GateFailure | None:
     """Return the failure of a run: experiments that cannot be trusted, gated ones that are lost or blocked.
 
-    >>> failure_of([DecisionRow("home", "b", "loss", "worse: ctr", True, False)]) is None
+    >>> failure_of([DecisionRow("home", "b", "loss", "ctr lost", True, False)]) is None
     True
     """
     stopped = (Decision.LOSS, Decision.BLOCKED)
     failed = [row for row in decisions if not row.trusted or (row.gate and row.decision in stopped)]
     if not failed:
         return None
-    texts = [f"{row.experiment}, {row.treatment}: {row.decision} ({row.reason})" for row in failed]
+    texts = [f"{row.experiment}, {row.treatment}: {row.decision}: {row.reason}" for row in failed]
     return GateFailure("EXPERIMENT_FAILED", "; ".join(texts))

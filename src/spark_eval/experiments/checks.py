@@ -37,6 +37,7 @@ from spark_eval.experiments.tables import CheckRow
 from spark_eval.experiments.worker.bucket import UNITS, BucketSums, Cell
 from spark_eval.experiments.worker.halves import arms_of
 from spark_eval.experiments.worker.units import DAY_SINCE, EXPOSED_ON, NOVELTY
+from spark_eval.results.effects import p_text
 from spark_eval.schema import ALL, Outcome, Reason
 from spark_eval.statistics.significance import adjusted
 
@@ -273,6 +274,26 @@ class TrustChecks(ExperimentCells):
     def failed_checks(self) -> list[str]:
         """Names of the failed checks, each once."""
         return list(dict.fromkeys(row.check for row in self.checks if row.passed is False))
+
+    @property
+    def doubts(self) -> list[str]:
+        """The failed checks, each with the numbers that a person looks at first."""
+        [expected, *_] = [row for row in self.checks if row.check == "srm"]
+        texts = []
+        for name in self.failed_checks:
+            subjects = [row.subject for row in self.checks if row.check == name and row.passed is False]
+            if name == "srm" and expected.passed is False:
+                numbers = self.counts(self.sums.units)
+                there = [sum(counts[i] for counts, _ in numbers) for i in range(len(self.experiment.arms))]
+                units = " and ".join(
+                    f"{arm} has {n:,}" for arm, n in zip(self.experiment.arms, there, strict=True)
+                )
+                chance = "" if expected.p_value is None else f" ({p_text(expected.p_value)})"
+                texts.append(f"srm: {units} units, which the planned weights do not explain{chance}")
+            else:
+                named = [subject for subject in subjects if subject != ALL]
+                texts.append(name + (f" ({', '.join(named)})" if named else ""))
+        return texts
 
     @property
     def is_trusted(self) -> bool:

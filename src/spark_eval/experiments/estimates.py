@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from spark_eval.conventions.comparison import Drop, Mode
-from spark_eval.experiments.checks import Compared, TrustChecks
+from spark_eval.experiments.checks import NO_SPREAD, Compared, TrustChecks
 from spark_eval.experiments.inference import (
     Contrast,
     effect_factor,
@@ -32,7 +32,8 @@ from spark_eval.experiments.plan import (
 )
 from spark_eval.experiments.tables import ExperimentRow
 from spark_eval.experiments.worker.units import DAY_SINCE, NOVELTY
-from spark_eval.schema import ALL
+from spark_eval.results.effects import Finding
+from spark_eval.schema import ALL, Direction
 from spark_eval.statistics.differences import TestResult
 from spark_eval.statistics.significance import adjusted
 
@@ -104,6 +105,19 @@ class Estimates(TrustChecks):
         p_values = adjusted([rows[number].p_value for number in goals], self.plan.correction)
         for number, p_value in zip(goals, p_values, strict=True):
             rows[number] = rows[number]._replace(p_adjusted=p_value)
+            if rows[number].method == self.deciding(rows[number].metric):
+                rows[number] = rows[number]._replace(finding=self.finding_of(rows[number]))
+
+    def finding_of(self, row: ExperimentRow) -> Finding:
+        """Return the finding of a goal: its adjusted p-value decides."""
+        if row.p_adjusted is None:
+            return Finding.UNKNOWN
+        if row.p_adjusted >= 1 - self.plan.confidence:
+            return Finding.FLAT
+        is_better = (
+            (row.difference or 0) > 0 if row.direction == Direction.HIGHER else (row.difference or 0) < 0
+        )
+        return Finding.WINS if is_better else Finding.LOSES
 
     def deciding(self, metric: str) -> Method:
         """Return the method whose rows decide on a metric."""
@@ -204,6 +218,10 @@ class Estimates(TrustChecks):
             reason=reason,
             trusted=self.is_trusted,
             conventions=self.stamp(metric, method, by),
+            direction=metric.direction.value,
+            margin=None,
+            margin_kind=None,
+            finding=None,
         )
 
     def reason_of(self, metric: Metric, compared: Compared) -> str | None:
@@ -371,28 +389,47 @@ class Estimates(TrustChecks):
             size = -1 if compared.strata[0][1].value < 0 else 1
             times -= metric.sign * size * margin
             margin = Fraction(0)
-        contrast = Contrast.over_strata(compared.strata, times)
-        if contrast.difference is not None:
-            contrast = Contrast(
-                contrast.difference + metric.sign * margin, contrast.variance, contrast.freedom
-            )
+        left = Contrast.over_strata(compared.strata, times)
+        if left.difference is not None:
+            left = Contrast(left.difference + metric.sign * margin, left.variance, left.freedom)
         alternative = "greater" if metric.sign * (-1 if worse else 1) > 0 else "less"
-        result = contrast.test(confidence, alternative)
-        kind = "relative" if is_relative else "absolute"
-        shown = Compared(compared.strata, compared.control, compared.treatment, contrast)
-        row = self.two_sided(metric, treatment, method, shown)
+        tested = left.test(confidence, alternative)
+        # Both one-sided bounds of the change itself, which are compared with the margin.
+        both = 2 * confidence - 1
+        row = self.two_sided(metric, treatment, method, compared, testing=lambda one: one.test(both))
+        low, high = None, None
+        if compared.single is not None and row.lift is not None:
+            low, high = lift_interval(*compared.single, compared.contrast, both)
+        kind = MarginKind.RELATIVE if is_relative else MarginKind.ABSOLUTE
         return row._replace(
-            statistic=result.statistic,
-            p_value=result.p_value,
-            ci_low=None,
-            ci_high=None,
-            lift=None,
-            lift_low=None,
-            lift_high=None,
+            statistic=tested.statistic,
+            p_value=tested.p_value,
+            lift_low=low,
+            lift_high=high,
             mde=None,
             n_needed=None,
-            conventions=f"margin={amount:g} {kind}; {row.conventions}",
+            conventions=f"margin={amount:g} {kind.value}; {row.conventions}",
+            margin=amount,
+            margin_kind=kind.value,
+            finding=finding_of_margin(row.reason, tested.p_value, left, metric.sign, 1 - confidence, worse),
         )
+
+
+def finding_of_margin(
+    reason: str | None, p_value: float | None, left: Contrast, sign: int, level: float, worse: bool
+) -> Finding:
+    """Return the finding of a one-sided test; ``left`` is what is left of the margin, times the sign.
+
+    Without any spread the difference decides. A metric that measures nothing is unknown.
+    """
+    if reason not in (None, NO_SPREAD) or left.difference is None:
+        return Finding.UNKNOWN
+    if p_value is None:
+        return Finding.HOLDS if sign * left.difference >= 0 else Finding.BREACHED
+    first, second = (Finding.BREACHED, Finding.HOLDS) if worse else (Finding.HOLDS, Finding.BREACHED)
+    if p_value < level:
+        return first
+    return second if p_value > 1 - level else Finding.NOT_RULED_OUT
 
 
 def number(value: Fraction | None) -> float | None:

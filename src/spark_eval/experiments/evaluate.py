@@ -16,12 +16,9 @@ from spark_eval.experiments.tables import (
     CHECKS,
     DECISIONS,
     EXPERIMENTS,
-    SHOWN,
     CheckRow,
     DecisionRow,
     ExperimentRow,
-    decision_lines,
-    shown_lines,
 )
 from spark_eval.experiments.worker.attach import attach_units
 from spark_eval.experiments.worker.bucket import (
@@ -44,6 +41,7 @@ from spark_eval.experiments.worker.send import (
 from spark_eval.experiments.worker.tails import measure_tails, quantile_of
 from spark_eval.options import Given, checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.effects import SHOWN, decision_lines, effect_lines
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runners.conformed import check_id_types
@@ -349,7 +347,7 @@ class Experiments(Writable):
     def shown(self) -> list[TextTable]:
         """Return a line per experiment, metric and treatment, with the decisions below."""
         notes = [*decision_lines([row._asdict() for row in self.decision_rows]), *unusable(self.entries)]
-        lines = shown_lines([row._asdict() for row in self.experiment_rows])
+        lines = effect_lines([row._asdict() for row in self.experiment_rows])
         return [TextTable(f"Experiments {names_of(self.plan.experiments)}", SHOWN, lines, notes)]
 
     def __repr__(self) -> str:

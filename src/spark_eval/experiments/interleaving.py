@@ -20,7 +20,7 @@ from spark_eval.experiments.plan import (
     make_interleaving_plan,
 )
 from spark_eval.experiments.specs import spec_of_impressions
-from spark_eval.experiments.tables import CHECKS, DECISIONS, CheckRow, DecisionRow, six_digits
+from spark_eval.experiments.tables import CHECKS, DECISIONS, CheckRow, DecisionRow
 from spark_eval.experiments.worker.drafts import (
     PAIRED,
     PREFERENCE,
@@ -33,6 +33,7 @@ from spark_eval.experiments.worker.drafts import (
 from spark_eval.names import summarize_names
 from spark_eval.options import SHARE, checked_call, documented
 from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.effects import p_cell, three_digits
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.runners.door import open_given
 from spark_eval.runners.quarantine import share_faults, unusable_rows
@@ -77,10 +78,10 @@ def interleaving_lines(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...
     """Return a line of SHOWN_INTERLEAVINGS for each row of ``interleavings``."""
     lines: list[tuple[str, ...]] = []
     for row in rows:
-        bounds = [six_digits(row[name]) for name in ("ci_low", "ci_high")]
+        bounds = [three_digits(row[name]) for name in ("ci_low", "ci_high")]
         counts = ", ".join(f"{row[name]:,}" for name in ("wins", "ties", "losses"))
         interval = " to ".join(bounds) if all(bounds) else ""
-        numbers = (six_digits(row["difference"]), interval, six_digits(row["p_value"]))
+        numbers = (three_digits(row["difference"]), interval, p_cell(row["p_value"]))
         lines.append((row["experiment"], row["analysis"], *numbers, counts))
     return lines
 

@@ -1,9 +1,8 @@
 """Rows of the published tables of experiments."""
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from spark_eval.schema import ALL, Row, ddl_of
+from spark_eval.schema import ddl_of
 
 
 class ExperimentRow(NamedTuple):
@@ -14,7 +13,9 @@ class ExperimentRow(NamedTuple):
     ``gail_simon`` over the values of a segment. ``theta`` is the coefficient of the pre-period value,
     ``variance_reduction`` the share of the variance of the difference that the adjustment removes. ``mde``
     is the smallest detectable effect, ``n_needed`` the units of the control for the effect of the metric.
-    ``reason`` says why there is no p-value.
+    ``reason`` says why there is no p-value. ``finding`` of a row that decides is ``wins``, ``loses`` or
+    ``flat``, or of a one-sided test ``holds``, ``not_ruled_out`` or ``breached``; ``unknown`` if nothing is
+    measured. One-sided rows have both one-sided bounds of the change, and its limit in ``margin``.
     """
 
     experiment: str
@@ -51,6 +52,10 @@ class ExperimentRow(NamedTuple):
     reason: str | None
     trusted: bool
     conventions: str
+    direction: str
+    margin: float | None
+    margin_kind: str | None
+    finding: str | None
 
 
 class CheckRow(NamedTuple):
@@ -79,34 +84,3 @@ class DecisionRow(NamedTuple):
 EXPERIMENTS: Final = ddl_of(ExperimentRow)
 CHECKS: Final = ddl_of(CheckRow)
 DECISIONS: Final = ddl_of(DecisionRow)
-SHOWN: Final = ("experiment", "metric", "treatment", "control value", "value", "difference", "interval", "p")
-
-
-def six_digits(value: float | None) -> str:
-    """Format a number for display; an empty text if it is undefined."""
-    return "" if value is None else f"{value:.6g}"
-
-
-def shown_lines(rows: Iterable[Row]) -> list[tuple[str, ...]]:
-    """Return a line of SHOWN for each row of ``experiments`` over all units that decides."""
-    lines = []
-    for row in rows:
-        if row["method"] in ("raw", "sequential", "z_pooled") and row["segment"] == ALL:
-            p_value = row["p_value"] if row["p_adjusted"] is None else row["p_adjusted"]
-            bounds = [six_digits(row[name]) for name in ("ci_low", "ci_high")]
-            numbers = [six_digits(row[name]) for name in ("control_value", "treatment_value", "difference")]
-            method = "" if row["method"] == "raw" else f" ({row['method']})"
-            names = (row["experiment"], row["metric"] + method, row["treatment"])
-            interval = " to ".join(bounds) if all(bounds) else str(row["reason"] or "")
-            lines.append((*names, *numbers, interval, six_digits(p_value)))
-    return lines
-
-
-def decision_lines(rows: Iterable[Row]) -> list[str]:
-    """Return a sentence for each row of ``decisions``.
-
-    >>> row = DecisionRow("home", "b", "win", "ctr is better", True, False)
-    >>> decision_lines([row._asdict()])
-    ['home, b: win (ctr is better)']
-    """
-    return [f"{row['experiment']}, {row['treatment']}: {row['decision']} ({row['reason']})" for row in rows]

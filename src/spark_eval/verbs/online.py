@@ -26,7 +26,7 @@ from spark_eval.experiments.interleaving import (
 )
 from spark_eval.experiments.plan import USER_DAYS, ExperimentPlan, names_of
 from spark_eval.experiments.specs import Units, own_columns, spec_of_impressions, specs_of
-from spark_eval.experiments.tables import SHOWN, DecisionRow, decision_lines, shown_lines
+from spark_eval.experiments.tables import DecisionRow
 from spark_eval.experiments.user_days import measure_user_days, parse_day
 from spark_eval.experiments.worker.bucket import earliest_of
 from spark_eval.experiments.worker.clock import day_name, local_days
@@ -41,6 +41,7 @@ from spark_eval.publishing.published import (
     open_table,
 )
 from spark_eval.results.driver_tables import SmallRows
+from spark_eval.results.effects import SHOWN, decision_lines, effect_lines
 from spark_eval.runners.conformed import check_id_types
 from spark_eval.runners.door import Names, tables_here, tables_on_spark
 from spark_eval.runners.rows import Rows
@@ -221,7 +222,7 @@ def stage_day(work: Work, inputs: Inputs) -> "tuple[int, list[Entry]]":
 def show(run: Run, screen: Screen) -> None:
     """Print a line per experiment, metric and treatment, or per analysis; then the decisions."""
     if Table.EXPERIMENTS in run.tables:
-        lines = shown_lines(run.rows(Table.EXPERIMENTS))
+        lines = effect_lines(run.rows(Table.EXPERIMENTS))
         screen.grid(SHOWN, lines, f"experiments of run {run.run_id}", of=Table.EXPERIMENTS)
     if Table.INTERLEAVINGS in run.tables:
         lines = interleaving_lines(run.rows(Table.INTERLEAVINGS))

@@ -69,7 +69,7 @@ def decided(decisions: Sequence[Row]) -> Iterator[Statement]:
     """Yield a statement for each decision."""
     for row in decisions:
         tone, word = TONES.get(row["decision"], (Tone.PLAIN, ""))
-        text = f"{row['experiment']}, {row['treatment']}: {row['decision']} ({row['reason']})."
+        text = f"{row['experiment']}, {row['treatment']}: {row['decision']}: {row['reason']}."
         yield Statement(text, tone, word)
 
 
