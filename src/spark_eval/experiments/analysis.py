@@ -76,8 +76,8 @@ class Analysis(Estimates):
         if unmet:
             return Decision.BLOCKED, "; ".join([*unmet, *won, *more])
         if won:
-            held = [row.metric for row in guarded]
-            return Decision.WIN, "; ".join([*won, *([f"{', '.join(held)} held"] if held else []), *more])
+            safe = [f"{', '.join(row.metric for row in guarded)} held"] if guarded else []
+            return Decision.WIN, "; ".join([*won, *safe, *more])
         if flat:
             return Decision.FLAT, "; ".join(["no certain change", *flat, *self.too_few(goals), *more])
         reasons = dict.fromkeys(row.reason for row in goals if row.reason)
@@ -108,12 +108,12 @@ class Analysis(Estimates):
                 yield f"too few users for the effect planned of {row.metric}: {there}, {wanted} needed"
 
     def dependences(self, treatment: str) -> list[str]:
-        """Return what the effect on goals certainly depends on: opposite signs first, then other sizes.
+        """Return sentences on what the goals depend on: effects of opposite signs first, then of other sizes.
 
         The p-values of each test are adjusted by Holm over goals, segments and slices.
         """
         of_goals = [row for row in self.rows if row.treatment == treatment and row.role == Role.GOAL]
-        found: dict[tuple[str, str], str] = {}
+        texts: dict[tuple[str, str], str] = {}
         for method in (Method.GAIL_SIMON, Method.COCHRAN_Q):
             tests = [row for row in of_goals if row.method == method]
             p_values = adjusted([row.p_value for row in tests], "holm")
@@ -124,8 +124,8 @@ class Analysis(Estimates):
                 parts = [one for one in of_goals if (one.metric, one.segment, one.method) == (*key, "raw")]
                 values = " and ".join(named_values([one._asdict() for one in parts]))
                 text = f"{row.metric} depends on {row.segment}: {values} ({p_text(p_value)})"
-                found.setdefault(key, text)
-        return list(found.values())
+                texts.setdefault(key, text)
+        return list(texts.values())
 
 
 def sentences(rows: Sequence[ExperimentRow]) -> list[str]:

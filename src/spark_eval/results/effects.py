@@ -160,7 +160,7 @@ def limit(row: Row) -> str:
 
 
 def beyond(row: Row, by: str = "of ") -> str:
-    """Return how much more than allowed: `` by more than 2 %``; nothing if nothing is allowed."""
+    """Return the limit that is exceeded: `` by more than 2 %``; nothing if nothing is allowed."""
     return f" {by}more than {limit(row)}" if row["margin"] else ""
 
 
