@@ -19,7 +19,7 @@ from tests.reference import (
 from spark_eval.cli import metric_tables
 from spark_eval.comparison.gates import GateOptions
 from spark_eval.comparison.plan import CompareOptions
-from spark_eval.comparison.rows import COMPARISONS, GATES
+from spark_eval.comparison.rows import COMPARISONS, GATES, SLICES
 from spark_eval.conventions.choice import Choice
 from spark_eval.conventions.comparison import Correction, Decision, Drop, Mode, PairTest, Zeros
 from spark_eval.errors import SparkEvalError
@@ -134,16 +134,17 @@ def test_the_keys_and_fates_of_stages_are_the_code() -> None:
     ("page", "table", "columns"),
     [
         (COMPARISON, "comparisons", COMPARISONS),
+        (COMPARISON, "slices", SLICES),
         (COMPARISON, "gates", GATES),
         (STAGES_PAGE, "stages", STAGE_TABLE),
         (STAGES_PAGE, "funnel", FUNNEL),
     ],
-    ids=["comparisons", "gates", "stages", "funnel"],
+    ids=["comparisons", "slices", "gates", "stages", "funnel"],
 )
 def test_the_columns_of_tables_are_the_code(page: str, table: str, columns: str) -> None:
     found = re.search(rf"^\| column of `{table}` \|.*?\n\n", page, re.MULTILINE | re.DOTALL)
     assert found is not None
-    rows = re.findall(r"^\| (`[^|]*`) \| (\w+) \|", found[0], re.MULTILINE)
+    rows = re.findall(r"^\| (`[^|]*`) \| ([\w<>]+) \|", found[0], re.MULTILINE)
     named = [f"{name} {kind}" for names, kind in rows for name in re.findall(r"`(\w+)`", names)]
     assert named == columns.split(", ")
 

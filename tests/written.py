@@ -15,7 +15,7 @@ import pyarrow as pa
 from spark_eval.accounting import ACCOUNTING
 from spark_eval.arrow.files import INSTANT
 from spark_eval.cli.metric_tables import markdown
-from spark_eval.comparison.rows import COMPARISONS, GATES
+from spark_eval.comparison.rows import COMPARISONS, GATES, SLICES
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
 from spark_eval.evaluation.summary import METRICS, SUMS
 from spark_eval.experiments.interleaving import INTERLEAVINGS
@@ -51,6 +51,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     Table.LINKAGE: LINKAGE_TABLE,
     Table.SAMPLE: ", ".join(SAMPLE_COLUMNS),
     Table.COMPARISONS: COMPARISONS,
+    Table.SLICES: SLICES,
     Table.GATES: GATES,
     Table.ACCOUNTING: ACCOUNTING,
 }

@@ -1,6 +1,6 @@
 """Names of columns, tables, subsets, outcomes and faults; each is spelled here only."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any, Final, get_args, get_type_hints
 
@@ -148,6 +148,7 @@ class Table(StrEnum):
     CURVES = "curves"
     THRESHOLDS = "thresholds"
     COMPARISONS = "comparisons"
+    SLICES = "slices"
     GATES = "gates"
     STAGES = "stages"
     FUNNEL = "funnel"
@@ -169,11 +170,16 @@ SHORT_COLUMNS: Final = ("k", FOLD, UNIT)
 
 def ddl_of(row: Any) -> str:
     """Return the columns of a table as Spark DDL, from the fields of its rows, a NamedTuple."""
-    kinds = {str: "string", float: "double", bool: "boolean", int: "long"}
-    hints = {name: (*get_args(hint), hint)[0] for name, hint in get_type_hints(row).items()}
+    kinds = {str: "string", float: "double", bool: "boolean", int: "long", list[str]: "array<string>"}
+    hints = {name: known_kind(hint, kinds) for name, hint in get_type_hints(row).items()}
     return ", ".join(
         f"{name} {'int' if name in SHORT_COLUMNS else kinds[hint]}" for name, hint in hints.items()
     )
+
+
+def known_kind(hint: Any, kinds: Collection[Any]) -> Any:
+    """Return the type of a field; of ``X | None`` it is X."""
+    return hint if hint in kinds else get_args(hint)[0]
 
 
 class Outcome(StrEnum):
@@ -281,6 +287,7 @@ class Reason(StrEnum):
     SEEN = "seen"
     ONLY_HERE = "only_here"
     UNPAIRED = "unpaired"
+    BELOW_MIN_USERS = "below_min_users"
     OTHER_KIND = "other_kind"
     OTHER_EXPERIMENT = "other_experiment"
     OUTSIDE_PERIOD = "outside_period"
@@ -324,6 +331,8 @@ class BuiltIn(StrEnum):
     ACTIVITY = "activity"
 
 
+# Upper bound of the number of values of a segment; a column with more has ids or measurements.
+MOST_SEGMENT_VALUES: Final = 1_000
 # Upper bound of the number of folds; more are a mistake, or too much to write.
 MOST_FOLDS: Final = 1_000
 # Curves of predictions.

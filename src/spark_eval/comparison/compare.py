@@ -55,7 +55,7 @@ from spark_eval.comparison.results import (
     cells_of_rows,
     comparison_rows,
 )
-from spark_eval.comparison.rows import COMPARISONS, GATES, ComparisonRow, GateRow
+from spark_eval.comparison.rows import COMPARISONS, GATES, SLICES, ComparisonRow, GateRow, SliceRow
 from spark_eval.comparison.sides import (
     BaselineName,
     Side,
@@ -64,11 +64,13 @@ from spark_eval.comparison.sides import (
     comparison_task,
     user_tables,
 )
+from spark_eval.comparison.slices import found_slices
 from spark_eval.comparison.values import compared_direction
 from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, merge_slices
 from spark_eval.comparison.worker.sums import BucketTotals, sum_bucket
 from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.errors import ConfigError, DataError
+from spark_eval.evaluation.plan import ListWeight
 from spark_eval.options import Given, checked_call, documented
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import SmallRows
@@ -104,10 +106,11 @@ NO_RATIO: Final = (
 class Comparison(Writable):
     """Result of ``compare``: tables of tests and gates as DataFrames.
 
-    ``rows`` are the rows of ``comparisons``, ``gate_rows`` those of ``gates`` and ``entries`` those of
-    ``accounting``. ``pairs`` are names of (baseline, candidate). ``sums`` are the exact sums of each pair,
-    metric value (``ndcg@10``), segment and segment value; gates are decided from them. ``common`` has the
-    number of users of each pair: those of the baseline, those of the candidate, and those of both.
+    ``rows`` are the rows of ``comparisons``, ``slice_rows`` those of ``slices``, ``gate_rows`` those of
+    ``gates`` and ``entries`` those of ``accounting``. ``pairs`` are names of (baseline, candidate). ``sums``
+    are the exact sums of each pair, metric value (``ndcg@10``), segment and segment value; gates are decided
+    from them. ``common`` has the number of users of each pair: those of the baseline, those of the candidate,
+    and those of both.
 
     Examples:
         ``comparison`` is the result of the example of ``compare``:
@@ -124,9 +127,10 @@ class Comparison(Writable):
     sums: Mapping[PairCell, ComparedSums]
     common: Mapping[ModelPair, UserCounts]
     spark: Any  # SparkSession | None
+    slice_rows: Sequence[SliceRow] = ()
     verb: ClassVar[str] = "compare"
     prediction_metrics = PREDICTION_METRICS
-    tables: ClassVar[tuple[str, ...]] = ("comparisons", "gates", "accounting")
+    tables: ClassVar[tuple[str, ...]] = ("comparisons", "slices", "gates", "accounting")
 
     def shown(self) -> list[TextTable]:
         """Return the differences with a sentence for each pair and metric, and the decisions of the gates."""
@@ -140,7 +144,7 @@ class Comparison(Writable):
 
     def __repr__(self) -> str:
         tests = ", ".join(dict.fromkeys(row.test for row in self.rows))
-        tables = "comparisons, gates, accounting are DataFrames"
+        tables = "comparisons, slices, gates, accounting are DataFrames"
         return f"Comparison of {len(self.pairs)} pairs: {len(self.rows)} rows of {tests}; {tables}"
 
     @property
@@ -148,11 +152,15 @@ class Comparison(Writable):
         """The rows of all tables."""
         return {
             Table.COMPARISONS: (self.rows, COMPARISONS),
+            Table.SLICES: (self.slice_rows, SLICES),
             Table.GATES: (self.gate_rows, GATES),
             Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
 
     comparisons = SmallFrame(Table.COMPARISONS, "a row per pair, metric, k, segment value and test.")
+    slices = SmallFrame(
+        Table.SLICES, "a row per pair, metric, k and tested slice of users, if slices are asked for."
+    )
     gates = SmallFrame(Table.GATES, "a row per gate and cell.")
     accounting = SmallFrame(
         Table.ACCOUNTING, "which users of each side and pair are compared, and which are not."
@@ -201,7 +209,8 @@ def compare(
             ``auto``.
 
     Returns:
-        A ``Comparison``: ``comparisons``, ``gates``, ``accounting``; ``summary()``, ``plot()``, ``write()``.
+        A ``Comparison``: ``comparisons``, ``slices``, ``gates``, ``accounting``; ``summary()``, ``plot()``,
+        ``write()``.
 
     Raises:
         ConfigError: An option or a gate is invalid, or a model, metric or segment is unknown; NEEDS_SPARK for
@@ -224,7 +233,7 @@ def compare(
         given[BASELINE], models[BASELINE] = baseline, baseline_model
     run = BASELINE if BASELINE in given else None
     plan = replace(plan, gates=[with_baseline(gate, run, baseline_model) for gate in plan.gates])
-    segments = {*plan.segments, *(gate.segment for gate in plan.gates)}
+    segments = {*plan.segments, *plan.sliced, *(gate.segment for gate in plan.gates)}
     sides = open_sides(given, models, segments, engine)
     return compare_sides(sides_of_roles(sides, plan), plan, BaselineName(run, baseline_model))
 
@@ -326,7 +335,7 @@ def compare_pairs(
     plan = replace(plan, test_train_ratio=plan.test_train_ratio or candidate.users.test_train_ratio)
     shown = Requested()
     if against is None:
-        plan = replace(plan, tests=(), interval=Interval.T, equivalence=None)
+        plan = replace(plan, tests=(), interval=Interval.T, equivalence=None, slices=None)
     else:
         matched = match_models(models, candidate.models, against.model, plan)
         shown = replace(
@@ -337,12 +346,13 @@ def compare_pairs(
     found = (
         compare_lists(baseline, candidate, plan, shown, requested)
         if candidate.values_by_model is None
-        else compare_predictions(baseline, candidate, shown, requested)
+        else compare_predictions(baseline, candidate, plan, shown, requested)
     )
     cells, counts, pairs = found.cells, found.counts, requested.pairs
-    entries = [*model_entries(shown), *pair_entries(pairs, counts, found.moved)]
-    check_closed(entries)
     run = None if baseline is candidate else baseline.run
+    slices = found_slices(found, plan, shown, requested, run, candidate.conventions)
+    entries = [*model_entries(shown), *pair_entries(pairs, counts, found.moved), *slices.entries]
+    check_closed(entries)
     rows = comparison_rows(found.of_rows, plan, run, candidate.conventions)
     n_folds = len({cell.segment_value for cell in cells.values() if cell.segment == FOLD})
     if n_folds and PairTest.T in plan.tests and not any(row.segment == FOLDS for row in rows):
@@ -355,6 +365,7 @@ def compare_pairs(
         sums={key: cell.of_users for key, cell in cells.items()},
         common=users_of(pairs, counts),
         spark=candidate.users.frame.session,
+        slice_rows=slices.rows,
     )
 
 
@@ -367,13 +378,17 @@ def compare_lists(
     """
     if candidate.users.by_fold:
         check_over_folds(plan)
-    task, tables = comparison_task(baseline, candidate, requested), user_tables(baseline, candidate)
+    task = comparison_task(baseline, candidate, requested, plan.slices)
+    tables = user_tables(baseline, candidate)
     if task.request is None:
         return measure_cells(tables, task, ExtraPasses.of(plan), shown, requested)
     plan = replace(plan, weight=plan.weight or weight_of(candidate.conventions))
     check_by_request(plan)
     of_means = replace(task, of_means=True)
     on_rows, on_means = split_tests(plan)
+    if task.slices is not None:
+        by_means = plan.weight is ListWeight.USERS
+        task = replace(task, slices=replace(task.slices, by_means=by_means))
     by_row = measure_cells(tables, task, ExtraPasses.of(on_rows), shown, requested)
     by_mean = ComparedCells({}, [], by_row.counts)
     for one in tasks_of_means(of_means):
@@ -400,7 +415,7 @@ def measure_cells(
         cells = cells_of_pairs(totals, pairs, requested.list_metrics, task)
         of_rows = cells_of_rows(cells, shown)
         of_rows = run_extra_passes(passes, of_rows, task, buckets, totals)
-    return ComparedCells(cells, of_rows, totals.counts, task.moved)
+    return ComparedCells(cells, of_rows, totals.counts, task.moved, totals.slices, task)
 
 
 def run_extra_passes(

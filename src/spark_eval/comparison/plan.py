@@ -1,17 +1,32 @@
 """Options of a comparison, validated as one plan."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.comparison.gates import Gate, make_gates
 from spark_eval.comparison.values import is_of_predictions
-from spark_eval.conventions.comparison import Alternative, Correction, Interval, PairTest, Zeros
+from spark_eval.conventions.comparison import (
+    Alternative,
+    Correction,
+    Interval,
+    PairTest,
+    SliceCorrection,
+    Zeros,
+)
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import ListWeight
 from spark_eval.kernels.parsers import RESAMPLES, Seed, as_tuple
 from spark_eval.kernels.values import UNCUT, has_cutoff, parse_k, published_name, split_metric_text
-from spark_eval.options import ABOVE_0, AT_LEAST_1, INSIDE_0_AND_1, checked
+from spark_eval.options import (
+    ABOVE_0,
+    AT_LEAST_1,
+    INSIDE_0_AND_1,
+    check_keys,
+    checked,
+    declared,
+    whole_numbers,
+)
 from spark_eval.statistics.resampling import DEFAULT_RESAMPLES
 
 COMPARE: Final = "compare"
@@ -61,6 +76,39 @@ def parse_metrics(given: Any, where: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(as_published, chosen_names(given, where))))
 
 
+class SliceOptions(TypedDict, total=False):
+    """Keys of ``slices``."""
+
+    of: Annotated[Sequence[str], "segments that were evaluated, of users or requests.", (), as_tuple]
+    cross: Annotated[int, "maximum number of attributes that a slice has values of.", 2, whole_numbers(1, 3)]
+    min_users: Annotated[
+        int, "slices of fewer common users are counted, not tested.", 200, whole_numbers(2, 2**63 - 1)
+    ]
+    correction: Annotated[
+        str, "of the p-values of the slices of a pair and metric: holm or bh.", "holm", SliceCorrection
+    ]
+
+
+@dataclass(frozen=True)
+class SlicePlan:
+    """Validated slices of a comparison; see SliceOptions."""
+
+    of: Sequence[str]
+    cross: int
+    min_users: int
+    correction: str
+
+
+def parse_slices(given: Any, where: str) -> SlicePlan:
+    """Return the validated slices; raise ConfigError for an unknown key, or without attributes."""
+    check_keys(given, list(declared(SliceOptions)), where)
+    plan = SlicePlan(**checked(SliceOptions, given, where))
+    plan = replace(plan, of=tuple(dict.fromkeys(map(str, plan.of))))
+    if not plan.of:
+        raise ConfigError("EMPTY_COMPARISON", f"{where}.of is empty; name the attributes of users")
+    return plan
+
+
 class CompareOptions(TypedDict, total=False):
     """Options of ``compare``; also keys of the config's section ``compare``."""
 
@@ -108,6 +156,12 @@ class CompareOptions(TypedDict, total=False):
         float | None, "rows of test per row of train in a fold; None: as in the run's split.", None, ABOVE_0
     ]
     max_pairs: Annotated[int, "maximum number of pairs of models.", MOST_PAIRS, AT_LEAST_1]
+    slices: Annotated[
+        Mapping[str, Any] | None,
+        "{of, cross, min_users, correction}: slices of users, tested together; None: none.",
+        None,
+        parse_slices,
+    ]
 
 
 @dataclass(frozen=True)
@@ -129,7 +183,13 @@ class ComparePlan:
     weight: ListWeight | None
     test_train_ratio: float | None
     max_pairs: int
+    slices: SlicePlan | None = None
     gates: Sequence[Gate] = ()
+
+    @property
+    def sliced(self) -> Sequence[str]:
+        """Attributes of slices."""
+        return () if self.slices is None else self.slices.of
 
 
 def make_compare_plan(

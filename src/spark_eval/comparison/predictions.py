@@ -9,7 +9,7 @@ from typing import Final
 
 from spark_eval.comparison.decisions import NO_SUMS, ModelPair, PairCell
 from spark_eval.comparison.matching import Requested, check_counts, check_folds, check_known, check_rows
-from spark_eval.comparison.plan import COMPARE
+from spark_eval.comparison.plan import COMPARE, ComparePlan
 from spark_eval.comparison.results import ComparedCell, ComparedCells, cell_order, cells_of_rows
 from spark_eval.comparison.sides import Side, user_tables
 from spark_eval.comparison.values import ComparedValue
@@ -29,14 +29,17 @@ NOTHING: Final = Fraction()
 
 
 def compare_predictions(
-    baseline: Side, candidate: Side, shown: Requested, requested: Requested
+    baseline: Side, candidate: Side, plan: ComparePlan, shown: Requested, requested: Requested
 ) -> ComparedCells:
     """Return the cells of predictions, from one pass over the sums of users of both models.
 
     Raises:
-        ConfigError: UNKNOWN_SEGMENT; NOT_OF_PREDICTIONS for a side that is of lists.
+        ConfigError: UNKNOWN_SEGMENT; NOT_OF_PREDICTIONS for a side that is of lists, and for slices.
         DataError: ROWS_DIFFER if models scored other rows; FOLDS_DIFFER if only one side has folds.
     """
+    if plan.slices is not None:
+        message = "slices are of lists; rows of predictions are summed by the segments that were evaluated"
+        raise ConfigError("NOT_OF_PREDICTIONS", f"{message}: take {COMPARE}.segments")
     by_role = {BASELINE: values_of_models(baseline), CANDIDATE: values_of_models(candidate)}
     pairs, segments = requested.pairs, compared_segments(by_role, requested)
     check_rows(pairs, by_role[BASELINE], by_role[CANDIDATE], segments)

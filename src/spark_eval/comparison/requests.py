@@ -54,7 +54,7 @@ def tasks_of_means(task: ComparisonTask) -> list[ComparisonTask]:
     A segment may be of requests: a user then has a mean for each of its values. The truth of requests is
     checked request by request, not here.
     """
-    task = replace(task, has_truth=False)
+    task = replace(task, has_truth=False, slices=None)
     of_all = [name for name in task.segments if name == FOLD]
     apart = [name for name in task.segments if name != FOLD]
     tasks = [replace(task, segments=[name], moved=(), apart=name) for name in apart]
@@ -79,4 +79,4 @@ def merge_cells(by_row: ComparedCells, by_mean: ComparedCells, plan: ComparePlan
     cells = {key: merged(cell, by_mean.cells[key]) for key, cell in by_row.cells.items()}
     means = {cell.key: cell for cell in by_mean.of_rows}
     of_rows = [merged(row, means[row.key]) for row in by_row.of_rows]
-    return ComparedCells(cells, of_rows, by_row.counts, by_row.moved)
+    return replace(by_row, cells=cells, of_rows=of_rows)

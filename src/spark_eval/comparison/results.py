@@ -13,6 +13,7 @@ from spark_eval.comparison.matching import Requested
 from spark_eval.comparison.plan import ComparePlan
 from spark_eval.comparison.rows import ComparisonRow, finite_row
 from spark_eval.comparison.values import ComparedValue
+from spark_eval.comparison.worker.slices import SliceTotals
 from spark_eval.comparison.worker.sums import (
     N_COMMON,
     N_DIFFERING,
@@ -189,12 +190,17 @@ class ComparedCell:
 
 @dataclass(frozen=True)
 class ComparedCells:
-    """Cells of all pairs, those of the rows of ``comparisons``, users of each pair, and moved segments."""
+    """Cells of all pairs, those of the rows of ``comparisons``, users of each pair, and moved segments.
+
+    ``slices`` are the sums of slices of a ``task`` that asks for them.
+    """
 
     cells: dict[PairCell, ComparedCell]
     of_rows: list[ComparedCell]
     counts: PairCounts
     moved: Sequence[str] = ()
+    slices: SliceTotals | None = None
+    task: ComparisonTask | None = None
 
 
 def cells_of_rows(cells: dict[PairCell, ComparedCell], shown: Requested) -> list[ComparedCell]:

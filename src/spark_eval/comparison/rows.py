@@ -1,4 +1,4 @@
-"""Rows of the tables ``comparisons`` and ``gates``."""
+"""Rows of the tables ``comparisons``, ``slices`` and ``gates``."""
 
 import math
 from typing import Final, NamedTuple, TypeVar
@@ -52,6 +52,44 @@ class ComparisonRow(NamedTuple):
     user_losses: int | None = None
 
 
+class SliceRow(NamedTuple):
+    """A row of the table ``slices``: one slice of users of one pair of models and one metric.
+
+    ``attributes`` and ``values`` name the slice. ``difference`` and its interval are of the slice alone.
+    ``contribution`` is its share of the users times its difference; ``rest_difference`` is its difference
+    minus that of all other users. ``role`` is None unless the slice loses; ``by`` is the slice that it is
+    part of, or explained by.
+    """
+
+    baseline: str
+    candidate: str
+    metric: str
+    k: int | None
+    attributes: list[str]
+    values: list[str]
+    n_users: int
+    difference: float | None
+    std_error: float | None
+    ci_low: float | None
+    ci_high: float | None
+    statistic: float | None
+    p_value: float | None
+    p_adjusted: float | None
+    family_size: int
+    contribution: float | None
+    rest_difference: float | None
+    p_rest: float | None
+    p_rest_adjusted: float | None
+    verdict: str
+    role: str | None
+    by: str | None
+    min_users: int
+    correction: str
+    confidence: float = 0.0
+    baseline_run: str | None = None
+    conventions: str = ""
+
+
 class GateRow(NamedTuple):
     """A row of the table ``gates``: one gate in one cell, with its result and decision.
 
@@ -88,9 +126,10 @@ class GateRow(NamedTuple):
 
 
 COMPARISONS: Final = ddl_of(ComparisonRow)
+SLICES: Final = ddl_of(SliceRow)
 GATES: Final = ddl_of(GateRow)
 
-Row = TypeVar("Row", ComparisonRow, GateRow)
+Row = TypeVar("Row", ComparisonRow, SliceRow, GateRow)
 
 
 def finite_row(row: Row) -> Row:

@@ -15,7 +15,7 @@ from spark_eval.comparison.matching import (
     check_folds,
     check_known,
 )
-from spark_eval.comparison.plan import COMPARE
+from spark_eval.comparison.plan import COMPARE, SlicePlan
 from spark_eval.comparison.values import ComparedValue
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.evaluation.result import Evaluation
@@ -32,7 +32,7 @@ from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, REQUEST, USER, Row
 from spark_eval.statistics.intervals import Summary
-from spark_eval.users.population import BASELINE, CANDIDATE, ComparisonTask
+from spark_eval.users.population import BASELINE, CANDIDATE, ComparisonTask, SliceTask
 
 Means = Mapping[MeanCell, Summary]
 # Columns of a per-user table that are neither segments nor metrics.
@@ -245,7 +245,9 @@ def columns_of_mean(mean: MetricValue) -> list[str]:
     return mean.columns if isinstance(mean, WeightedMean) else [mean.column]
 
 
-def comparison_task(baseline: Side, candidate: Side, requested: Requested) -> ComparisonTask:
+def comparison_task(
+    baseline: Side, candidate: Side, requested: Requested, slices: SlicePlan | None
+) -> ComparisonTask:
     """Return the task for the executors.
 
     Raises ConfigError UNKNOWN_SEGMENT, and DataError ID_TYPE_MISMATCH, or FOLDS_DIFFER or REQUESTS_DIFFER if
@@ -255,6 +257,10 @@ def comparison_task(baseline: Side, candidate: Side, requested: Requested) -> Co
     tables = user_tables(baseline, candidate)
     for name in segments:
         check_known("segment", name, [*candidate.users.segments, FOLD], f"{COMPARE}.segments")
+    sliced = () if slices is None else slices.of
+    for name in sliced:
+        known = [one for one in candidate.users.segments if one != FOLD]
+        check_known("segment", name, known, f"{COMPARE}.slices.of")
     check_id_types({f"per_user of the {role}": users.frame for role, users in tables.items()})
     by_fold, request = candidate.users.by_fold, candidate.users.request
     if (baseline.users.request is None) != (request is None):
@@ -275,10 +281,13 @@ def comparison_task(baseline: Side, candidate: Side, requested: Requested) -> Co
         by_fold=by_fold,
         request=request,
         moved=[
-            name for name in segments if not is_within and name in baseline.users.segments and name != FOLD
+            name
+            for name in dict.fromkeys([*segments, *sliced])
+            if not is_within and name in baseline.users.segments and name != FOLD
         ],
         has_truth=not is_within and not has_digests and has_counts,
         has_text_ids=has_text_ids(candidate.users.frame),
+        slices=None if slices is None else SliceTask(slices.of, slices.cross, slices.min_users),
     )
 
 

@@ -69,3 +69,26 @@ class Decision(Choice):
     NOT_WORSE = "not_worse", "it is certain that it does not"
     UNDECIDED = "undecided", "neither is certain"
     NO_BASELINE = "no_baseline", "there is nothing to compare with yet"
+
+
+class SliceVerdict(Choice):
+    """Result of the test of a slice."""
+
+    LOSES = "loses", "it is certain that the candidate is worse there"
+    WINS = "wins", "it is certain that the candidate is better there"
+    OPEN = "open", "neither is certain"
+
+
+class Role(Choice):
+    """Role of a slice that loses among the slices that lose."""
+
+    OWN = "own", "it stands for itself"
+    PART_OF = "part_of", "it loses as the wider slice does"
+    EXPLAINED_BY = "explained_by", "without the narrower slice it does not certainly lose"
+
+
+class SliceCorrection(Choice):
+    """Correction of the p-values of the slices of a pair and a metric."""
+
+    HOLM = "holm", Correction.HOLM.meaning
+    BH = "bh", Correction.BH.meaning

@@ -37,6 +37,7 @@ from spark_eval.schema import (
     GROUPS,
     IN_TRAIN,
     ITEM,
+    MOST_SEGMENT_VALUES,
     REQUEST,
     USER,
     VECTOR,
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     pass
 
 N_BYTES: Final = "n_bytes"
-# Maximum number of values of a segment: more are likely ids or measurements.
-MAX_SEGMENT_VALUES: Final = 1_000
 # Maximum number of trained items sent to executors: about 25 bytes each, plus the ids if these are text.
 MOST_ITEMS: Final = 2_000_000
 # Maximum size of item attributes per executor; bytes per item, and per training user of an item.
@@ -231,8 +230,10 @@ def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
         )
     for index, name in enumerate(segments):
         values = count[f"values_{index}"]
-        if values > MAX_SEGMENT_VALUES:
-            message = f"users: segment {name!r} has {values} values, at most {MAX_SEGMENT_VALUES}; group them"
+        if values > MOST_SEGMENT_VALUES:
+            message = (
+                f"users: segment {name!r} has {values} values, at most {MOST_SEGMENT_VALUES}; group them"
+            )
             faults.append(DataError("TOO_MANY_SEGMENTS", message))
     DataError.raise_all(faults)
 

@@ -29,8 +29,6 @@ ECE_DEBIASED: Final = "ece_debiased"
 REPLICATES: Final = "replicates"
 # Maximum number of sums of one name that are kept for each user; metrics of more have no standard error.
 MOST_SUMS_OF_USERS: Final = 64
-# Maximum number of values of one segment; a column with more has ids or measurements.
-MOST_SEGMENT_VALUES: Final = 1_000
 
 
 class Task(Choice):

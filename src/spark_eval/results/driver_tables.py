@@ -26,6 +26,7 @@ ARROW_TYPES: Final = {
     "long": pa.int64(),
     "double": pa.float64(),
     "boolean": pa.bool_(),
+    "array<string>": pa.list_(pa.string()),
 }
 
 

@@ -162,7 +162,7 @@ def buckets_of_frames(
 
 def chosen_rows(table: Rows, role: str, task: ComparisonTask) -> Rows:
     """Return the rows and columns of a table that are compared."""
-    segments = task.segments if role == CANDIDATE else task.moved
+    segments = task.texts if role == CANDIDATE else task.moved
     truth = [N_RELEVANT] if task.has_truth else []
     names = [MODEL, *task.keys, *(name for name in segments if name != FOLD), *truth, *task.values]
     if task.row_segments is not None and SEGMENT in table.columns:

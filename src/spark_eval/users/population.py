@@ -22,6 +22,19 @@ CANDIDATE: Final = "candidate"
 
 
 @dataclass(frozen=True)
+class SliceTask:
+    """Attributes whose values, and up to ``cross`` of them together, make slices of ``min_users`` and more.
+
+    With ``by_means``, lists are by request, and each user counts once in a slice, with a mean.
+    """
+
+    attributes: Sequence[str]
+    cross: int
+    min_users: int
+    by_means: bool = False
+
+
+@dataclass(frozen=True)
 class ComparisonTask:
     """Task of the executors: compare pairs of models.
 
@@ -33,7 +46,7 @@ class ComparisonTask:
     users whose rows differ in sum. With ``has_text_ids``, user ids are text, otherwise integers. ``request``
     is the type of ids of requests, None if users have one list; with ``of_means``, each user then has one
     row, with the means over the user's requests; one for each value of the segment ``apart``, if it is given.
-    Means of a pair are over the requests where both models have a value.
+    Means of a pair are over the requests where both models have a value. ``slices`` are summed as well.
     """
 
     models: Sequence[tuple[str, str]]
@@ -51,6 +64,7 @@ class ComparisonTask:
     of_means: bool = False
     apart: str | None = None
     row_segments: Sequence[str] | None = None
+    slices: SliceTask | None = None
 
     @cached_property
     def ends(self) -> tuple[Ints, Ints]:
@@ -100,6 +114,11 @@ class ComparisonTask:
         return [USER, *([FOLD] if self.by_fold else []), *([REQUEST] if self.request is not None else [])]
 
     @property
+    def texts(self) -> list[str]:
+        """Columns of segments and of attributes of slices, each once."""
+        return list(dict.fromkeys([*self.segments, *(self.slices.attributes if self.slices else ())]))
+
+    @property
     def has_clusters(self) -> bool:
         """True if users may have several rows, of folds or of requests."""
         return self.by_fold or (self.request is not None and not self.of_means)
@@ -112,7 +131,7 @@ class ComparisonTask:
             N_RELEVANT: pa.int64(),
             REQUEST: self.request,
         }
-        kinds |= dict.fromkeys(self.segments, pa.string()) | dict.fromkeys(self.values, pa.float64())
+        kinds |= dict.fromkeys(self.texts, pa.string()) | dict.fromkeys(self.values, pa.float64())
         return pa.schema({name: kinds[name] for name in columns})
 
     def rows(self, tables: Iterable[pa.Table], columns: Sequence[str]) -> pa.Table:
@@ -284,16 +303,21 @@ class AlignedUsers:
             yield has[baseline] & has[candidate]
 
     @cached_property
+    def attributes(self) -> dict[str, pa.Array]:
+        """Values (n,) of the candidate's rows, by segment or attribute of slices."""
+        return {name: self.texts(CANDIDATE, name) for name in self.task.texts}
+
+    @property
     def segments(self) -> dict[str, pa.Array]:
         """Segment values (n,) of the candidate's rows, by segment."""
-        return {name: self.texts(CANDIDATE, name) for name in self.task.segments}
+        return {name: self.attributes[name] for name in self.task.segments}
 
     def counts(self) -> PairCounts:
         """Count the compared rows and users."""
         task, common = self.task, list(self.common())
         baselines, candidates = task.ends
         is_moved = [
-            to_numpy(pc.not_equal(self.segments[name], self.texts(BASELINE, name))).astype(bool)
+            to_numpy(pc.not_equal(self.attributes[name], self.texts(BASELINE, name))).astype(bool)
             for name in task.moved
         ]
         moved = [[np.count_nonzero(of_segment & both) for both in common] for of_segment in is_moved]

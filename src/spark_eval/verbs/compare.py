@@ -170,6 +170,7 @@ VERB = Verb(
     sections=("compare", "gates"),
     tables=(
         Published(Table.COMPARISONS),
+        Published(Table.SLICES, is_asked=lambda config: config.compare.checked().slices is not None),
         Published(Table.GATES, is_asked=lambda config: bool(config.gates_of_models)),
         ACCOUNTING,
     ),

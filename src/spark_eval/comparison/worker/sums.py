@@ -11,6 +11,7 @@ import numpy as np
 
 from spark_eval.arrow.codes import Booleans
 from spark_eval.comparison.worker.ranking import quanta_of_users
+from spark_eval.comparison.worker.slices import SliceAdder, SliceTotals
 from spark_eval.statistics.additive import Accumulator, added_by
 from spark_eval.statistics.differences import PairSums, RatioSums
 from spark_eval.statistics.exact import DIGIT_BITS, POINT_BITS, DigitSums, Floats, Ints, add
@@ -107,7 +108,8 @@ class BucketTotals(Accumulator):
 
     ``clusters`` are sums over users with rows in several folds. ``largest`` (pairs, columns) are the largest
     absolute differences. ``ratios`` (cells, 6, pairs, means) are sums for weighted means, one per pair of
-    the four amounts. ``largest_parts`` (pairs, means, 4) are the largest absolute amounts.
+    the four amounts. ``largest_parts`` (pairs, means, 4) are the largest absolute amounts. ``slices`` (pairs,
+    columns and means) are empty unless they are asked for.
     """
 
     totals: PairTotals
@@ -116,6 +118,7 @@ class BucketTotals(Accumulator):
     largest: Floats = field(metadata=added_by(np.maximum))
     ratios: PairTotals
     largest_parts: Floats = field(metadata=added_by(np.maximum))
+    slices: SliceTotals
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -136,8 +139,11 @@ def sum_bucket(population: AlignedUsers) -> BucketTotals:
     slices = list(column_groups(population, max(grouping.n_crossings for grouping in [*grouped, *single])))
     widest = max((columns.stop - columns.start for columns in slices), default=0)
     memory = np.empty(len(task.value_models) * widest * population.n_read)
+    adder = None if task.slices is None else SliceAdder(population, task.slices)
     for columns in slices:
         values = population.values(task.columns[columns], memory)
+        if adder is not None:
+            adder.add(values, columns)
         if task.needs_largest:
             largest[:, columns] = largest_differences(values, task)
         for grouping in grouped:
@@ -156,8 +162,9 @@ def sum_bucket(population: AlignedUsers) -> BucketTotals:
     for (pair, both), grouping in product(enumerate(population.common()), grouped):
         n_common = grouping.of_cells(grouping.counted(both))
         totals.put_count(N_COMMON, (grouping.cell_slice, pair), n_common[:, np.newaxis])
-    ratios = sum_ratios(population, single or grouped)
-    return BucketTotals(totals, clusters, population.counts(), largest, *ratios)
+    ratios = sum_ratios(population, single or grouped, adder)
+    of_slices = SliceTotals([], (task.n_pairs, n_columns)) if adder is None else adder.totals
+    return BucketTotals(totals, clusters, population.counts(), largest, *ratios, of_slices)
 
 
 def largest_differences(values: Floats, task: ComparisonTask) -> Floats:
@@ -200,8 +207,13 @@ def pair_parts(baseline: int, candidate: int, column: str, weight: str) -> tuple
     )
 
 
-def sum_ratios(population: AlignedUsers, grouped: Sequence[SegmentCombinations]) -> tuple[PairTotals, Floats]:
-    """Return the sums of all pairs for each weighted mean, and the largest amounts (pairs, means, 4)."""
+def sum_ratios(
+    population: AlignedUsers, grouped: Sequence[SegmentCombinations], adder: SliceAdder | None
+) -> tuple[PairTotals, Floats]:
+    """Return the sums of all pairs for each weighted mean, and the largest amounts (pairs, means, 4).
+
+    The amounts are added to the slices of ``adder``, if there are any.
+    """
     task = population.task
     shape = task.n_pairs, len(task.weighted)
     totals = PairTotals(list(cells_of(grouped)), (comb(N_AMOUNTS, 2), *shape))
@@ -212,6 +224,8 @@ def sum_ratios(population: AlignedUsers, grouped: Sequence[SegmentCombinations])
             parts = [amount.values(values) for amount in pair_parts(baseline, candidate, column, weight)]
             amounts, is_defined = np.stack([numbers for numbers, _ in parts]), parts[0][1]
             largest[pair, mean] = abs(amounts).max(axis=1, initial=0.0)
+            if adder is not None:
+                adder.add_amounts(list(amounts), is_defined, pair, len(task.columns) + mean)
             for grouping in grouped:
                 of_users, ends = sum_over_folds(population, grouping, amounts, is_defined)
                 for part in parts_of_users(of_users[:, np.newaxis], ends):

@@ -14,7 +14,7 @@ import numpy as np
 
 from spark_eval.arrow.codes import run_starts
 from spark_eval.errors import DataError
-from spark_eval.predictions.task import MOST_SEGMENT_VALUES
+from spark_eval.schema import MOST_SEGMENT_VALUES
 from spark_eval.statistics.additive import Accumulator
 from spark_eval.statistics.exact import DigitSums, Floats, Ints, add, counts, exact_sums, integers_of_sums
 

@@ -1,0 +1,326 @@
+"""Slices of users: where the candidate loses, for how many, and which slice is only part of another."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from spark_eval.accounting import Entry
+from spark_eval.comparison.decisions import ModelPair
+from spark_eval.comparison.matching import Requested, pair_text
+from spark_eval.comparison.plan import ComparePlan, SlicePlan
+from spark_eval.comparison.results import ComparedCells
+from spark_eval.comparison.rows import SliceRow, finite_row
+from spark_eval.comparison.worker.slices import (
+    EVERYBODY,
+    N_COMMON,
+    N_RARE,
+    N_USERS,
+    OWN,
+    Slice,
+    SliceTotals,
+    check_values,
+    removed_from,
+)
+from spark_eval.conventions.comparison import Role, SliceVerdict
+from spark_eval.kernels.means import WeightedMean
+from spark_eval.kernels.values import MetricValue
+from spark_eval.schema import Direction, Outcome, Reason
+from spark_eval.statistics.differences import Estimate, RatioSums, TestResult, unpaired
+from spark_eval.statistics.exact import POINT_BITS
+from spark_eval.statistics.intervals import nearest_double
+from spark_eval.statistics.significance import adjusted, t_test
+
+# A slice without another one is tested at this level, and not adjusted.
+LEVEL: Final = 0.05
+# Number of users that a standard error needs.
+FEWEST: Final = 2
+SIGNS: Final = {Direction.HIGHER: 1, Direction.LOWER: -1, Direction.NONE: 0}
+
+
+@dataclass(frozen=True)
+class SliceSums:
+    """Sums of the slices of one pair of models (by index) and one metric.
+
+    ``n_amounts`` is the number of amounts of a user: the difference; the difference and the number of rows,
+    if users have several; or the four of a weighted mean. ``is_clustered`` if users have several rows.
+    """
+
+    totals: SliceTotals
+    index_of: Mapping[Slice, int]
+    pair: int
+    metric: int
+    n_amounts: int
+    is_clustered: bool
+
+    def of(self, cell: Slice) -> RatioSums:
+        """Return the sums of a slice."""
+        return self.sums(cell, OWN, N_USERS)
+
+    def without(self, wider: Slice, cell: Slice) -> RatioSums:
+        """Return the sums of a slice without another one that is within it."""
+        attributes = [name for name, _ in wider]
+        removed = (
+            self.sums(cell, removed_from(attributes, ""), removed_from(attributes, N_USERS))
+            if self.is_clustered
+            else self.of(cell)
+        )
+        return subtract(self.of(wider), removed)
+
+    def sums(self, cell: Slice, prefix: str, n_users: str) -> RatioSums:
+        """Return sums by their names; users without several amounts have the weight 1."""
+        where, indices = (self.index_of[cell], self.pair, self.metric), range(self.n_amounts)
+        n = self.totals.count(n_users, where)
+        totals = [self.totals.number(f"{prefix}{one}", where) for one in indices]
+        products = [
+            [
+                self.totals.number(
+                    f"{prefix}{min(one, other)}{max(one, other)}",
+                    where,
+                    2 * POINT_BITS if one == other else POINT_BITS,
+                )
+                for other in indices
+            ]
+            for one in indices
+        ]
+        if self.n_amounts == 1:
+            [total], weight = totals, Fraction(n)
+            totals, products = [total, weight], [[products[0][0], total], [total, weight]]
+        return RatioSums(n, totals, products)
+
+    def estimate(self, sums: RatioSums) -> Estimate:
+        """Return the mean difference of users."""
+        return sums.estimate if len(sums.totals) > FEWEST else sums.combination(Fraction(1))
+
+
+def subtract(sums: RatioSums, others: RatioSums) -> RatioSums:
+    """Return the sums without some of the users."""
+    products = [
+        [one - other for one, other in zip(*rows, strict=True)]
+        for rows in zip(sums.products, others.products, strict=True)
+    ]
+    totals = [one - other for one, other in zip(sums.totals, others.totals, strict=True)]
+    return RatioSums(sums.n - others.n, totals, products)
+
+
+@dataclass
+class TestedSlice:
+    """A slice with its sums and tests; ``rest`` is its difference from all other users.
+
+    ``sign`` is 1 if higher values are better, -1 if lower ones are, 0 if neither.
+    """
+
+    cell: Slice
+    sums: RatioSums
+    estimate: Estimate
+    test: TestResult
+    rest: Estimate
+    p_rest: float | None
+    contribution: float | None
+    sign: int
+    p_adjusted: float | None = None
+    p_rest_adjusted: float | None = None
+    verdict: SliceVerdict = SliceVerdict.OPEN
+    role: Role | None = None
+    by: Slice | None = None
+
+    @property
+    def is_losing(self) -> bool:
+        """True if the candidate certainly loses there."""
+        return self.verdict is SliceVerdict.LOSES
+
+    def is_within(self, wider: "TestedSlice") -> bool:
+        """Return True if this slice has the values of a wider one, and one more."""
+        return len(self.cell) == len(wider.cell) + 1 and set(wider.cell).issubset(self.cell)
+
+    def set_role(self, role: Role, other: "TestedSlice") -> None:
+        """Make the slice part of another one, or explained by it, unless it is already."""
+        if self.role is Role.OWN:
+            self.role, self.by = role, other.cell
+
+
+def slice_text(cell: Slice) -> str:
+    """Return a slice as text.
+
+    >>> slice_text((("country", "SE"), ("device", "tv")))
+    'country=SE, device=tv'
+    """
+    return ", ".join(f"{name}={value}" for name, value in cell)
+
+
+def tested_slices(
+    sums: SliceSums, cells: Sequence[Slice], plan: SlicePlan, confidence: float, sign: int
+) -> list[TestedSlice]:
+    """Return the tested slices of a pair and a metric, with their verdicts and roles."""
+    whole = sums.of(EVERYBODY)
+    slices = [tested_slice(sums, cell, whole, confidence, sign) for cell in cells]
+    p_values = adjusted([one.test.p_value for one in slices], plan.correction)
+    of_rest = adjusted([one.p_rest for one in slices], plan.correction)
+    for one, p_adjusted, p_rest in zip(slices, p_values, of_rest, strict=True):
+        one.p_adjusted, one.p_rest_adjusted = p_adjusted, p_rest
+        value = sign * (one.estimate.value or 0)
+        if p_adjusted is not None and p_adjusted < 1 - confidence and value:
+            one.verdict = SliceVerdict.LOSES if value < 0 else SliceVerdict.WINS
+            one.role = Role.OWN if one.is_losing else None
+    tell_apart([one for one in slices if one.is_losing], sums)
+    return slices
+
+
+def tested_slice(sums: SliceSums, cell: Slice, whole: RatioSums, confidence: float, sign: int) -> TestedSlice:
+    """Return a slice with its tests; p-values are not adjusted yet."""
+    own, others = sums.of(cell), sums.without(EVERYBODY, cell)
+    estimate = sums.estimate(own)
+    rest = welch(sums.estimate(others), others.n, estimate, own.n)
+    contribution = None
+    if estimate.value is not None:
+        contribution = nearest_double(estimate.value * own.totals[1] / whole.totals[1])
+    p_rest = t_test(rest, confidence).p_value
+    return TestedSlice(cell, own, estimate, t_test(estimate, confidence), rest, p_rest, contribution, sign)
+
+
+def welch(baseline: Estimate, n_baseline: int, candidate: Estimate, n_candidate: int) -> Estimate:
+    """Return the difference of the means of different users; it has no variance with a single one."""
+    of_baseline, of_candidate = (
+        (None if one.value is None else nearest_double(one.value), one.std_error)
+        for one in (baseline, candidate)
+    )
+    return unpaired(*of_baseline, n_baseline, *of_candidate, n_candidate)
+
+
+def p_of_loss(estimate: Estimate, sign: int) -> float:
+    """Return the one-sided p-value of a loss; without any spread the mean decides, without a mean it is 1."""
+    if estimate.value is None or estimate.variance is None:
+        return 1.0
+    if not estimate.variance:
+        return 0.0 if sign * estimate.value < 0 else 1.0
+    p_value = t_test(estimate, 1 - LEVEL, "less" if sign > 0 else "greater").p_value
+    return 1.0 if p_value is None else p_value
+
+
+def tell_apart(losing: Sequence[TestedSlice], sums: SliceSums) -> None:
+    """Set the roles of slices that lose: parts of a wider one, and those that a narrower one explains.
+
+    The deepest come first.
+    """
+
+    def size(one: TestedSlice) -> float:
+        return -abs(one.contribution or 0.0)
+
+    in_order = sorted(losing, key=lambda one: (-len(one.cell), size(one), one.cell))
+    for wider in in_order:
+        within = [one for one in in_order if one.is_within(wider)]
+        for number, one in enumerate(within):
+            rest = sums.without(wider.cell, one.cell)
+            estimate = sums.estimate(rest)
+            if number == 0 and (rest.n < FEWEST or p_of_loss(estimate, one.sign) >= LEVEL):
+                wider.set_role(Role.EXPLAINED_BY, one)
+                break
+            worse = welch(estimate, rest.n, one.estimate, one.sums.n)
+            if rest.n < FEWEST or p_of_loss(worse, one.sign) >= LEVEL:
+                one.set_role(Role.PART_OF, wider)
+
+
+@dataclass(frozen=True)
+class FoundSlices:
+    """Rows of the table ``slices``, and the accounting of slices and of their users."""
+
+    rows: Sequence[SliceRow]
+    entries: Sequence[Entry]
+
+
+def found_slices(
+    compared: ComparedCells,
+    plan: ComparePlan,
+    shown: Requested,
+    requested: Requested,
+    run: str | None,
+    conventions: str,
+) -> FoundSlices:
+    """Return the slices of the shown pairs and metrics; none unless the plan asks for them.
+
+    Raises:
+        DataError: TOO_MANY_SEGMENTS for an attribute with too many values.
+    """
+    if plan.slices is None or compared.slices is None or compared.task is None:
+        return FoundSlices([], [])
+    chosen, task = plan.slices, compared.task
+    totals = SliceTotals.together([compared.slices], compared.slices.shape)
+    index_of = {cell: index for index, cell in enumerate(totals.cells)}
+    for name in chosen.of:
+        check_values(name, sum(len(cell) == 1 and cell[0][0] == name for cell in index_of))
+    order = {name: index for index, name in enumerate(chosen.of)}
+    in_order = sorted(index_of, key=lambda cell: (len(cell), [order[name] for name, _ in cell], cell))
+    by_rows = task.has_clusters and task.slices is not None and not task.slices.by_means
+    rows: list[SliceRow] = []
+    entries: list[Entry] = []
+    for number, pair in enumerate(requested.pairs):
+        if pair not in shown.pairs:
+            continue
+        n_common = {cell: totals.count(N_COMMON, (index_of[cell], number, 0)) for cell in in_order}
+        cells = [cell for cell, n in n_common.items() if cell and n >= chosen.min_users]
+        left = rows_in_no_slice(totals, number, set(cells))
+        entries += slice_entries(pair, n_common, len(cells), int(compared.counts.rows[number, 2]), left)
+        for value in shown.list_metrics:
+            metric, n_amounts = task.columns.index(value.column), 2 if by_rows else 1
+            if isinstance(value, WeightedMean):
+                metric = len(task.columns) + task.weighted.index((value.column, value.weight))
+                n_amounts = 4
+            sums = SliceSums(totals, index_of, number, metric, n_amounts, task.has_clusters)
+            tested = tested_slices(sums, cells, chosen, plan.confidence, SIGNS[value.metric.direction])
+            for row in slice_rows(tested, pair, value, chosen):
+                stamped = row._replace(confidence=plan.confidence, baseline_run=run, conventions=conventions)
+                rows.append(finite_row(stamped))
+    return FoundSlices(rows, entries)
+
+
+def slice_rows(
+    slices: Sequence[TestedSlice], pair: ModelPair, value: MetricValue, plan: SlicePlan
+) -> Iterator[SliceRow]:
+    """Yield the rows of the tested slices of a pair and a metric."""
+    family_size = sum(one.test.p_value is not None for one in slices)
+    for one in slices:
+        difference, rest = (
+            None if of.value is None else nearest_double(of.value) for of in (one.estimate, one.rest)
+        )
+        yield SliceRow(
+            baseline=pair[0],
+            candidate=pair[1],
+            metric=value.name,
+            k=value.k,
+            attributes=[name for name, _ in one.cell],
+            values=[text for _, text in one.cell],
+            n_users=one.sums.n,
+            difference=difference,
+            std_error=one.estimate.std_error,
+            **one.test._asdict(),
+            p_adjusted=one.p_adjusted,
+            family_size=family_size,
+            contribution=one.contribution,
+            rest_difference=rest,
+            p_rest=one.p_rest,
+            p_rest_adjusted=one.p_rest_adjusted,
+            verdict=str(one.verdict),
+            role=None if one.role is None else str(one.role),
+            by=None if one.by is None else slice_text(one.by),
+            min_users=plan.min_users,
+            correction=str(plan.correction),
+        )
+
+
+def rows_in_no_slice(totals: SliceTotals, pair: int, tested: set[Slice]) -> int:
+    """Return the number of a pair's rows whose users are in no tested slice."""
+    left = [index for index, cell in enumerate(totals.cells) if not any((one,) in tested for one in cell)]
+    return int(totals.of((N_RARE, 0))[left, pair, 0].sum())
+
+
+def slice_entries(
+    pair: ModelPair, n_common: Mapping[Slice, int], n_tested: int, n_rows: int, n_left: int
+) -> Iterator[Entry]:
+    """Yield the accounting of a pair: slices below the minimum, and rows of users in no tested slice."""
+    name, n_slices = pair_text(pair), sum(n > 0 for cell, n in n_common.items() if cell)
+    sources = (("slices", n_slices, n_slices - n_tested), ("rows in slices", n_rows, n_left))
+    for source, n_in, n_dropped in sources:
+        yield Entry(source, name, Outcome.IN, None, n_in, None)
+        yield Entry(source, name, Outcome.USED, None, n_in - n_dropped, None)
+        if n_dropped:
+            yield Entry(source, name, Outcome.DROPPED, Reason.BELOW_MIN_USERS, n_dropped, None)
