@@ -94,6 +94,8 @@ GIVEN_BY: Final = {
     Need.GROUPS: "groups",
     Need.FEATURES: "features",
     Need.VECTORS: "vectors",
+    Need.FLAGS: "a boolean column",
+    Need.PROPENSITIES: "propensity",
     Need.BASE: "base",
 }
 

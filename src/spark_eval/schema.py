@@ -73,6 +73,7 @@ IN_TRAIN: Final = "in_train"
 GROUPS: Final = "groups"
 FEATURES: Final = "features"
 VECTOR: Final = "vector"
+PROPENSITY: Final = "propensity"
 N_TAKERS: Final = "n_takers"
 # A boolean column of items, by its name in the table.
 FLAG: Final = "flag_{}"
@@ -97,7 +98,7 @@ INPUT_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         *(EXPERIMENT, *ITEM_RANKS),
     ),
     "users": (USER, REQUEST),
-    "items": (ITEM, GROUPS, FEATURES, VECTOR),
+    "items": (ITEM, GROUPS, FEATURES, VECTOR, PROPENSITY),
 }
 
 

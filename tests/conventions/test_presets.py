@@ -53,6 +53,12 @@ CHANGES: dict[str, dict[str, Any]] = {
         "unexpectedness_no_base": "one",
         "catalog_coverage_variant": "recommended",
     },
+    "warprec": {
+        "gain": "exp2_plus_1",
+        "popularity": "rows",
+        "arp_unseen": "one",
+        "gini_variant": "n_minus_1",
+    },
     "lenskit": {
         "precision_denominator": "min_k_length",
         "recall_denominator": "min_relevant_k",

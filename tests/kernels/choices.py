@@ -24,7 +24,7 @@ PERFECT: Final = frozenset(
 )
 # Metrics without a value for some users.
 UNDEFINED: Final = ("auc", "fcp")
-# Metrics that see more of lists than where the relevant items are; the last three see these, too.
+# Metrics that see more of lists than where the relevant items are; the last four see these, too.
 OF_ITEMS: Final = (
     *(
         "user_coverage",
@@ -38,7 +38,7 @@ OF_ITEMS: Final = (
         "pop_lift",
         "calibration_kl",
     ),
-    *("epc", "efd", "serendipity"),
+    *("snips_recall", "epc", "efd", "serendipity"),
 )
 OF_HITS: Final = [name for name in OF_USERS if name not in OF_ITEMS]
 # Those of which nothing need be known of items.

@@ -142,6 +142,7 @@ def cumulated_gain(user: User, k: Cutoff) -> float:
 
 def gain(relevance: float, conventions: Conventions) -> float:
     worth = {Gain.LINEAR: relevance, Gain.EXP2: 2**relevance - 1, Gain.BINARY: 1}
+    worth[Gain.EXP2_PLUS_1] = 2 ** (relevance + 1) - 1
     return worth[conventions.gain]
 
 

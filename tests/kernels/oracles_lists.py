@@ -10,7 +10,7 @@ from itertools import combinations
 from statistics import fmean
 from typing import Final
 
-from world import AVAILABLE, LETTERS, LISTED, N_ITEMS, TRAINING, VECTORS
+from world import AVAILABLE, LETTERS, LISTED, N_ITEMS, PROPENSITIES, TRAINING, VECTORS
 
 from spark_eval.conventions import Conventions
 from spark_eval.conventions.beyond import (
@@ -67,9 +67,11 @@ def user_coverage(user: User, k: Cutoff, conventions: Conventions) -> float:
 def arp(user: User, k: Cutoff, conventions: Conventions) -> float:
     counts = popularity(user, conventions)
     unit = {ArpScale.COUNT: 1, ArpScale.SHARE: counts.total(), ArpScale.MAX: max(counts.values())}
-    drops = conventions.arp_unseen is ArpUnseen.DROP
+    drops, least = conventions.arp_unseen is ArpUnseen.DROP, int(conventions.arp_unseen is ArpUnseen.ONE)
     values = [
-        counts[item] / unit[conventions.arp_scale] for item in items(user, k) if counts[item] or not drops
+        (counts[item] or least) / unit[conventions.arp_scale]
+        for item in items(user, k)
+        if counts[item] or not drops
     ]
     return fmean(values) if values else NAN
 
@@ -221,6 +223,32 @@ def outside_catalog(user: User, k: Cutoff, _: Conventions) -> float:
     return sum(item not in LISTED for item in listed) / len(listed) if listed else NAN
 
 
+def inverse_propensity(item: int, user: User, conventions: Conventions) -> float:
+    floor = {"tenth": 0.1, "hundredth": 0.01, "thousandth": 0.001, "none": 0.0}[conventions.propensity_floor]
+    if conventions.propensity == "given":
+        return 1 / max(PROPENSITIES[item], floor) if item < N_ITEMS else NAN
+    powers = {"sqrt": 0.5, "linear": 1, "gamma_1_5": 1.25, "gamma_2": 1.5, "gamma_2_5": 1.75, "gamma_3": 2}
+    counts = popularity(user, conventions)
+    least = 1 if conventions.propensity_floor == "none" else 0
+    share = max(counts[item], least) / max(counts.values())
+    weight: float = 1 / max(share ** powers[conventions.propensity_power], floor)
+    return weight
+
+
+def snips_weight(user: User, _: Cutoff, conventions: Conventions) -> float:
+    weights = [inverse_propensity(item, user, conventions) for item in user.truth]
+    known = [weight for weight in weights if not math.isnan(weight)]
+    return math.fsum(known) if known or not weights else NAN
+
+
+def snips_recall(user: User, k: Cutoff, conventions: Conventions) -> float:
+    total = snips_weight(user, k, conventions)
+    hits = {item for item in items(user, k) if item in user.truth}
+    weights = [inverse_propensity(item, user, conventions) for item in hits]
+    found = math.fsum(weight for weight in weights if not math.isnan(weight))
+    return found / total if total else total
+
+
 def violations(user: User, k: Cutoff, _: Conventions) -> float:
     flags = [AVAILABLE[item] for item in items(user, k) if item < N_ITEMS]
     known = [flag for flag in flags if flag is not None]
@@ -278,6 +306,8 @@ OF_LISTS: Final = {
     "serendipity": serendipity,
     "outside_catalog": outside_catalog,
     "violations": violations,
+    "snips_recall": snips_recall,
+    "snips_recall_weight": snips_weight,
     "long_tail": long_tail,
     "pop_lift": pop_lift,
     "pop_lift_profile": pop_lift_profile,

@@ -79,6 +79,12 @@ TABLE = {
         run_name="outside_catalog", needs="items catalog", direction="lower"
     ),
     "violations": OF_ITEMS._replace(run_name="violations", needs="items flags", direction="lower"),
+    "snips_recall": Facts(
+        "snips_recall",
+        "propensity propensity_power propensity_floor popularity",
+        needs="hits relevant",
+        weights="snips_recall_micro",
+    ),
     "long_tail": POPULAR._replace(run_name="long_tail"),
     "epc": POPULAR._replace(run_name="epc", needs="hits lengths_by_rank popularity"),
     "efd": POPULAR._replace(run_name="efd", needs="hits lengths_by_rank popularity", has_bound=False),
@@ -202,6 +208,7 @@ def test_every_choice_that_is_declared_changes_some_number(name: str) -> None:
             OTHER,
             ONE_ITEM,
             user([9, 2], [2], history=[1, 9]),
+            user([1, 3], [1, 2, 3], fold=1),
             # Which of the items with two groups each stands first in the greedy ideal decides what follows.
             user([9, 10, 11], [9, 10, 11, 12]),
         ]

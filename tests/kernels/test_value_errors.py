@@ -58,7 +58,7 @@ def test_an_option_given_twice() -> None:
         ("map(no_truth=zero)", "UNKNOWN_OPTION", "unknown option 'no_truth'"),
         ("map(=k)", "UNKNOWN_OPTION", "unknown option ''"),
         ("ndcg(gain=exp)", "INVALID_CHOICE", "did you mean 'exp2'?"),
-        ("ndcg(gain=)", "INVALID_CHOICE", "allowed: binary, exp2, linear"),
+        ("ndcg(gain=)", "INVALID_CHOICE", "allowed: binary, exp2, exp2_plus_1, linear"),
         ("ndcg(gain)", "INVALID_CHOICE", "unknown choice ''"),
         ("ndcg(gain=LINEAR)", "INVALID_CHOICE", "evaluate.metrics: ndcg(gain)"),
         ("map(denominator=min_k_length)", "INVALID_CHOICE", "evaluate.metrics: map(denominator)"),

@@ -19,7 +19,9 @@ EVERYBODY: Final = [U1, U2, U3, U4, U5]
 # The second fold: six users and sixteen rows, of which three repeat another.
 OTHER: Final = user([2, 9, 1], [2], history=[3], fold=1)
 ONE_ITEM: Final = user([4], [4], history=[1, 4], base=[4])
+RARE: Final = user([1], [1, 2, 3], fold=1)
 SECOND: Final = 1 / log2(3)
+ROOT: Final = sqrt(2)
 
 POPULAR: Final = [
     Row("user_coverage@3", "two items", U3, 1),
@@ -35,6 +37,7 @@ POPULAR: Final = [
     Row("arp@3", "no item", U5, NAN),
     Row("arp(unseen=zero)@3", "as by default", U2, 1),
     Row("arp(unseen=drop)@3", "(1 + 2) / 2", U2, 3 / 2),
+    Row("arp(unseen=one)@3", "(1 + 2 + 1) / 3", U2, 4 / 3),
     Row("arp(unseen=drop)@1", "no item with training", user([9], []), NAN),
     Row("arp(scale=count)@3", "as by default", U2, 1),
     Row("arp(scale=share)@3", "(3 + 1) / 2 / 12", U3, 1 / 6),
@@ -55,6 +58,26 @@ POPULAR: Final = [
     Row("novelty(denominator=length)@3", "two items", U3, (log2(5 / 3) + log2(5)) / 2),
     Row("novelty(denominator=k)@3", "three places", U3, (log2(5 / 3) + log2(5)) / 3),
     Row("novelty(denominator=k)@all", "two items", U3, (log2(5 / 3) + log2(5)) / 2),
+    Row("snips_recall@3", "3 and 4 of 3, 4, 8: 2 and 2^.5 of these and 10", U4, (2 + ROOT) / (12 + ROOT)),
+    Row("snips_recall@1", "3 alone", U4, 2 / (12 + ROOT)),
+    Row("snips_recall@all", "as by three", U4, (2 + ROOT) / (12 + ROOT)),
+    Row("snips_recall@3", "no item", U5, 0),
+    Row("snips_recall@3", "no truth", user([1, 2], []), 0),
+    Row("snips_recall(propensity=popularity)@3", "as by default", U4, (2 + ROOT) / (12 + ROOT)),
+    Row("snips_recall(propensity=given)@3", "4 and 10 (1 / .05 is floored) of 15", U4, 14 / 15),
+    Row("snips_recall(propensity=given)@3", "of item 9 it is not known", user([9], [9]), NAN),
+    Row("snips_recall(propensity_power=sqrt)@1", "as by default", U4, 2 / (12 + ROOT)),
+    Row("snips_recall(propensity_power=linear)@2", "2 of 2 and 3: 4/3 of this and 4", U3, 1 / 4),
+    Row("snips_recall(propensity_power=gamma_1_5)@2", "to 5/4", U3, 1 / (1 + 3**1.25)),
+    Row("snips_recall(propensity_power=gamma_2)@2", "to 3/2", U3, 1 / (1 + 3**1.5)),
+    Row("snips_recall(propensity_power=gamma_2_5)@2", "3 is floored", U3, 1 / (1 + 10 * 0.75**1.75)),
+    Row("snips_recall(propensity_power=gamma_3)@2", "3 is floored", U3, 1 / (1 + 10 * 0.75**2)),
+    Row("snips_recall(propensity_floor=tenth)@1", "as by default", U4, 2 / (12 + ROOT)),
+    Row("snips_recall(propensity_floor=hundredth)@1", "8 counts 100", U4, 2 / (102 + ROOT)),
+    Row("snips_recall(propensity_floor=thousandth)@1", "8 counts 1000", U4, 2 / (1002 + ROOT)),
+    Row("snips_recall(propensity_floor=none)@1", "8 counts as 3", U4, 2 / (4 + ROOT)),
+    Row("snips_recall(popularity=users)@1", "3, 2 and 1 users", RARE, 1 / (1 + sqrt(1.5) + sqrt(3))),
+    Row("snips_recall(popularity=rows)@1", "4, 4 and 1 rows", RARE, 1 / 4),
     Row("outside_catalog@3", "1 to 8 are the catalogue", U1, 0),
     Row("outside_catalog@3", "9 of 3, 4, 9", U2, 1 / 3),
     Row("outside_catalog@3", "no item", U5, NAN),
@@ -160,6 +183,8 @@ WEIGHED_LISTS: Final = [
     Row("novelty_items@all", "three", U2, 3),
     Row("novelty_items(denominator=k)@3", "three places", U3, 3),
     Row("novelty_items@3", "no item", U5, NAN),
+    Row("snips_recall_weight@3", "2, 2^.5 and 10", U4, 12 + ROOT),
+    Row("snips_recall_weight@all", "2, 2^.5 and 10", U4, 12 + ROOT),
     Row("pop_lift_profile@3", "(4 + 3 + 1) / 3", U1, 8 / 3),
     Row("pop_lift_profile@all", "(4 + 3) / 2", U2, 7 / 2),
     Row("pop_lift_profile@3", "no item", U5, NAN),

@@ -156,6 +156,7 @@ def batch(users: Sequence[User]) -> Lists:
             [one.recommended for one in users],
             [one.history for one in users],
             [one.base for one in users],
+            [sorted(one.truth, key=lambda item: (-one.truth[item], -item)) for one in users],
             [one.fold for one in users],
             lists.hits,
         ),
@@ -178,7 +179,7 @@ def batch(users: Sequence[User]) -> Lists:
 
 def for_metric(lists: Lists, metric: RankingMetric) -> Lists:
     """The lists with the world of items that a metric is tested in: intents have one of their own."""
-    of_intents = vars(lists).get(OF_INTENTS) if Need.RELEVANT in metric.needs else None
+    of_intents = vars(lists).get(OF_INTENTS) if {Need.RELEVANT, Need.GROUPS} <= metric.needs else None
     return lists if of_intents is None else replace(lists, context=of_intents)
 
 

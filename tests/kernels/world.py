@@ -36,6 +36,8 @@ VECTORS: Final = (
 )
 # Items that may be had; of some it is not known.
 AVAILABLE: Final = (None, True, False, True, False, True, True, False, None, True, False, None, True, True)
+# Propensities of items, of some unknown.
+PROPENSITIES: Final = (NAN, 1.0, 0.5, 0.25, 0.05, 0.8, 0.002, 0.0005, 1.0, NAN, 0.3, 0.7, NAN, 0.02)
 CATALOG: Final = Catalog(
     N_ITEMS,
     is_listed=np.array([[item in LISTED for item in range(N_ITEMS + 1)]] * 2),
@@ -46,6 +48,7 @@ CATALOG: Final = Catalog(
     features=sets_of_words(LETTERS, N_ITEMS),
     vectors=vector_table(VECTORS, N_ITEMS),
     flags={"available": flag_table(AVAILABLE, N_ITEMS)},
+    propensities=np.array([*PROPENSITIES, NAN]),
     takers=[users_of_items(fold, N_ITEMS) for fold in TRAINING],
 )
 
@@ -61,6 +64,7 @@ def about(
     lists: Sequence[Sequence[int]],
     histories: Sequence[Sequence[int]],
     bases: Sequence[Sequence[int] | None],
+    relevant: Sequence[Sequence[int]],
     folds: Sequence[int],
     hits: Ragged,
 ) -> ItemContext:
@@ -72,6 +76,7 @@ def about(
         hits=item_indices(hit_items, N_ITEMS),
         hit_items=np.array(hit_items, dtype=np.int64),
         listed=entries_with_gaps(lists),
+        relevant=entries_of_items(relevant, N_ITEMS),
         profile=entries_of_items([sorted(set(history)) for history in histories], N_ITEMS),
         base=entries_of_items([base or [] for base in bases], N_ITEMS),
         has_base=np.array([base is not None for base in bases], dtype=bool),

@@ -49,6 +49,7 @@ class Gain(Choice):
 
     LINEAR = "linear", "its relevance"
     EXP2 = "exp2", "2^relevance - 1"
+    EXP2_PLUS_1 = "exp2_plus_1", "2^(relevance + 1) - 1"
     BINARY = "binary", "1"
 
 
@@ -242,6 +243,9 @@ class Conventions:
     unexpectedness_no_base: beyond.NoBase = beyond.NoBase.UNDEFINED
     serendipity_variant: beyond.SerendipityVariant = beyond.SerendipityVariant.RECTOOLS
     calibration_kl_weights: beyond.CalibrationWeights = beyond.CalibrationWeights.UNIFORM
+    propensity: beyond.Propensity = beyond.Propensity.POPULARITY
+    propensity_power: beyond.PropensityPower = beyond.PropensityPower.SQRT
+    propensity_floor: beyond.PropensityFloor = beyond.PropensityFloor.TENTH
     ideal_ties: IdealTies = IdealTies.ITEM_DESC
     catalog_coverage_variant: CoverageVariant = CoverageVariant.CATALOG
     gini_variant: GiniVariant = GiniVariant.N

@@ -3,6 +3,37 @@
 from spark_eval.conventions.choice import Choice, Need
 
 
+class Propensity(Choice):
+    """Probability that an item had been seen by those who like it."""
+
+    POPULARITY = (
+        "popularity",
+        "(popularity / the largest one) to a power; floored",
+        Need.POPULARITY,
+    )
+    GIVEN = "given", "the column propensity of items; floored", Need.PROPENSITIES
+
+
+class PropensityPower(Choice):
+    """Power of popularity in a propensity, (gamma + 1) / 2 of Yang and others."""
+
+    SQRT = "sqrt", "1/2"
+    LINEAR = "linear", "1"
+    GAMMA_1_5 = "gamma_1_5", "5/4"
+    GAMMA_2 = "gamma_2", "3/2"
+    GAMMA_2_5 = "gamma_2_5", "7/4"
+    GAMMA_3 = "gamma_3", "2"
+
+
+class PropensityFloor(Choice):
+    """Smallest propensity; a lower one counts as this."""
+
+    TENTH = "tenth", "1/10"
+    HUNDREDTH = "hundredth", "1/100"
+    THOUSANDTH = "thousandth", "1/1000"
+    NONE = "none", "none; an item without training users counts as if it had one"
+
+
 class CoveredPlaces(Choice):
     """Lists that cover their user."""
 
@@ -30,6 +61,7 @@ class ArpUnseen(Choice):
 
     ZERO = "zero", "count with popularity 0"
     DROP = "drop", "are left out"
+    ONE = "one", "count with popularity 1, as if they had one user (or interaction)"
 
 
 class NoveltyUnseen(Choice):

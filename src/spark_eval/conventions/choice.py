@@ -26,6 +26,7 @@ class Need(Enum):
     GROUPS = auto()  # Catalog.groups
     FEATURES = auto()  # Catalog.features
     VECTORS = auto()  # Catalog.vectors
+    PROPENSITIES = auto()  # Catalog.propensities
     FLAGS = auto()  # Catalog.flags
     TEXT_ORDER = auto()  # Catalog.text_order
     ITEM_COUNTS = auto()  # the number of lists with each item, ItemCounts, instead of lists

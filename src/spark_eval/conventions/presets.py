@@ -199,6 +199,19 @@ PRESETS: Final[dict[str, Preset]] = {
         gini_variant="equality",
         entropy_weights="slots",
     ),
+    "warprec": make_preset(
+        "WarpRec 2.2.8",
+        "DCG with 2^(relevance + 1) - 1. Popularity counts interactions, and at least one. Gini is by n - 1. "
+        "IPSRecall and SNIPSRecall have the propensities of popularity (power 1/2, at least 1/10): "
+        "SNIPSRecall is snips_recall.",
+        "Its lists are full, from scores of all items. Its entropy is in nats: ours times ln 2. The head of "
+        "its APLT counts interactions, and equally popular items keep its order; its EPC divides these by "
+        "users, and its EFD and EPC take an item without training as one with one interaction.",
+        gain="exp2_plus_1",
+        popularity="rows",
+        arp_unseen="one",
+        gini_variant="n_minus_1",
+    ),
     "sklearn": make_preset(
         "scikit-learn (ndcg_score, dcg_score, average_precision_score)",
         "Equal scores share their ranks: DCG averages over their orders, AP takes them as one threshold. AP "

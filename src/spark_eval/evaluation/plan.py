@@ -19,7 +19,7 @@ from spark_eval.kernels.registry import OF_LISTS
 from spark_eval.kernels.stages import Stage, make_stages
 from spark_eval.kernels.values import METRICS_KEY, UNCUT, MetricValue, canonical_text, metric_values, parse_k
 from spark_eval.options import Given, checked
-from spark_eval.schema import FEATURES, FOLD, GROUPS, VECTOR, BuiltIn
+from spark_eval.schema import FEATURES, FOLD, GROUPS, PROPENSITY, VECTOR, BuiltIn
 from spark_eval.statistics.resampling import DEFAULT_RESAMPLES
 
 # The square of 2^512 is still a double.
@@ -29,7 +29,12 @@ DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar",
 
 # Needs of training interactions, and of columns of items.
 OF_TRAIN: Final = frozenset({Need.HISTORY, Need.POPULARITY, Need.TAKERS})
-ITEM_COLUMNS: Final = {Need.GROUPS: GROUPS, Need.FEATURES: FEATURES, Need.VECTORS: VECTOR}
+ITEM_COLUMNS: Final = {
+    Need.GROUPS: GROUPS,
+    Need.FEATURES: FEATURES,
+    Need.VECTORS: VECTOR,
+    Need.PROPENSITIES: PROPENSITY,
+}
 ILD_WITHOUT_VECTORS: Final = "ild(distance=jaccard)"
 
 
@@ -292,8 +297,10 @@ class Plan:
     @cached_property
     def most_relevance(self) -> float:
         """Largest relevance with a finite gain in every metric."""
-        is_power = any(value.conventions(self.conventions).gain is Gain.EXP2 for value in self.metrics)
-        return MAX_EXP2_RELEVANCE if is_power else LARGEST_DOUBLE
+        gains = {value.conventions(self.conventions).gain for value in self.metrics}
+        if Gain.EXP2_PLUS_1 in gains:
+            return MAX_EXP2_RELEVANCE - 1
+        return MAX_EXP2_RELEVANCE if Gain.EXP2 in gains else LARGEST_DOUBLE
 
     @property
     def by_request(self) -> bool:

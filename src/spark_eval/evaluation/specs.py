@@ -17,6 +17,7 @@ from spark_eval.schema import (
     GROUPS,
     ITEM,
     MODEL,
+    PROPENSITY,
     RANK,
     RELEVANCE,
     REQUEST,
@@ -160,6 +161,7 @@ def item_columns(plan: Plan, of_features: str) -> Iterator[Column]:
     wanted = {
         Need.GROUPS: Column(GROUPS, Kind.SET, code="NOT_A_SET", named=GROUPS),
         Need.FEATURES: Column(FEATURES, Kind.SET, code="NOT_A_SET", named=of_features),
+        Need.PROPENSITIES: Column(PROPENSITY, Kind.NUMBER, code="INVALID_PROPENSITY", named=PROPENSITY),
         Need.VECTORS: Column(VECTOR, Kind.EMBEDDING, code="NOT_A_VECTOR", named=VECTOR),
     }
     for need, column in wanted.items():

@@ -17,7 +17,16 @@ from typing import Any, Final
 from spark_eval.conventions import CONVENTIONS, Conventions
 from spark_eval.conventions.presets import conventions_of
 from spark_eval.kernels import binary, graded, pairwise
-from spark_eval.kernels.beyond import counts, discovery, diversity, exposure, history, intents, popularity
+from spark_eval.kernels.beyond import (
+    counts,
+    discovery,
+    diversity,
+    exposure,
+    history,
+    intents,
+    popularity,
+    propensity,
+)
 from spark_eval.kernels.beyond.catalog import GroupWeights, ItemCounts
 from spark_eval.kernels.beyond.examples import example_context
 from spark_eval.kernels.lists import Lists
@@ -27,7 +36,7 @@ from spark_eval.kernels.values import parse_metric
 # Modules whose metrics are in the registry once they are imported.
 MODULES: Final = (
     *(binary, graded, pairwise),
-    *(counts, discovery, diversity, exposure, history, intents, popularity),
+    *(counts, discovery, diversity, exposure, history, intents, popularity, propensity),
 )
 del exposure  # a kernel has the name of this module
 OFFERED: Final[dict[str, Any]] = {

@@ -23,9 +23,10 @@ def gains(relevance: Floats, gain: Gain) -> Floats:
     match gain:
         case Gain.LINEAR:
             return relevance
-        case Gain.EXP2:
+        case Gain.EXP2 | Gain.EXP2_PLUS_1:
+            more = 1 if gain is Gain.EXP2_PLUS_1 else 0
             grades, of_entry = np.unique(relevance, return_inverse=True)
-            return np.array(list(map(exp2_gain, grades.tolist())))[of_entry]
+            return np.array([exp2_gain(grade + more) for grade in grades.tolist()])[of_entry]
         case Gain.BINARY:
             return np.ones(len(relevance))
 

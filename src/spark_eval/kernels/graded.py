@@ -37,6 +37,7 @@ def dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     ...     print(gain, dcg(lists, 6, Conventions(gain=gain)).round(6)[0])
     linear 6.861127
     exp2 13.848264
+    exp2_plus_1 30.570517
     binary 2.87399
 
     With ``discount=log2_clipped`` rank 2 counts as much as rank 1. Hits at ranks 2 and 4:

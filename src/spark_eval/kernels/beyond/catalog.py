@@ -144,6 +144,7 @@ class Catalog:
     ``groups`` and ``features`` are sets of n + 1 items; ``vectors`` is an array (n + 1, dimensions), or
     sparse vectors as Sets. An empty set, a vector of NaN or a sparse vector without members means unknown.
     ``flags`` (n + 1,) are boolean columns of items by name: 1 for true, 0 for false, -1 for unknown.
+    ``propensities`` (n + 1,) are probabilities that an item was seen, NaN if unknown.
     ``takers`` (one per fold) are the training users of each item as integers. ``text_order`` (n + 1,) ranks
     items by their ids as text.
     """
@@ -157,6 +158,7 @@ class Catalog:
     features: Sets | None = None
     vectors: "Floats | Sets | None" = None
     flags: Mapping[str, Ints] | None = None
+    propensities: Floats | None = None
     takers: Sequence[Sets] | None = None
     text_order: Ints | None = None
 

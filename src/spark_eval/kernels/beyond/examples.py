@@ -21,6 +21,7 @@ def example_context(
     groups: Sequence[Sequence[str]] = (),
     features: Sequence[Sequence[str]] = (),
     vectors: Sequence[Sequence[float]] = (),
+    propensities: Sequence[float] = (),
     flags: Mapping[str, Sequence[bool | None]] | None = None,
     base: Sequence[Sequence[int] | None] | None = None,
 ) -> ItemContext:
@@ -28,12 +29,12 @@ def example_context(
 
     ``relevant`` has the relevant items of each list's user, ``train`` the training items of each user, the
     lists' users first. ``listed`` are the items of the catalogue, by default the training items. ``groups``,
-    ``features``, ``vectors`` and each of ``flags`` are by item 0, 1, ... . ``base`` has the baseline model's
-    lists, None for a user without one.
+    ``features``, ``vectors``, ``propensities`` and each of ``flags`` are by item 0, 1, ... . ``base`` has the
+    baseline model's lists, None for a user without one.
     """
     trained = {item for row in train for item in row}
     flags = flags or {}
-    most = max(map(len, (groups, features, vectors, *flags.values())))
+    most = max(map(len, (groups, features, vectors, propensities, *flags.values())))
     n_items = max([most, *(item + 1 for item in (*trained, *(listed or ())))])
     in_catalog = trained if listed is None else listed
     catalog = Catalog(
@@ -46,6 +47,7 @@ def example_context(
         features=sets_of_words(features, n_items),
         vectors=vector_table(vectors, n_items),
         flags={name: flag_table(values, n_items) for name, values in flags.items()},
+        propensities=np.array([*propensities, *[np.nan] * (n_items + 1 - len(propensities))]),
         takers=[users_of_items(train, n_items)],
     )
     histories = [sorted(set(row)) for row, _ in zip_longest(train[: len(lists)], lists, fillvalue=())]

@@ -88,6 +88,9 @@ def average_popularity(lists: Lists, k: int | None, conventions: Conventions) ->
     match conventions.arp_unseen:
         case ArpUnseen.ZERO:
             return divide(total, lists.listed.count(k), math.nan)
+        case ArpUnseen.ONE:
+            choices = (conventions.popularity, conventions.arp_scale)
+            return divide(sums_by_cut(lists, in_unit_or_one, *choices)(k), lists.listed.count(k), math.nan)
         case ArpUnseen.DROP:
             return divide(total, sums_by_cut(lists, is_seen, conventions.popularity)(k), math.nan)
 
@@ -231,6 +234,14 @@ def in_unit(catalog: Catalog, popularity: Popularity, scale: ArpScale) -> Floats
             unit = counts.max(axis=1, keepdims=True)
     # In a fold without training no item has a share.
     return divide(counts, unit, math.nan)
+
+
+def in_unit_or_one(catalog: Catalog, popularity: Popularity, scale: ArpScale) -> Floats:
+    """Return the popularity of all items in a unit, of unseen ones that of one user; shape (f, n + 1)."""
+    counts, own = popularity_counts(catalog, popularity), in_unit(catalog, popularity, scale)
+    most = counts.argmax(axis=1)[:, None]
+    one = divide(np.take_along_axis(own, most, axis=1), np.take_along_axis(counts, most, axis=1), math.nan)
+    return np.where(counts > 0, own, one)
 
 
 @cached_on_first_argument

@@ -20,7 +20,7 @@ from spark_eval.arrow.codes import (
 )
 from spark_eval.errors import DataError
 from spark_eval.kernels.beyond.catalog import UNKNOWN, Catalog, Sets
-from spark_eval.schema import FEATURES, FLAG, FOLD, GROUPS, ITEM, N_ROWS, N_TAKERS, USER, VECTOR
+from spark_eval.schema import FEATURES, FLAG, FOLD, GROUPS, ITEM, N_ROWS, N_TAKERS, PROPENSITY, USER, VECTOR
 from spark_eval.statistics.exact import Floats, Ints
 
 # Maximum number of table entries per id for looking ids up in a table.
@@ -173,7 +173,27 @@ def add_item_table(attributes: ItemAttributes, catalog: Catalog, items: pa.Table
         features=sets.get(FEATURES),
         vectors=vectors,
         flags=flags_from_columns(items, index, n),
+        propensities=propensities_from_column(items[PROPENSITY], index, n)
+        if PROPENSITY in items.column_names
+        else None,
     )
+
+
+def propensities_from_column(column: pa.ChunkedArray, index: Ints, n: int) -> Floats:
+    """Return propensities by index (n,), NaN for null and for items without a row.
+
+    Raises DataError INVALID_PROPENSITY for numbers that are not above 0 and at most 1.
+    """
+    values = column.cast(pa.float64())
+    is_given = to_numpy(pc.is_valid(values))
+    numbers = to_numpy(pc.fill_null(values, 1.0))
+    n_bad = int(np.count_nonzero(~((numbers > 0) & (numbers <= 1))))
+    if n_bad:
+        message = f"items: {n_bad} values of column {PROPENSITY!r} are not above 0 and at most 1"
+        raise DataError("INVALID_PROPENSITY", f"{message}; give probabilities, or null for unknown ones")
+    propensities = np.full(n, np.nan)
+    propensities[index] = np.where(is_given, numbers, np.nan)
+    return propensities
 
 
 def flags_from_columns(items: pa.Table, index: Ints, n: int) -> dict[str, Ints]:
