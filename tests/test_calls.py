@@ -89,6 +89,7 @@ ONLINE: Final = {
 }
 # One valid call of each function, with a value of each nested key; other arguments have their defaults.
 CALLS: Final[Mapping[str, Callable[[Path], dict[str, Any]]]] = {
+    "segment_gaps": lambda _: {"sums": spark_eval.evaluate(LISTS, TRUTH, model="m", engine="local").sums},
     "add_sums": lambda _: {"sums": spark_eval.evaluate(LISTS, TRUTH, model="m", engine="local").sums},
     "compare": lambda _: {
         "candidate": PER_USER,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from spark_eval.experiments.user_days import UserDays, sum_user_days
     from spark_eval.linkage.evaluate import Linkage, evaluate_linkage
     from spark_eval.linkage.reviews import sample_pairs
+    from spark_eval.monitoring.gaps import segment_gaps
     from spark_eval.monitoring.history import History
     from spark_eval.monitoring.sums import add_sums
     from spark_eval.monitoring.window import Window
@@ -60,6 +61,7 @@ __all__ = [
     "read_published",
     "report",
     "sample_pairs",
+    "segment_gaps",
     "split",
     "sum_user_days",
     "watch",
@@ -82,6 +84,7 @@ _HOMES: Final = {
     "Split": "spark_eval.splits.split",
     "split": "spark_eval.splits.split",
     "add_sums": "spark_eval.monitoring.sums",
+    "segment_gaps": "spark_eval.monitoring.gaps",
     "Window": "spark_eval.monitoring.window",
     "window": "spark_eval.verbs.window",
     "History": "spark_eval.monitoring.history",

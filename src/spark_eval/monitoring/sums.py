@@ -57,6 +57,11 @@ def add_sums(sums: Any) -> pa.Table:
         >>> week["value"] == day["value"], week["n_users"][0].as_py() / day["n_users"][0].as_py()
         (True, 2.0)
     """
+    return arrow_table(metric_rows(merge_sum_rows(read_sums(sums))), METRICS)
+
+
+def read_sums(sums: Any) -> list[SumRow]:
+    """Return the rows of a frame of sums, checked; raise the errors of ``add_sums``."""
     rows = sums.toArrow() if is_of_spark(sums) else as_arrow("sums", sums)
     if rows.column_names.count("n_users") == 1 and 0 < len(rows) == rows["n_users"].null_count:
         message = "sums of predictions are not of users; spark_eval.window merges days of predictions"
@@ -65,8 +70,7 @@ def add_sums(sums: Any) -> pa.Table:
     if lacking:
         message = f"sums has no column {summarize_names(lacking)}; give the table sums of published runs"
         raise DataError("MISSING_COLUMN", message)
-    merged = merge_sum_rows(checked_rows(typed(rows)))
-    return arrow_table(metric_rows(merged), METRICS)
+    return checked_rows(typed(rows))
 
 
 def typed(rows: pa.Table) -> pa.Table:
