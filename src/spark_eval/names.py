@@ -83,3 +83,8 @@ def models_shown(models: Sequence[str]) -> str:
 def quote_column(name: str) -> str:
     """Quote a column's name for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a number with its noun: ``1 pair``, ``2,000 pairs``."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

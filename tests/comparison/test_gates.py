@@ -135,7 +135,7 @@ def test_what_is_not_certain_passes_by_the_mode(mode: str, decision: str, passed
     row = decide(max_drop=0.1, mode=mode)
     assert (row.decision, row.passed) == (decision, passed)
     assert row.reason.startswith("warning") == (mode == "certain_drop")
-    assert ("users would tell" in row.reason) == (mode != "observed")
+    assert ("not enough users to tell: 12; about " in row.reason) == (mode != "observed")
     assert row.reason.startswith("by the values alone") == (mode == "observed")
     has_bounds = mode != "observed"
     assert (row.bound_low is not None, row.users_needed is not None) == (has_bounds, has_bounds)

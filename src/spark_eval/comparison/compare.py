@@ -23,6 +23,7 @@ from spark_eval.comparison.decisions import (
     decide_gates,
     evidence_of_means,
     evidence_of_users,
+    failure_of,
     gated_pairs,
 )
 from spark_eval.comparison.extra_passes import ExtraPasses
@@ -71,6 +72,7 @@ from spark_eval.comparison.worker.sums import BucketTotals, sum_bucket
 from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import ListWeight
+from spark_eval.names import counted
 from spark_eval.options import Given, checked_call, documented
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import SmallRows
@@ -96,6 +98,8 @@ from spark_eval.users.population import BASELINE, CANDIDATE, AlignedUsers, Compa
 PARTS_PER_TASK: Final = 4
 # Hint for a gate against another run if ``compare`` was given no baseline.
 NO_BASELINE: Final = "compare has no baseline: give it that run's result or table"
+# Sentences that print shows; the display of a notebook has more.
+MOST_PRINTED: Final = 5
 NO_RATIO: Final = (
     "the row over folds is left out: compare.test_train_ratio, rows of test per row of train in a fold, is "
     "not known here; of as many k-fold parts it is {:.6g}"
@@ -144,8 +148,12 @@ class Comparison(Writable):
 
     def __repr__(self) -> str:
         tests = ", ".join(dict.fromkeys(row.test for row in self.rows))
+        sizes = f"{counted(len(self.pairs), 'pair')}: {counted(len(self.rows), 'row')} of {tests}"
+        texts = shortened(sentences([row._asdict() for row in self.rows], compared_direction), MOST_PRINTED)
+        failure = failure_of(self.gate_rows)
+        gates = [] if failure is None else [failure.message.partition("; the run is")[0]]
         tables = "comparisons, slices, gates, accounting are DataFrames"
-        return f"Comparison of {len(self.pairs)} pairs: {len(self.rows)} rows of {tests}; {tables}"
+        return "\n".join([*gates, *texts, f"Comparison of {sizes}; {tables}"])
 
     @property
     def small_tables(self) -> dict[str, SmallRows]:

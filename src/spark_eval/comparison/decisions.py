@@ -163,9 +163,9 @@ class Evidence:
         if decision is not Decision.UNDECIDED:
             return decision.meaning
         needed = self.users_needed
-        more = "" if needed is None else f"; {needed:,} users would tell, there are {self.n_users:,}"
+        more = "" if needed is None else f"; about {needed:,} would do"
         is_warning = "warning: " if self.gate.mode is Mode.CERTAIN_DROP else ""
-        return f"{is_warning}{decision.meaning}{more}"
+        return f"{is_warning}not enough users to tell: {self.n_users:,}{more}"
 
 
 def drop_rounding_noise(estimate: Estimate) -> Estimate:
@@ -317,7 +317,9 @@ def failure_of(rows: Sequence[GateRow]) -> GateFailure | None:
         return None
     named = (f"{row_in_words(row)} is {row.decision} ({row.reason})" for row in failed[:MOST_NAMED])
     more = f"; and {len(failed) - MOST_NAMED} more" if failed[MOST_NAMED:] else ""
-    message = f"{len(failed)} of {len(rows)} gates failed: {'; '.join(named)}{more}"
+    is_open = all(row.decision == Decision.UNDECIDED for row in failed)
+    outcome = "are undecided" if is_open else "failed"
+    message = f"{len(failed)} of {len(rows)} gates {outcome}: {'; '.join(named)}{more}"
     return GateFailure("GATE_FAILED", f"{message}; the run is published, see the table gates")
 
 

@@ -79,7 +79,7 @@ class Analysis(Estimates):
             safe = [f"{', '.join(row.metric for row in guarded)} held"] if guarded else []
             return Decision.WIN, "; ".join([*won, *safe, *more])
         if flat:
-            return Decision.FLAT, "; ".join(["no certain change", *flat, *self.too_few(goals), *more])
+            return Decision.FLAT, "; ".join(["no certain change", *flat, *more, *self.too_few(goals)])
         reasons = dict.fromkeys(row.reason for row in goals if row.reason)
         return Decision.UNDECIDED, ", ".join(map(str, reasons)) or "no goal"
 

@@ -351,9 +351,9 @@ class Experiments(Writable):
         return [TextTable(f"Experiments {names_of(self.plan.experiments)}", SHOWN, lines, notes)]
 
     def __repr__(self) -> str:
-        text = f"Experiments {names_of(self.plan.experiments)}: {names_of(self.plan.metrics)}; "
-        tables = "experiments, checks, decisions, accounting are DataFrames"
-        return "; ".join([text + tables, *unusable(self.entries)])
+        decisions = decision_lines([row._asdict() for row in self.decision_rows])
+        [table] = self.shown()
+        return "\n".join([*decisions, repr(replace(table, notes=unusable(self.entries)))])
 
     @property
     def record(self) -> dict[str, str]:

@@ -89,8 +89,8 @@ def change(row: Row) -> str:
     if None in (low, high):
         return f"{signed(three_digits(100 * lift))} %, {signed(difference(row))}"
     decimals = decimals_of(50 * (high - low))
-    interval = " to ".join(f"{100 * end:.{decimals}f}" for end in (low, high))
-    return signed(f"{100 * lift:.{decimals}f} %") + f" ({interval})"
+    middle, *ends = (f"{round(100 * value, decimals) + 0.0:.{decimals}f}" for value in (lift, low, high))
+    return f"{signed(middle)} % ({' to '.join(ends)})"
 
 
 def difference(row: Row) -> str:
@@ -107,6 +107,8 @@ def is_in_units(row: Row) -> bool:
 
 def result(row: Row) -> str:
     """Return the finding of a row in words; of other rows the reason that nothing is known, if any."""
+    if not row["trusted"]:
+        return "not trusted"
     # Runs of earlier versions have no findings.
     match row.get("finding"):
         case Finding.WINS | Finding.LOSES as found:

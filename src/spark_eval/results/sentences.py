@@ -10,7 +10,7 @@ from spark_eval.schema import ALL, Direction, Row
 
 TextLines = list[list[str]]
 COMPARED: Final = ("candidate", "baseline", "metric", "test", "difference", "interval", "win/tie/loss", "p")
-GATED: Final = ("gate", "candidate", "baseline", "difference", "bounds", "decision", "passed")
+GATED: Final = ("gate", "candidate", "baseline", "difference", "room left", "decision", "passed")
 MOST_SENTENCES: Final = 20
 # Significance level of the sentences.
 RARE: Final = 0.05

@@ -10,10 +10,13 @@ from typing import Any, Final
 
 from spark_eval.comparison.decisions import row_in_words
 from spark_eval.comparison.rows import GateRow
+from spark_eval.conventions.comparison import Decision, Drop
 from spark_eval.errors import ConfigError, escape_control_characters
 from spark_eval.experiments.analysis import failure_of
 from spark_eval.experiments.tables import DecisionRow
+from spark_eval.names import counted
 from spark_eval.results.mlflow_runs import mark_version
+from spark_eval.results.sentences import bound_decimals, interval_text, short
 from spark_eval.runs.job import Run
 from spark_eval.runs.sections import MlflowSection
 from spark_eval.runtime.local_files import check_file, is_stream, write_file
@@ -34,11 +37,17 @@ NO_WIDTH: Final = "\u200b"
 NO_WIDTH_ENTITY: Final = "&#8203;"
 # A verdict as JSON and as Markdown: its first characters, and the whole of it.
 KEYS: Final = {"run_id": str, "verb": str, "passed": bool, "gates": list}
-BEGINNINGS: Final = (b'{\n  "run_id": "', b"**PASSED**: ", b"**FAILED**: ")
-HEADER: Final = ("| gate | passed | decision | reason |", "|---|---|---|---|")
+BEGINNINGS: Final = (b'{\n  "run_id": "', b"**PASSED**: ", b"**FAILED**: ", b"**UNDECIDED**: ")
+NUMBERS: Final = ("difference", "room left", "limit", "n")
+HEADER: Final = (
+    f"| gate | passed | decision | reason | {' | '.join(NUMBERS)} |",
+    "|---|---|---|---|---|---|---|---|",
+)
+# Verdicts of earlier versions have the first four columns.
 MARKDOWN: Final = re.compile(
-    r"\*\*(PASSED|FAILED)\*\*: (no gates|\d+ gates passed|\d+ of \d+ gates failed), [\w-]+ of run .*\n"
-    rf"(\n{re.escape(HEADER[0])}\n{re.escape(HEADER[1])}\n(\| .* \|\n)+)?"
+    r"\*\*(PASSED|FAILED|UNDECIDED)\*\*: "
+    r"(no gates|\d+ gates? passed|\d+ of \d+ gates (failed|undecided)), [\w-]+ of run .*\n"
+    r"(\n\| gate \| passed \| decision \| reason (\| difference .*)?\|\n(\|---)+\|\n(\| .* \|\n)+)?"
 )
 
 
@@ -49,13 +58,13 @@ class Verdict:
     run_id: str
     verb: str
     rows: Sequence[Row]
-    lines: Sequence[tuple[str, bool, str, str]]
+    lines: Sequence[tuple[str, bool, str, str, Sequence[str]]]
 
     @classmethod
     def of(cls, run: Run, verb: str) -> "Verdict":
         """Return the verdict on a published run; without gates it passes."""
         rows: list[dict[str, Any]] = []
-        lines: list[tuple[str, bool, str, str]] = []
+        lines: list[tuple[str, bool, str, str, Sequence[str]]] = []
         for table in DECIDING:
             for row in run.rows(table) if table in run.tables else ():
                 lines.append(gate_line(row) if table == Table.GATES else decision_line(row))
@@ -74,41 +83,45 @@ class Verdict:
 
     def as_markdown(self) -> str:
         """Return the verdict and a table with a line per gate as Markdown; names are text."""
-        failed = sum(not passed for _, passed, *_ in self.lines)
-        counted = (
-            f"{failed} of {len(self.lines)} gates failed" if failed else f"{len(self.lines)} gates passed"
-        )
-        texts = [
-            f"**{'PASSED' if self.passed else 'FAILED'}**: {counted if self.lines else 'no gates'}, "
-            f"{self.verb} of run {plain_text(self.run_id)}",
-        ]
+        failed = [decision for _, passed, decision, *_ in self.lines if not passed]
+        is_open = bool(failed) and set(failed) == {Decision.UNDECIDED}
+        word = "PASSED" if self.passed else "UNDECIDED" if is_open else "FAILED"
+        outcome = f"{counted(len(self.lines), 'gate')} passed" if self.lines else "no gates"
+        if failed:
+            outcome = f"{len(failed)} of {len(self.lines)} gates {'undecided' if is_open else 'failed'}"
+        texts = [f"**{word}**: {outcome}, {self.verb} of run {plain_text(self.run_id)}"]
         if self.lines:
             texts += ["", *HEADER]
-        for gate, passed, decision, reason in sorted(self.lines, key=lambda line: line[1]):
+        for gate, passed, decision, reason, numbers in sorted(self.lines, key=lambda line: line[1]):
             cells = (
                 plain_text(gate),
                 "yes" if passed else "**NO**",
                 plain_text(decision),
                 plain_text(reason),
+                *map(plain_text, numbers),
             )
             texts.append(f"| {' | '.join(cells)} |")
         return "\n".join(texts) + "\n"
 
 
-def gate_line(row: Row) -> tuple[str, bool, str, str]:
-    """Return the text, the result, the decision and the reason of a row of ``gates``."""
+def gate_line(row: Row) -> tuple[str, bool, str, str, Sequence[str]]:
+    """Return the text, the result, the decision, the reason and NUMBERS of a row of ``gates``."""
     gate = GateRow(**row)
     text = row_in_words(gate)
     if gate.mode == WATCH:
         text = f"watch of {text.partition(' against ')[0]}"
-    return text, gate.passed, gate.decision, gate.reason
+    share = " %" if gate.drop == Drop.RELATIVE else ""
+    limit = f"{100 * gate.max_drop if share else gate.max_drop:g}{share}"
+    room = interval_text(gate.bound_low, gate.bound_high, bound_decimals(row))
+    numbers = (short(gate.difference), room, limit, f"{gate.n_users:,}")
+    return text, gate.passed, gate.decision, gate.reason, numbers
 
 
-def decision_line(row: Row) -> tuple[str, bool, str, str]:
-    """Return the text, the result, the decision and the reason of a row of ``decisions``."""
+def decision_line(row: Row) -> tuple[str, bool, str, str, Sequence[str]]:
+    """Return the text, the result, the decision and the reason of a row of ``decisions``; no NUMBERS."""
     decision = DecisionRow(*(row[name] for name in DecisionRow._fields))
     text = f"experiment {decision.experiment!r}, {decision.treatment!r}"
-    return text, failure_of([decision]) is None, decision.decision, decision.reason
+    return text, failure_of([decision]) is None, decision.decision, decision.reason, ["-"] * len(NUMBERS)
 
 
 def plain_text(text: str) -> str:

@@ -205,8 +205,11 @@ def test_means_that_nobody_asked_for_stay_out_of_pages_and_mlflow(metric: Any) -
     [
         ({}, "at most .01 worse: certain (95 %)"),
         ({"decision": "worse"}, "more than .01 worse: certain (95 %)"),
-        ({"decision": "undecided"}, "at most .01 worse: not certain (95 %)"),
-        ({"decision": "undecided", "users_needed": 5120}, "not certain (95 %), 5,120 users would tell"),
+        ({"decision": "undecided"}, "at most .01 worse: not enough users to tell (95 %)"),
+        (
+            {"decision": "undecided", "users_needed": 5120},
+            "users to tell (95 %), about 5,120 would do",
+        ),
         ({"drop": "relative", "max_drop": 0.025}, "at most 2.5 % worse: certain"),
         ({"mode": "observed"}, "at most .01 worse: by the values alone, whatever chance does"),
         ({"max_drop": 0.0}, "at most 0 worse: certain (95 %)"),

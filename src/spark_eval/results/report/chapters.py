@@ -18,6 +18,7 @@ DIGITS: Final = 9
 # Words for the result of a gate.
 PASSED: Final = "PASSED"
 FAILED: Final = "FAILED"
+UNDECIDED: Final = "UNDECIDED"
 
 
 class Form(StrEnum):

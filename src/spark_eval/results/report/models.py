@@ -12,6 +12,7 @@ from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED, meas
 from spark_eval.results.report.chapters import (
     FAILED,
     PASSED,
+    UNDECIDED,
     Chapter,
     Dataset,
     Form,
@@ -52,10 +53,14 @@ def gates(facts: RunFacts) -> Chapter | None:
         return None
     failed = sum(not row["passed"] for row in rows)
     passed = "The gate passed." if len(rows) == 1 else f"All {len(rows)} gates passed."
-    counted = f"{failed} of {len(rows)} gates failed." if failed else passed
-    tones = {True: (Tone.GOOD, PASSED), False: (Tone.BAD, FAILED)}
-    verdict = Statement(counted, *tones[not failed])
-    statements = [Statement(gate_sentence(row), *tones[bool(row["passed"])]) for row in rows]
+    is_open = all(row["passed"] or row["decision"] == Decision.UNDECIDED for row in rows)
+    outcome = "are undecided" if is_open else "failed"
+    counted = f"{failed} of {len(rows)} gates {outcome}." if failed else passed
+    verdict = Statement(counted, *tone_of(not failed, is_open))
+    statements = [
+        Statement(gate_sentence(row), *tone_of(row["passed"], row["decision"] == Decision.UNDECIDED))
+        for row in rows
+    ]
     lines = [
         {
             **row,
@@ -78,6 +83,13 @@ def gates(facts: RunFacts) -> Chapter | None:
     return Chapter("Gates", [verdict, *statements], [table])
 
 
+def tone_of(is_passed: bool, is_open: bool) -> tuple[Tone, str]:
+    """Return tone and word of a gate: one that does not pass is undecided, or has failed."""
+    if is_passed:
+        return Tone.GOOD, PASSED
+    return (Tone.WARNING, UNDECIDED) if is_open else (Tone.BAD, FAILED)
+
+
 def gate_sentence(row: Row) -> str:
     """Return the decision of a gate with its reason: ``at most .01 worse: certain (95 %)``."""
     if row["mode"] == WATCH:
@@ -91,8 +103,8 @@ def gate_sentence(row: Row) -> str:
         certainty = "by the values alone, whatever chance does"
     elif row["decision"] == Decision.UNDECIDED:
         needed = row["users_needed"]
-        certainty = f"not certain{at_confidence(row)}"
-        certainty += "" if needed is None else f", {needed:,} users would tell"
+        certainty = f"not enough users to tell{at_confidence(row)}"
+        certainty += "" if needed is None else f", about {needed:,} would do"
     else:
         certainty = f"certain{at_confidence(row)}"
     means = f"{short(row['baseline_value'])} to {short(row['candidate_value'])}"

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from spark_eval.conventions.comparison import PairTest
+from spark_eval.conventions.comparison import Decision, PairTest
 from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, measure_of
-from spark_eval.results.report.chapters import FAILED, PASSED, Chapter, Statement, Tone
+from spark_eval.results.report.chapters import FAILED, PASSED, UNDECIDED, Chapter, Statement, Tone
 from spark_eval.results.report.data import RunFacts, part_of
 from spark_eval.results.report.models import change
 from spark_eval.results.sentences import in_run, interval_text, short, where
@@ -85,7 +85,11 @@ def chosen_model(facts: RunFacts, gates: Sequence[Row]) -> str:
 def decision(facts: RunFacts, gates: Sequence[Row], model: str, measure: str) -> Statement:
     """Return a statement on shipping the model; without gates, on the significance of its lead."""
     if gates:
-        failed = sum(not row["passed"] for row in gates if row[MODEL] == model)
+        open_gates = [row["decision"] for row in gates if row[MODEL] == model and not row["passed"]]
+        failed = len(open_gates)
+        if failed and set(open_gates) == {Decision.UNDECIDED}:
+            text = f"{model} cannot be judged yet: not enough users to tell in {failed} of its gates."
+            return Statement(text, Tone.WARNING, UNDECIDED)
         if failed:
             return Statement(f"{model} should not ship: {failed} of its gates failed.", Tone.BAD, FAILED)
         return Statement(f"{model} may ship: it passed all of its gates.", Tone.GOOD, PASSED)
@@ -174,6 +178,8 @@ def gates_text(gates: Sequence[Row]) -> Statement:
     if not failed:
         return Statement(f"all {len(gates)} passed", Tone.GOOD, PASSED)
     named = ", ".join(failed[:MOST_FAILED_NAMED]) + (" and more" if len(failed) > MOST_FAILED_NAMED else "")
+    if all(row["passed"] or row["decision"] == Decision.UNDECIDED for row in gates):
+        return Statement(f"{len(failed)} of {len(gates)} undecided: {named}", Tone.WARNING, UNDECIDED)
     return Statement(f"{len(failed)} of {len(gates)} failed: {named}", Tone.BAD, FAILED)
 
 
