@@ -72,9 +72,10 @@ def tables_of(
 
 def shown(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """What ``spark-eval online`` prints of a case, up to the paths of its tables."""
-    *given, code = CASES[name]
+    n_users, watched, bought, lost, code = CASES[name]
     config: dict[str, Any] = {"output": {"path": str(folder / "out")}}
-    for table, frame in zip(("exposures", "events"), tables_of(*given), strict=True):
+    frames = tables_of(n_users, watched, bought, lost)
+    for table, frame in zip(("exposures", "events"), frames, strict=True):
         frame.to_parquet(folder / f"{table}.parquet", index=False)
         config[table] = {"path": str(folder / f"{table}.parquet")}
     config["online"] = {"metrics": METRICS, "experiments": HOME}

@@ -76,6 +76,18 @@ def test_decisions_on_experiments_are_gates_and_names_are_text() -> None:
     assert not verdict.passed
 
 
+def test_a_verdict_tells_undecided_gates_from_failed_ones() -> None:
+    numbers = ("-.0100", "-.0200 to .0100", "1 %", "656")
+    few = "not enough users to tell: 656; about 2,400 would do"
+    line = ("a gate", False, "undecided", few, numbers)
+    page = Verdict("r", "compare", [], [line]).as_markdown()
+    assert page.startswith("**UNDECIDED**: 1 of 1 gates undecided, compare of run r")
+    assert "| difference | room left | limit | n |" in page
+    assert "1 %" in page
+    failed = Verdict("r", "compare", [], [line, (*line[:2], "worse", *line[3:])]).as_markdown()
+    assert failed.startswith("**FAILED**: 2 of 2 gates failed")
+
+
 # What GitHub and GitLab make a link, an email or a notice of, in text that Markdown has left as it is.
 LIVE: Final = re.compile(
     r"\w://|\bwww\.|(?:^|\W)@\w|[\w.+-]+@[\w-]+\.\w|(?:^|\W)#\d|@[a-z]", re.IGNORECASE | re.ASCII
@@ -123,7 +135,7 @@ def rendered(markdown: str) -> list[str]:
 
 @given(text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join))
 def test_nothing_in_a_verdict_is_a_link_or_tells_anybody(text: str) -> None:
-    verdict = Verdict(text, "evaluate", [], [(text, True, text, text)])
+    verdict = Verdict(text, "evaluate", [], [(text, True, text, text, ["-"] * 4)])
     seen = rendered(verdict.as_markdown())
     assert not [one for one in seen if LIVE.search(one)]
     # What is seen is the text, with characters that nobody sees written out.

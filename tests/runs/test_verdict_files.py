@@ -15,7 +15,7 @@ from tests.monitoring.test_watch import days_of
 
 from spark_eval.runs.verdict import Verdict, is_verdict
 
-VERDICT: Final = Verdict("other", "watch", [], [("a gate", True, "not_worse", "as before")])
+VERDICT: Final = Verdict("other", "watch", [], [("a gate", True, "not_worse", "as before", ["-"] * 4)])
 PRECIOUS: Final = "precious\n"
 UNFIT: Final = '{"run_id": "r", "verb": "watch", "passed": true, "gates": [], "more": 1}'
 
@@ -215,12 +215,16 @@ def test_pipes_and_devices_are_written_directly(home: Path) -> None:
 
 
 NAMES = st.text(max_size=12)
-LINES = st.lists(st.tuples(NAMES, st.booleans(), NAMES, NAMES), max_size=4)
+CELLS = st.lists(NAMES, min_size=4, max_size=4)
+LINES = st.lists(st.tuples(NAMES, st.booleans(), NAMES, NAMES, CELLS), max_size=4)
 
 
 @given(NAMES, st.sampled_from(["evaluate", "watch"]), LINES)
 def test_every_verdict_is_known_again(
-    tmp_path_factory: pytest.TempPathFactory, run_id: str, verb: str, lines: list[tuple[str, bool, str, str]]
+    tmp_path_factory: pytest.TempPathFactory,
+    run_id: str,
+    verb: str,
+    lines: list[tuple[str, bool, str, str, list[str]]],
 ) -> None:
     verdict = Verdict(run_id, verb, [{"gate": gate} for gate, *_ in lines], lines)
     file = tmp_path_factory.getbasetemp() / "known"
