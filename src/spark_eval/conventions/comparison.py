@@ -67,7 +67,7 @@ class Decision(Choice):
 
     WORSE = "worse", "it is certain that the model falls by more than max_drop"
     NOT_WORSE = "not_worse", "it is certain that it does not"
-    UNDECIDED = "undecided", "neither is certain"
+    UNDECIDED = "undecided", "there are not enough users to tell"
     NO_BASELINE = "no_baseline", "there is nothing to compare with yet"
 
 
