@@ -326,3 +326,69 @@ def test_both_engines_have_the_same_bits(weight: str | None) -> None:
     assert len(local.slice_rows) >= 20
     assert sorted(map(str, local.entries)) == sorted(map(str, of_spark.entries))
     assert of_spark.to_spark("slices").count() == len(local.slice_rows)
+
+
+def gated(max_drop: float, times: int = 4, **gate: Any) -> Any:
+    """The row of a gate of every slice of the worked example."""
+    rows = [(*of, one) for of, many in WORKED.items() for one in many] * times
+    table = pd.DataFrame(rows, columns=["country", "device", "d"]).rename_axis("user").reset_index()
+    new = table.assign(ndcg_at_10=0.5 + table["d"]).drop(columns="d")
+    gates = [{"metric": "ndcg@10", "every_slice": True, "max_drop": max_drop, **gate}]
+    options: dict[str, Any] = {"slices": {"of": ["country", "device"], "min_users": 2}, "gates": gates}
+    old = table.assign(ndcg_at_10=0.5).drop(columns="d")
+    [row] = compare(new, old, model="new", baseline_model="old", **options).gate_rows
+    return row
+
+
+def test_a_gate_of_every_slice_names_the_worst_one() -> None:
+    row = gated(0.05)
+    d = np.array([*WORKED["SE", "tv"]] * 4)
+    p = stats.ttest_1samp(d, -0.05, alternative="less").pvalue
+    assert (row.segment, row.segment_value) == ("slices", "country=SE, device=tv")
+    assert (row.decision, row.passed, row.n_users) == ("worse", False, 16)
+    assert row.p_worse == pytest.approx(8 * p)
+    assert row.difference == pytest.approx(-0.35)
+    assert row.reason.startswith("2 of 8 tested slices")
+
+
+def test_a_gate_of_every_slice_passes_where_nothing_is_certain() -> None:
+    assert gated(0.3, times=1).passed
+    assert gated(0.3, times=1).reason.startswith("none of 8 tested slices")
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        {"mode": "non_inferior"},
+        {"mode": "observed"},
+        {"drop": "relative"},
+        {"segment": "country"},
+        {"pairing": "none"},
+    ],
+)
+def test_a_gate_of_every_slice_refuses_other_ways(gate: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"INVALID_GATE.*every_slice"):
+        gated(0.05, **gate)
+
+
+def test_a_gate_of_every_slice_needs_slices() -> None:
+    table = users_of(20, seed=1).assign(ndcg_at_10=0.5)
+    gates = [{"metric": "ndcg@10", "every_slice": True, "max_drop": 0.05}]
+    with pytest.raises(ConfigError, match=r"INVALID_GATE.*slices"):
+        compare(table, table.copy(), model="b", baseline_model="a", gates=gates)
+
+
+def test_a_report_has_a_chapter_on_where_it_is_worse() -> None:
+    plot = worked(4).plot("slices")
+    assert plot.title == "Where it is worse"
+    assert all(text in plot.page for text in ("country=SE, device=tv", "By country and device"))
+
+
+def test_what_people_see_names_the_slice_that_stands() -> None:
+    text = "\n".join(map(str, worked(4).shown()))
+    assert "country=SE, device=tv" in text
+    assert "3 of 8 slices of 2 users and more: new certainly loses" in text
+    assert "country=SE " not in text
+    assert "3 of 8 slices of 2 users and more: new certainly loses" in repr(worked(4))
+    nothing = "\n".join(map(str, worked(1).shown()))
+    assert "in none of 8 slices of 2 users and more new certainly loses against old in ndcg@10" in nothing

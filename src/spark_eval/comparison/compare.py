@@ -6,7 +6,7 @@ All gates take this path: those of ``compare`` and ``evaluate`` on published run
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
 from operator import add, iadd
@@ -65,7 +65,7 @@ from spark_eval.comparison.sides import (
     comparison_task,
     user_tables,
 )
-from spark_eval.comparison.slices import found_slices
+from spark_eval.comparison.slices import PairValue, TestedSums, evidence_of_slices, found_slices
 from spark_eval.comparison.values import compared_direction
 from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, merge_slices
 from spark_eval.comparison.worker.sums import BucketTotals, sum_bucket
@@ -81,10 +81,13 @@ from spark_eval.results.sentences import (
     COMPARED,
     GATED,
     MOST_SENTENCES,
+    SLICED,
     compared_lines,
     gated_lines,
     sentences,
     shortened,
+    slice_sentences,
+    sliced_lines,
 )
 from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runners.spread import NumberedObject, collect_or_raise, group_by_key
@@ -132,19 +135,23 @@ class Comparison(Writable):
     common: Mapping[ModelPair, UserCounts]
     spark: Any  # SparkSession | None
     slice_rows: Sequence[SliceRow] = ()
+    slice_sums: Mapping[PairValue, TestedSums] = field(default_factory=dict)
     verb: ClassVar[str] = "compare"
     prediction_metrics = PREDICTION_METRICS
     tables: ClassVar[tuple[str, ...]] = ("comparisons", "slices", "gates", "accounting")
 
     def shown(self) -> list[TextTable]:
-        """Return the differences with a sentence for each pair and metric, and the decisions of the gates."""
-        rows, gates = ([row._asdict() for row in of] for of in (self.rows, self.gate_rows))
+        """Return the differences and the slices that lose, with sentences, and the decisions of the gates."""
+        rows, gates, slices = (
+            [row._asdict() for row in of] for of in (self.rows, self.gate_rows, self.slice_rows)
+        )
         notes = shortened(sentences(rows, compared_direction), MOST_SENTENCES)
         tables = [
             TextTable("Comparison", COMPARED, compared_lines(rows), notes),
+            TextTable("Slices", SLICED, sliced_lines(slices), slice_sentences(slices)[:MOST_SENTENCES]),
             TextTable("Gates", GATED, gated_lines(gates)),
         ]
-        return [table for table in tables if table.lines]
+        return [table for table in tables if table.lines or table.notes]
 
     def __repr__(self) -> str:
         tests = ", ".join(dict.fromkeys(row.test for row in self.rows))
@@ -153,7 +160,8 @@ class Comparison(Writable):
         failure = failure_of(self.gate_rows)
         gates = [] if failure is None else [failure.message.partition("; the run is")[0]]
         tables = "comparisons, slices, gates, accounting are DataFrames"
-        return "\n".join([*gates, *texts, f"Comparison of {sizes}; {tables}"])
+        slices = slice_sentences([row._asdict() for row in self.slice_rows])[:MOST_PRINTED]
+        return "\n".join([*gates, *texts, *slices, f"Comparison of {sizes}; {tables}"])
 
     @property
     def small_tables(self) -> dict[str, SmallRows]:
@@ -289,6 +297,8 @@ def compare_sides(sides: Sides, plan: ComparePlan, against: BaselineName | None)
         gate, baseline = pair.gate, sides.baseline(pair.gate.against_run)
         if gate.sees_users:
             comparison = comparisons[baseline]
+            if gate.every_slice:
+                return evidence_of_slices(pair, comparison.slice_sums, comparison.common)
             return evidence_of_users(pair, comparison.sums, comparison.common)
         check_comparable(baseline, sides.candidate, [gate.value], by_truth=gate.pairing is Pairing.USER)
         return evidence_of_means(pair, baseline.means, sides.candidate.means)
@@ -343,7 +353,8 @@ def compare_pairs(
     plan = replace(plan, test_train_ratio=plan.test_train_ratio or candidate.users.test_train_ratio)
     shown = Requested()
     if against is None:
-        plan = replace(plan, tests=(), interval=Interval.T, equivalence=None, slices=None)
+        gated_slices = plan.slices if any(pair.gate.every_slice for pair in gated) else None
+        plan = replace(plan, tests=(), interval=Interval.T, equivalence=None, slices=gated_slices)
     else:
         matched = match_models(models, candidate.models, against.model, plan)
         shown = replace(
@@ -374,6 +385,7 @@ def compare_pairs(
         common=users_of(pairs, counts),
         spark=candidate.users.frame.session,
         slice_rows=slices.rows,
+        slice_sums=slices.sums,
     )
 
 

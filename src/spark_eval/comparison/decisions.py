@@ -81,6 +81,11 @@ class Evidence:
     @property
     def p_worse(self) -> float | None:
         """One-sided p-value of c < 0; None without variance and in mode ``observed``."""
+        return self.p_of_margin
+
+    @property
+    def p_of_margin(self) -> float | None:
+        """One-sided p-value of c < 0 in this cell alone."""
         value, variance = self.estimate.value, self.estimate.variance
         if value is None or not variance or self.gate.mode is Mode.OBSERVED:
             return None

@@ -66,6 +66,7 @@ class GateOptions(TypedDict, total=False):
     if_missing: Annotated[str, "if the baseline does not exist: refuse, or pass.", "refuse", IfMissing]
     pairing: Annotated[str, "user, or none: published means of other truth.", "user", Pairing]
     direction: Annotated[str | None, "higher or lower is better; None: as the metric has it."]
+    every_slice: Annotated[bool, "certain_drop in every tested slice of compare.slices.", False]
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class Gate:
     if_missing: IfMissing
     pairing: Pairing
     direction: Direction
+    every_slice: bool = False
 
     @property
     def sees_users(self) -> bool:
@@ -156,7 +158,24 @@ def make_gate(key: str, given: Given) -> Gate:
     if not value.metric.is_of_users and gate.mode is not Mode.OBSERVED:
         raise ConfigError("NO_INTERVAL", f"{key}: {gate.metric} is no mean over users; use mode: observed")
     check_models(gate)
-    return gate
+    return of_slices(gate, given, key) if gate.every_slice else gate
+
+
+def of_slices(gate: Gate, given: Given, key: str) -> Gate:
+    """Return a gate of every slice, in mode certain_drop; raise ConfigError INVALID_GATE for other keys."""
+    if given.get("mode", Mode.CERTAIN_DROP) != Mode.CERTAIN_DROP:
+        message = f"{key}: every_slice with mode {gate.mode}: no experiment has users enough in every slice"
+        raise ConfigError("INVALID_GATE", f"{message}; leave it out, for certain_drop")
+    refused = {
+        "drop: relative": gate.drop is Drop.RELATIVE,
+        "segment": gate.segment != ALL,
+        "pairing: none": not gate.sees_users,
+        "a metric of predictions": isinstance(gate.value, PredictionValue),
+    }
+    for name, is_so in refused.items():
+        if is_so:
+            raise ConfigError("INVALID_GATE", f"{key}: every_slice is not defined with {name}")
+    return replace(gate, mode=Mode.CERTAIN_DROP)
 
 
 def value_of(text: str, k: int | str | None, key: str) -> ComparedValue:

@@ -204,4 +204,8 @@ def make_compare_plan(
     >>> plan.metrics, plan.tests, str(plan.correction)
     (('ndcg@10',), ('t', 'sign'), 'holm')
     """
-    return ComparePlan(**checked(CompareOptions, options, COMPARE), gates=make_gates(gates))
+    plan = ComparePlan(**checked(CompareOptions, options, COMPARE), gates=make_gates(gates))
+    for gate in plan.gates:
+        if gate.every_slice and plan.slices is None:
+            raise ConfigError("INVALID_GATE", f"{gate}: every_slice needs {COMPARE}.slices")
+    return plan

@@ -1,16 +1,16 @@
 """Slices of users: where the candidate loses, for how many, and which slice is only part of another."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_eval.accounting import Entry
-from spark_eval.comparison.decisions import ModelPair
+from spark_eval.comparison.decisions import Evidence, GatedPair, ModelPair, UserCounts
 from spark_eval.comparison.matching import Requested, pair_text
 from spark_eval.comparison.plan import ComparePlan, SlicePlan
 from spark_eval.comparison.results import ComparedCells
-from spark_eval.comparison.rows import SliceRow, finite_row
+from spark_eval.comparison.rows import GateRow, SliceRow, finite_row
 from spark_eval.comparison.worker.slices import (
     EVERYBODY,
     N_COMMON,
@@ -22,14 +22,21 @@ from spark_eval.comparison.worker.slices import (
     check_values,
     removed_from,
 )
-from spark_eval.conventions.comparison import Role, SliceVerdict
+from spark_eval.conventions.comparison import Decision, Role, SliceVerdict
 from spark_eval.kernels.means import WeightedMean
 from spark_eval.kernels.values import MetricValue
 from spark_eval.schema import Direction, Outcome, Reason
-from spark_eval.statistics.differences import Estimate, RatioSums, TestResult, unpaired
+from spark_eval.statistics.differences import (
+    UNMEASURED,
+    Estimate,
+    RatioSums,
+    TestResult,
+    estimate_of,
+    unpaired,
+)
 from spark_eval.statistics.exact import POINT_BITS
 from spark_eval.statistics.intervals import nearest_double
-from spark_eval.statistics.significance import adjusted, t_test
+from spark_eval.statistics.significance import adjusted, t_of_mean, t_test
 
 # A slice without another one is tested at this level, and not adjusted.
 LEVEL: Final = 0.05
@@ -44,6 +51,7 @@ class SliceSums:
 
     ``n_amounts`` is the number of amounts of a user: the difference; the difference and the number of rows,
     if users have several; or the four of a weighted mean. ``is_clustered`` if users have several rows.
+    ``known`` are the sums that were read.
     """
 
     totals: SliceTotals
@@ -52,10 +60,13 @@ class SliceSums:
     metric: int
     n_amounts: int
     is_clustered: bool
+    known: dict[Slice, RatioSums] = field(default_factory=dict)
 
     def of(self, cell: Slice) -> RatioSums:
         """Return the sums of a slice."""
-        return self.sums(cell, OWN, N_USERS)
+        if cell not in self.known:
+            self.known[cell] = self.sums(cell, OWN, N_USERS)
+        return self.known[cell]
 
     def without(self, wider: Slice, cell: Slice) -> RatioSums:
         """Return the sums of a slice without another one that is within it."""
@@ -90,6 +101,9 @@ class SliceSums:
 
     def estimate(self, sums: RatioSums) -> Estimate:
         """Return the mean difference of users."""
+        if self.n_amounts == 1 and sums.n:
+            [total, n], squares = sums.totals, sums.products[0][0]
+            return estimate_of(total / n, squares - total * total / n, sums.n, squares)
         return sums.estimate if len(sums.totals) > FEWEST else sums.combination(Fraction(1))
 
 
@@ -174,7 +188,7 @@ def tested_slice(sums: SliceSums, cell: Slice, whole: RatioSums, confidence: flo
     contribution = None
     if estimate.value is not None:
         contribution = nearest_double(estimate.value * own.totals[1] / whole.totals[1])
-    p_rest = t_test(rest, confidence).p_value
+    _, p_rest = t_of_mean(rest)
     return TestedSlice(cell, own, estimate, t_test(estimate, confidence), rest, p_rest, contribution, sign)
 
 
@@ -193,7 +207,7 @@ def p_of_loss(estimate: Estimate, sign: int) -> float:
         return 1.0
     if not estimate.variance:
         return 0.0 if sign * estimate.value < 0 else 1.0
-    p_value = t_test(estimate, 1 - LEVEL, "less" if sign > 0 else "greater").p_value
+    _, p_value = t_of_mean(estimate, "less" if sign > 0 else "greater")
     return 1.0 if p_value is None else p_value
 
 
@@ -220,12 +234,25 @@ def tell_apart(losing: Sequence[TestedSlice], sums: SliceSums) -> None:
                 one.set_role(Role.PART_OF, wider)
 
 
+class TestedSums(NamedTuple):
+    """Sums of the slices of a pair and a metric, and the slices that are tested."""
+
+    sums: SliceSums
+    cells: Sequence[Slice]
+    min_users: int
+
+
+# Names of the models, and the metric at its cutoff as text.
+PairValue = tuple[ModelPair, str]
+
+
 @dataclass(frozen=True)
 class FoundSlices:
-    """Rows of the table ``slices``, and the accounting of slices and of their users."""
+    """Rows of the table ``slices``, the accounting of slices and of their users, and all sums for gates."""
 
     rows: Sequence[SliceRow]
     entries: Sequence[Entry]
+    sums: Mapping[PairValue, TestedSums] = field(default_factory=dict)
 
 
 def found_slices(
@@ -253,24 +280,113 @@ def found_slices(
     by_rows = task.has_clusters and task.slices is not None and not task.slices.by_means
     rows: list[SliceRow] = []
     entries: list[Entry] = []
+    of_gates: dict[PairValue, TestedSums] = {}
+    shown_values = set(map(str, shown.list_metrics))
     for number, pair in enumerate(requested.pairs):
-        if pair not in shown.pairs:
-            continue
         n_common = {cell: totals.count(N_COMMON, (index_of[cell], number, 0)) for cell in in_order}
         cells = [cell for cell, n in n_common.items() if cell and n >= chosen.min_users]
         left = rows_in_no_slice(totals, number, set(cells))
-        entries += slice_entries(pair, n_common, len(cells), int(compared.counts.rows[number, 2]), left)
-        for value in shown.list_metrics:
+        n_rows, is_shown = int(compared.counts.rows[number, 2]), pair in shown.pairs
+        entries += slice_entries(pair, n_common, len(cells), n_rows, left) if is_shown else ()
+        for value in requested.list_metrics:
             metric, n_amounts = task.columns.index(value.column), 2 if by_rows else 1
             if isinstance(value, WeightedMean):
                 metric = len(task.columns) + task.weighted.index((value.column, value.weight))
                 n_amounts = 4
             sums = SliceSums(totals, index_of, number, metric, n_amounts, task.has_clusters)
+            of_gates[pair, str(value)] = TestedSums(sums, cells, chosen.min_users)
+            if not is_shown or str(value) not in shown_values:
+                continue
             tested = tested_slices(sums, cells, chosen, plan.confidence, SIGNS[value.metric.direction])
             for row in slice_rows(tested, pair, value, chosen):
                 stamped = row._replace(confidence=plan.confidence, baseline_run=run, conventions=conventions)
                 rows.append(finite_row(stamped))
-    return FoundSlices(rows, entries)
+    return FoundSlices(rows, entries, of_gates)
+
+
+@dataclass(frozen=True)
+class SliceEvidence(Evidence):
+    """Evidence for a gate of every slice: that of the worst one, and how many slices fail.
+
+    ``p_of_slices`` is the p-value of the worst slice, by Holm over all tested slices.
+    """
+
+    p_of_slices: float | None
+    difference: float | None
+    n_tested: int
+    n_failing: int
+
+    @property
+    def p_worse(self) -> float | None:
+        """One-sided p-value of a fall in any slice."""
+        return self.p_of_slices
+
+    def row(self, p_adjusted: float | None) -> GateRow:
+        """Return the row of the table ``gates``: its segment value is the worst slice."""
+        return super().row(p_adjusted)._replace(segment="slices", difference=self.difference)
+
+    def reason(self, decision: Decision) -> str:
+        """Return the number of slices that fail."""
+        of = f"of {self.n_tested:,} tested slices"
+        if decision is Decision.WORSE:
+            return f"{self.n_failing:,} {of} certainly fall by more than max_drop; the worst is named"
+        return f"none {of} certainly falls by more than max_drop; the worst is named"
+
+
+def evidence_of_slices(
+    pair: GatedPair, sums: Mapping[PairValue, TestedSums], common: Mapping[ModelPair, UserCounts]
+) -> Iterator[SliceEvidence]:
+    """Yield the evidence for a gate of every slice."""
+    n_baseline, n_candidate, n_both = common[pair.names]
+    tested, share = sums[pair.names, str(pair.gate.value)], n_both / max(n_baseline + n_candidate - n_both, 1)
+    of_cells = [evidence_of_slice(pair, tested, cell, share) for cell in tested.cells]
+    p_values = adjusted([one.p_of_slices for one in of_cells], "holm")
+    failing = [
+        one.decision(p_value) is Decision.WORSE for one, p_value in zip(of_cells, p_values, strict=True)
+    ]
+    if not of_cells:
+        nothing = UNMEASURED
+        yield SliceEvidence(
+            pair.gate, pair.candidate, "slices", None, None, nothing, 0, share, None, None, 0, 0
+        )
+        return
+
+    def order(number: int) -> tuple[bool, float, float]:
+        p_value, value = p_values[number], of_cells[number].estimate.value
+        return not failing[number], 1.0 if p_value is None else p_value, float(value or 0)
+
+    worst = min(range(len(of_cells)), key=order)
+    yield replace(
+        of_cells[worst], p_of_slices=p_values[worst], n_tested=len(of_cells), n_failing=sum(failing)
+    )
+
+
+def evidence_of_slice(pair: GatedPair, tested: TestedSums, cell: Slice, share: float) -> SliceEvidence:
+    """Return the evidence for the gate in one slice; its p-value is not adjusted yet."""
+    sums, (of_baseline, of_candidate) = tested.sums, pair.gate.factors(None)
+    own = sums.of(cell)
+    amount = pair.gate.amount
+    margin = (
+        own.combination(of_baseline, of_candidate, amount=amount)
+        if sums.n_amounts > FEWEST
+        else own.combination(of_candidate, amount=amount)
+    )
+    value = sums.estimate(own).value
+    evidence = SliceEvidence(
+        gate=replace(pair.gate, min_users=min(tested.min_users, own.n)),
+        model=pair.candidate,
+        segment_value=slice_text(cell),
+        baseline=None,
+        candidate=None,
+        estimate=margin,
+        n_users=own.n,
+        common=share,
+        p_of_slices=None,
+        difference=None if value is None else nearest_double(value),
+        n_tested=0,
+        n_failing=0,
+    )
+    return replace(evidence, p_of_slices=evidence.p_of_margin)
 
 
 def slice_rows(

@@ -4,14 +4,26 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from spark_eval.conventions.comparison import Correction, PairTest
+from spark_eval.conventions.comparison import Correction, PairTest, Role, SliceVerdict
 from spark_eval.results.leaderboard import list_direction, measure_of
 from spark_eval.schema import ALL, Direction, Row
 
 TextLines = list[list[str]]
 COMPARED: Final = ("candidate", "baseline", "metric", "test", "difference", "interval", "win/tie/loss", "p")
+SLICED: Final = (
+    "slice that loses",
+    "candidate",
+    "baseline",
+    "metric",
+    "difference",
+    "interval",
+    "users",
+    "part",
+)
 GATED: Final = ("gate", "candidate", "baseline", "difference", "room left", "decision", "passed")
 MOST_SENTENCES: Final = 20
+# Maximum number of slices that are shown outside the table.
+MOST_SLICES: Final = 10
 # Significance level of the sentences.
 RARE: Final = 0.05
 LEAST_DECIMALS: Final = 3
@@ -33,6 +45,51 @@ def compared_lines(rows: Iterable[Row]) -> TextLines:
         pair = [row["candidate"], in_run(row["baseline"], row["baseline_run"])]
         lines.append([*pair, where(row), row["test"], difference, interval, counts, p])
     return lines
+
+
+def standing(rows: Iterable[Row]) -> list[Row]:
+    """Return the slices that lose and stand for themselves, the largest contribution first."""
+    own = [row for row in rows if row["role"] == Role.OWN]
+    return sorted(own, key=lambda row: -abs(row["contribution"] or 0.0))
+
+
+def sliced_lines(rows: Iterable[Row]) -> TextLines:
+    """Return a line per slice of ``standing``; at most MOST_SLICES. The last column is the contribution."""
+    lines = []
+    for row in standing(rows)[:MOST_SLICES]:
+        decimals = decimals_for(row)
+        interval = interval_text(row["ci_low"], row["ci_high"], decimals)
+        pair = [row["candidate"], in_run(row["baseline"], row["baseline_run"])]
+        numbers = [short(row["difference"], decimals), interval, f"{row['n_users']:,}"]
+        part = short(row["contribution"], decimals)
+        lines.append([slice_name(row), *pair, measure_of(row), *numbers, part])
+    return lines
+
+
+def slice_name(row: Row) -> str:
+    """Return a slice as text.
+
+    >>> slice_name({"attributes": ["country", "device"], "values": ["SE", "tv"]})
+    'country=SE, device=tv'
+    """
+    named = zip(row["attributes"], row["values"], strict=True)
+    return ", ".join(f"{name}={value}" for name, value in named)
+
+
+def slice_sentences(rows: Iterable[Row]) -> list[str]:
+    """Return a sentence per pair and metric on the slices that lose."""
+    of_pairs: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        pair = (row["candidate"], in_run(row["baseline"], row["baseline_run"]), measure_of(row))
+        of_pairs.setdefault(pair, []).append(row)
+    texts = []
+    for (candidate, baseline, measure), of_pair in of_pairs.items():
+        n_losing, n_own = sum(row["verdict"] == SliceVerdict.LOSES for row in of_pair), len(standing(of_pair))
+        tested = f"of {len(of_pair):,} slices of {of_pair[0]['min_users']:,} users and more"
+        what = f"{candidate} certainly loses against {baseline} in {measure}"
+        alone = f"; {n_own:,} stand for themselves" if n_own else ""
+        texts.append(f"{n_losing:,} {tested}: {what}{alone}" if n_losing else f"in none {tested} {what}")
+    return texts
 
 
 def gated_lines(rows: Iterable[Row]) -> TextLines:

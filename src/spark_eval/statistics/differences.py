@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Final, NamedTuple, Self
 
 import numpy as np
@@ -45,7 +46,7 @@ class Estimate:
     variance: Fraction | None
     freedom: float
 
-    @property
+    @cached_property
     def std_error(self) -> float | None:
         """Standard error of the mean."""
         return None if self.variance is None else square_root(self.variance)

@@ -50,10 +50,21 @@ def t_test(estimate: Estimate, confidence: float, alternative: str = "two_sided"
     if estimate.value is None or estimate.variance is None:
         return UNTESTED
     low, high = bounds(estimate, (1 + confidence) / 2)
+    return TestResult(*t_of_mean(estimate, alternative), low, high)
+
+
+def t_of_mean(estimate: Estimate, alternative: str = "two_sided") -> tuple[float | None, float | None]:
+    """Return statistic and p-value of ``t_test``.
+
+    >>> t_of_mean(PairSums.of([0.0, 0.0, 0.0], [0.0, 0.0, 0.0]).estimate)
+    (None, 1.0)
+    """
+    if estimate.value is None or estimate.variance is None:
+        return None, None
     if not estimate.variance:
-        return TestResult(None, None if estimate.value else 1.0, low, high)
+        return None, None if estimate.value else 1.0
     statistic = signed_root(estimate.value, estimate.variance)
-    return TestResult(finite(statistic), p_of_t(statistic, estimate.freedom, alternative), low, high)
+    return finite(statistic), p_of_t(statistic, estimate.freedom, alternative)
 
 
 def bounds(estimate: Estimate, confidence: float) -> tuple[float | None, float | None]:

@@ -16,10 +16,13 @@ from spark_eval.results.sentences import (
     COMPARED,
     GATED,
     MOST_SENTENCES,
+    SLICED,
     compared_lines,
     gated_lines,
     sentences,
     shortened,
+    slice_sentences,
+    sliced_lines,
     where,
 )
 from spark_eval.runs.job import Job, JobKind, Run, fingerprints_of
@@ -60,6 +63,12 @@ def show(run: Run, screen: Screen) -> None:
         lines = compared_lines(compared)
         screen.grid(COMPARED, lines, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
         for text in shortened(sentences(compared, compared_direction), MOST_SENTENCES):
+            screen.say(text)
+    if Table.SLICES in run.tables:
+        slices = run.rows(Table.SLICES)
+        if lines := sliced_lines(slices):
+            screen.grid(SLICED, lines, f"slices of run {run.run_id}", of=Table.SLICES)
+        for text in slice_sentences(slices)[:MOST_SENTENCES]:
             screen.say(text)
     if Table.GATES in run.tables:
         gates = run.rows(Table.GATES)

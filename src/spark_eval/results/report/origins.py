@@ -21,7 +21,7 @@ ROW_OUTCOMES: Final = (
 # Tables that have chapters, and the one whose columns are for addition, not for readers.
 NOT_OTHERS: Final = {
     *(Table.SUBSETS, Table.LEAKAGE, Table.METRICS, Table.ACCOUNTING, Table.CURVES, Table.THRESHOLDS),
-    *(Table.COMPARISONS, Table.GATES, Table.STAGES, Table.FUNNEL),
+    *(Table.COMPARISONS, Table.SLICES, Table.GATES, Table.STAGES, Table.FUNNEL),
     *(Table.EXPERIMENTS, Table.INTERLEAVINGS, Table.CHECKS, Table.DECISIONS),
     Table.SUMS,
 }

@@ -19,6 +19,7 @@ from spark_eval.results.report.funnel import pipeline
 from spark_eval.results.report.models import beside_other_run, cutoffs, differences, gates, leaderboard
 from spark_eval.results.report.origins import accounting, other_tables, provenance, split_in_time
 from spark_eval.results.report.predictions import prediction_curves, thresholds
+from spark_eval.results.report.slices import where_worse
 from spark_eval.results.report.users import folds, requests, segments, spread
 from spark_eval.results.report.verdict import verdict
 from spark_eval.schema import VERSION, Row
@@ -26,6 +27,7 @@ from spark_eval.schema import VERSION, Row
 # Chapters from top to bottom; a function returns None if there is no data for its chapter.
 CHAPTERS: Final[Mapping[str, Callable[[RunFacts], Chapter | None]]] = {
     "verdict": verdict,
+    "slices": where_worse,
     "experiments": experiments,
     "interleaving": interleaving,
     "gates": gates,

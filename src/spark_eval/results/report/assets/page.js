@@ -244,11 +244,11 @@
   const ofOthers = (n, ofLine) => (n === null || n === ofLine ? "" : ` (n = ${text(n)})`);
   const intervalOf = (row) => (row.ci_low === null ? "" : ` (${decimal(row.ci_low)} to ${decimal(row.ci_high)})`);
 
-  /** A table tinted by its values: a line for each value of the segment, a column for each model. */
+  /** A table tinted by its values: a line for each value of the segment, a column for each model or other value. */
   function heatTable(parent, view, rows) {
     const { drawn } = view;
     const known = new Set(rows.map((row) => row[drawn.columns]));
-    const models = page.models.filter((model) => known.has(model));
+    const models = drawn.columns === "model" ? page.models.filter((model) => known.has(model)) : [...known].sort(compared);
     const values = rows.map((row) => row[drawn.value]).filter((value) => value !== null);
     const low = values.reduce((least, value) => Math.min(least, value), Infinity);
     const span = values.reduce((most, value) => Math.max(most, value), -Infinity) - low || 1;
@@ -272,7 +272,8 @@
         };
       })];
     });
-    putTable(parent, view.title, [view.where.segment[0], heading(view, drawn.n), ...models], cells, "heat");
+    const corner = view.where.segment ? view.where.segment[0] : drawn.rows;
+    putTable(parent, view.title, [corner, heading(view, drawn.n), ...models], cells, "heat");
   }
 
   // --- charts --------------------------------------------------------------------------------------------
