@@ -23,6 +23,16 @@ STAGES: Final = pd.concat([LISTS.assign(model=name) for name in ("als", "top")])
 CLICKS: Final = pd.DataFrame({"label": [0, 1, 1, 0], "score": [0.1, 0.9, 0.4, 0.5], "user": [1, 1, 2, 2]})
 LOG: Final = TRUTH.assign(timestamp=[NOON, NOON + pd.Timedelta(days=2)])
 PAIRS: Final = pd.DataFrame({"a": [1, 2, 4], "b": [2, 3, 5], "score": [0.9, 0.2, 0.7]})
+EFFECTS: Final = pd.DataFrame(
+    {
+        "experiment": list("abcdefgh"),
+        "difference": [0.1, -0.2, 0.3, 0.5, -0.1, 0.2, 0.0, 0.4],
+        "std_error": 0.1,
+    }
+)
+COVARIANCE: Final = pd.DataFrame(
+    {"experiment": ["a"], "metric": "ndcg@10", "goal": "ctr", "covariance": 0.001}
+)
 PER_USER: Final = pd.DataFrame(
     {"user": [1, 2, 1, 2], "model": list("aabb"), "ndcg_at_10": [0.1, 0.2, 0.3, 0.2]}
 )
@@ -144,6 +154,14 @@ CALLS: Final[Mapping[str, Callable[[Path], dict[str, Any]]]] = {
         ],
     },
     "evaluate_interleaving": lambda _: {"impressions": SHOWN, "columns": {"user": "user"}, "engine": "local"},
+    "calibrate": lambda _: {
+        "offline": EFFECTS.assign(metric="ndcg@10"),
+        "online": EFFECTS.assign(goal="ctr"),
+        "covariance": COVARIANCE,
+        "metrics": ["ndcg@10"],
+        "goals": ["ctr"],
+        "lower": ["ctr"],
+    },
     "evaluate_linkage": lambda _: {"predicted": PAIRS, "true": PAIRS, "candidates": PAIRS, "engine": "local"},
     "evaluate_predictions": lambda _: {
         "predictions": CLICKS,
@@ -336,6 +354,9 @@ def with_number(frame: pd.DataFrame, name: str, value: float) -> pd.DataFrame:
         ("evaluate_predictions", "predictions", "weight", {"intervals": "user"}),
         ("sample_pairs", "candidates", "score", {}),
         ("evaluate_linkage", "predicted", "score", {}),
+        ("calibrate", "offline", "difference", {}),
+        ("calibrate", "online", "std_error", {}),
+        ("calibrate", "covariance", "covariance", {}),
         ("evaluate_experiments", "events", "value", {}),
     ],
 )

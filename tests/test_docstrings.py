@@ -27,7 +27,7 @@ MODULES: Final = sorted(
     for path in SOURCE.rglob("*.py")
     if ">>> " in path.read_text(encoding="utf-8")
 )
-VERBS: Final = ("split", "evaluate", "evaluate_predictions", "evaluate_experiments", "compare")
+VERBS: Final = ("split", "evaluate", "evaluate_predictions", "evaluate_experiments", "compare", "calibrate")
 RESULTS: Final = (
     "Split",
     "Evaluation",
@@ -39,6 +39,7 @@ RESULTS: Final = (
     "Interleaving",
     "Linkage",
     "UserDays",
+    "Calibration",
 )
 FUNCTIONS: Final = tuple(vars(functions)["__all__"])  # its stub has none
 # Nothing that a caller does makes these fail.

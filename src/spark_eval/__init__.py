@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_eval.schema import VERSION
 
 if TYPE_CHECKING:
+    from spark_eval.calibration.calibrate import Calibration, calibrate
     from spark_eval.cli.metric_tables import metrics
     from spark_eval.comparison.compare import Comparison, compare
     from spark_eval.errors import SparkEvalError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __version__: Final = VERSION
 __all__ = [
+    "Calibration",
     "Comparison",
     "Evaluation",
     "Experiments",
@@ -49,6 +51,7 @@ __all__ = [
     "Window",
     "__version__",
     "add_sums",
+    "calibrate",
     "compare",
     "evaluate",
     "evaluate_experiments",
@@ -69,6 +72,8 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "Calibration": "spark_eval.calibration.calibrate",
+    "calibrate": "spark_eval.calibration.calibrate",
     "SparkEvalError": "spark_eval.errors",
     "Comparison": "spark_eval.comparison.compare",
     "compare": "spark_eval.comparison.compare",

@@ -14,6 +14,8 @@ from typing import Final
 LowHigh = tuple[float | None, float | None]
 # More bits than a double has, so that rounding the root again has no effect.
 ROOT_BITS: Final = 64
+# Standard errors of a two-sided interval of 95 %.
+CERTAIN: Final = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
@@ -120,3 +122,20 @@ def nearest_double(number: Fraction) -> float:
 def finite(number: float) -> float | None:
     """Return the number; None if it is infinite, because no double holds it."""
     return number if math.isfinite(number) else None
+
+
+def wilson_interval(n_hits: int, n: int) -> LowHigh:
+    """Return the interval of 95 % of a share of n trials; None without a trial.
+
+    >>> [round(end, 6) for end in wilson_interval(7, 8)]
+    [0.529112, 0.977583]
+
+    Source: Wilson, Probable inference, the law of succession, and statistical inference, 1927.
+    """
+    if n == 0:
+        return None, None
+    share, square = n_hits / n, CERTAIN**2
+    middle = share + square / (2 * n)
+    margin = CERTAIN * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
+    low, high = ((middle + sign * margin) / (1 + square / n) for sign in (-1, 1))
+    return (0.0 if n_hits == 0 else low), (1.0 if n_hits == n else high)

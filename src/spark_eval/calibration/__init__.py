@@ -1,0 +1,1 @@
+"""Calibration of offline metrics against the effects of online experiments."""
