@@ -160,8 +160,6 @@ class Table(StrEnum):
     SAMPLE = "sample"
     INTERLEAVINGS = "interleavings"
     USER_DAYS = "user_days"
-    CALIBRATION = "calibration"
-    PROGRAMME = "programme"
 
 
 # Below the output root: commit records of what is published, and a page for each run that has a report.

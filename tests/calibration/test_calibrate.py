@@ -161,7 +161,7 @@ def test_effects_that_noise_explains_have_no_correlation(column: Any) -> None:
 
 
 def test_experiments_without_one_side_are_left_out_and_named() -> None:
-    online = ONLINE.assign(trusted=[False] + [True] * 15, difference=[*Y[:15], None])
+    online = ONLINE.assign(trusted=[False] + [True] * 15, difference=[*Y[:15], np.nan])
     found = calibrate(OFFLINE[:15], online)
     reasons = found.programme.set_index("experiment")["reason"].dropna().to_dict()
     assert reasons == {"e0": "NOT_TRUSTED", "e15": "NO_OFFLINE"}

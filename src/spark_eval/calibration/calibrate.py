@@ -19,8 +19,10 @@ from spark_eval.calibration.effects import (
 from spark_eval.calibration.fit import Forecast
 from spark_eval.calibration.plan import CalibrateOptions, CalibratePlan, known_name, make_calibrate_plan
 from spark_eval.calibration.rows import (
+    CALIBRATION,
     CALIBRATION_TABLE,
     PROGRAMME,
+    PROGRAMME_TABLE,
     SHIPPED,
     SHOWN,
     CalibrationRow,
@@ -38,7 +40,7 @@ from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.results.shown import TextTable
 from spark_eval.runtime import events
-from spark_eval.schema import Direction, Row, Table
+from spark_eval.schema import ALL, Direction, Row
 from spark_eval.tables.arrow_frames import Frame
 
 NUMBERS: Final = ("difference", "std_error")
@@ -61,6 +63,10 @@ class Calibration(Exported):
     programme_rows: Sequence[ProgrammeRow]
     tables: ClassVar[tuple[str, ...]] = ("calibration", "programme")
 
+    def __dir__(self) -> list[str]:
+        frames = {"table", "to_pandas", "to_polars", "to_arrow", "to_spark"}
+        return sorted({*self.tables, *frames, "predict"})
+
     def __repr__(self) -> str:
         return "\n".join(sentence(row._asdict()) for row in self.rows)
 
@@ -79,12 +85,12 @@ class Calibration(Exported):
     def small_tables(self) -> dict[str, SmallRows]:
         """Rows of its tables, with their schemas."""
         return {
-            Table.CALIBRATION: (self.rows, CALIBRATION_TABLE),
-            Table.PROGRAMME: (self.programme_rows, PROGRAMME),
+            CALIBRATION: (self.rows, CALIBRATION_TABLE),
+            PROGRAMME: (self.programme_rows, PROGRAMME_TABLE),
         }
 
-    calibration = SmallFrame(Table.CALIBRATION, "a row per offline metric and goal.")
-    programme = SmallFrame(Table.PROGRAMME, "a row per experiment, offline metric and goal.")
+    calibration = SmallFrame(CALIBRATION, "a row per offline metric and goal.")
+    programme = SmallFrame(PROGRAMME, "a row per experiment, offline metric and goal.")
 
     def predict(
         self, difference: float, std_error: float, metric: str | None = None, goal: str | None = None
@@ -94,7 +100,7 @@ class Calibration(Exported):
         The fitted values count as known: their own uncertainty is left out.
 
         Args:
-            difference: The offline difference, in the direction in which more is better.
+            difference: The offline difference, turned so that more is better.
             std_error: Its standard error; 0 for a difference without noise.
             metric: The offline metric; it may be left out if there is one.
             goal: The goal; it may be left out if there is one.
@@ -129,11 +135,11 @@ def row_of(rows: Iterable[CalibrationRow], metric: str | None, goal: str | None)
     """Return the row of a metric and a goal; raise ConfigError METRIC_NOT_MEASURED unless there is one."""
     name = None if metric is None else known_name(metric)
     known = {f"{row.metric} and {row.goal}": row for row in rows}
-    found = [row for row in known.values() if name in (None, row.metric) and goal in (None, row.goal)]
-    if len(found) != 1:
-        asked = f"{metric} and {goal}"
-        raise ConfigError.unknown("METRIC_NOT_MEASURED", "pair", asked, known, "predict")
-    return found[0]
+    matching = [row for row in known.values() if name in (None, row.metric) and goal in (None, row.goal)]
+    if len(matching) != 1:
+        pair = f"{metric} and {goal}"
+        raise ConfigError.unknown("METRIC_NOT_MEASURED", "pair", pair, known, "predict")
+    return matching[0]
 
 
 def calibrate_effects(
@@ -159,7 +165,7 @@ def comparison_rows(comparison: Comparison, experiment: str | None = None) -> li
         {name: row[name] for name in ("metric", "k", "segment", *NUMBERS)}
         | {EXPERIMENT: experiment or row["candidate"]}
         for row in rows
-        if row["test"] == first and row["segment"] == "all"
+        if row["test"] == first and row["segment"] == ALL
     ]
 
 
@@ -178,12 +184,12 @@ def online_rows(given: Any) -> list[Row]:
         given = [given]
     if isinstance(given, Sequence) and not isinstance(given, str):
         rows = [row._asdict() for one in given for row in one.experiment_rows]
-        return [row | {GOAL: row[METRIC]} for row in rows if row["segment"] == "all"]
+        return [row | {GOAL: row[METRIC]} for row in rows if row["segment"] == ALL]
     return rows_of("online", given, (EXPERIMENT, GOAL, *NUMBERS))
 
 
 def lower_of(given: Any) -> set[str]:
-    """Return the names of the metrics of results of ``evaluate_experiments`` of which less is better."""
+    """Return the metrics of experiments whose lower values are better."""
     several = given if isinstance(given, Sequence) else [given]
     results = [one for one in several if isinstance(one, Experiments)]
     return {

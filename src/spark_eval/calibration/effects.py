@@ -76,24 +76,24 @@ def named(row: Row, column: str) -> str:
 def effects_of(
     name: str, rows: Iterable[Row], column: str, sign_of: Callable[[str], int]
 ) -> dict[EffectKey, Effect]:
-    """Return the effect of each experiment on each metric, in the direction in which more is better.
+    """Return the effect of each experiment on each metric, turned so that more is better.
 
     Of rows by several methods, CUPED's is taken, else the raw one. Raises DataError DUPLICATE_EXPERIMENT for
     other repeated rows, INVALID_STD_ERROR and VALUE_NOT_FINITE.
     """
-    found: dict[EffectKey, tuple[int, Row]] = {}
+    best: dict[EffectKey, tuple[int, Row]] = {}
     for row in rows:
         if row.get("method") not in (None, *METHODS):
             continue
         key = (row[EXPERIMENT], row.get(TREATMENT)), named(row, column)
         rank = METHODS.index(row["method"]) if row.get("method") else 0
-        if key in found and found[key][0] == rank:
+        if key in best and best[key][0] == rank:
             (experiment, _), metric = key
             message = f"{name}: experiment {experiment!r} has several rows of {metric}"
             raise DataError("DUPLICATE_EXPERIMENT", f"{message}; give one, or a column treatment")
-        if key not in found or rank < found[key][0]:
-            found[key] = rank, row
-    return {key: effect_of(name, key, row, sign_of(key[1])) for key, (_, row) in found.items()}
+        if key not in best or rank < best[key][0]:
+            best[key] = rank, row
+    return {key: effect_of(name, key, row, sign_of(key[1])) for key, (_, row) in best.items()}
 
 
 def effect_of(name: str, key: EffectKey, row: Row, sign: int) -> Effect:
@@ -110,13 +110,13 @@ def effect_of(name: str, key: EffectKey, row: Row, sign: int) -> Effect:
     return Effect(sign * difference, error, None if row.get("trusted", True) else NotUsed.NOT_TRUSTED)
 
 
-def chosen(names: Iterable[str], asked: Sequence[str] | None, what: str) -> list[str]:
+def chosen(names: Iterable[str], requested: Sequence[str] | None, what: str) -> list[str]:
     """Return the requested names, or all in order; raise ConfigError METRIC_NOT_MEASURED for another."""
     known = sorted(set(names))
-    for name in asked or ():
+    for name in requested or ():
         if name not in known:
             raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", name, known, f"calibrate.{what}")
-    return known if asked is None else list(asked)
+    return known if requested is None else list(requested)
 
 
 def by_experiment(effects: Effects) -> dict[EffectKey, Effect]:
@@ -194,10 +194,10 @@ def covariances_of(given: Any, plan: CalibratePlan, signs: Callable[[str], int])
     if given is None:
         return {}
     rows = rows_of(COVARIANCE, given, (EXPERIMENT, METRIC, GOAL, COVARIANCE))
-    found = {}
+    covariances = {}
     for row in rows:
         metric, goal, value = named(row, METRIC), row[GOAL], row[COVARIANCE]
         if value is not None:
             sign = plan.sign_of(metric) * signs(goal)
-            found[row[EXPERIMENT], row.get(TREATMENT), metric, goal] = sign * value
-    return found
+            covariances[row[EXPERIMENT], row.get(TREATMENT), metric, goal] = sign * value
+    return covariances

@@ -124,7 +124,7 @@ def maximise(objective: Callable[[Floats], tuple[float, Floats]], start: Floats)
     """Return the largest value of an objective within the bounds, from a start, and where it is."""
     spreads = (math.log(LEAST_SPREAD), math.log(MOST_SPREAD))
     bounds = [spreads, spreads, (-MOST_ATANH, MOST_ATANH)]
-    found = minimize(
+    optimum = minimize(
         objective,
         start,
         jac=True,
@@ -132,7 +132,7 @@ def maximise(objective: Callable[[Floats], tuple[float, Floats]], start: Floats)
         bounds=bounds[: len(start)],
         options={"ftol": 1e-15, "gtol": 1e-9, "maxiter": 500},
     )
-    return -float(found.fun), np.asarray(found.x)
+    return -float(optimum.fun), np.asarray(optimum.x)
 
 
 def profile_at(points: Points, rho: float, start: Floats) -> tuple[float, Floats]:

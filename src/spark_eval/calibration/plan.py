@@ -31,7 +31,7 @@ class CalibrateOptions(TypedDict, total=False):
     goals: Annotated[Sequence[str] | None, "online metrics; None: all.", None, chosen_names]
     lower: Annotated[
         Sequence[str],
-        "metrics and goals of which less is better; of our own metrics, and of results, it is known.",
+        "metrics and goals whose lower values are better; our own metrics, and results, say so themselves.",
         (),
         as_texts,
     ]
@@ -46,7 +46,7 @@ class CalibratePlan:
     lower: tuple[str, ...]
 
     def sign_of(self, metric: str) -> int:
-        """Return -1 for an offline metric of which less is better, otherwise 1."""
+        """Return -1 for an offline metric whose lower values are better, otherwise 1."""
         name = metric.partition("@")[0]
         is_lower = metric in self.lower or direction_of(name) is Direction.LOWER
         return -1 if is_lower else 1

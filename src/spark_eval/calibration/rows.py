@@ -12,6 +12,9 @@ from spark_eval.results.sentences import short
 from spark_eval.schema import Row, ddl_of
 from spark_eval.statistics.intervals import CERTAIN, wilson_interval
 
+# Names of the tables of a result.
+CALIBRATION: Final = "calibration"
+PROGRAMME: Final = "programme"
 # Fewer experiments are counted, and nothing is estimated.
 LEAST_EXPERIMENTS: Final = 8
 
@@ -36,7 +39,7 @@ class NotFitted(StrEnum):
 class ProgrammeRow(NamedTuple):
     """Row of ``programme``: an experiment, by an offline metric and a goal.
 
-    Differences are in the direction in which more is better. ``reason`` says why the experiment is not used;
+    Differences are turned so that more is better. ``reason`` says why the experiment is not used;
     None if it is.
     """
 
@@ -98,7 +101,7 @@ class CalibrationRow(NamedTuple):
 
 
 CALIBRATION_TABLE: Final = ddl_of(CalibrationRow)
-PROGRAMME: Final = ddl_of(ProgrammeRow)
+PROGRAMME_TABLE: Final = ddl_of(ProgrammeRow)
 SHOWN: Final = ("metric", "goal", "n", "decided", "agree", "rho", "95 %", "naive rho", "slope")
 SHIPPED: Final = ("metric", "goal", "shipped", "online", "std_error", "all", "best")
 
@@ -138,20 +141,20 @@ def calibration_row(metric: str, goal: str, rows: Sequence[ProgrammeRow]) -> Cal
         online_all=math.fsum(points.y),
         online_best=math.fsum(points.y[points.y > 0]),
     )
-    found = fit(points)
-    if found is None:
+    fitted = fit(points)
+    if fitted is None:
         return counts._replace(reason=NotFitted.NO_SPREAD.value)
     return counts._replace(
         reason=None,
-        rho=found.rho,
-        rho_low=found.rho_low,
-        rho_high=found.rho_high,
-        slope=found.slope,
+        rho=fitted.rho,
+        rho_low=fitted.rho_low,
+        rho_high=fitted.rho_high,
+        slope=fitted.slope,
         naive_rho=float(np.corrcoef(points.x, points.y)[0, 1]),
-        offline_mean=found.x_mean,
-        offline_spread=found.x_spread,
-        online_mean=found.y_mean,
-        online_spread=found.y_spread,
+        offline_mean=fitted.x_mean,
+        offline_spread=fitted.x_spread,
+        online_mean=fitted.y_mean,
+        online_spread=fitted.y_spread,
     )
 
 
