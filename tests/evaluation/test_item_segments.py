@@ -20,12 +20,11 @@ KEYS = ["model", "segment", "segment_value", "metric", "k", "user", "request"]
 
 
 def values_of(result: Evaluation, segment: str) -> dict[str, dict[str, float]]:
-    rows = result.to_pandas("metrics")
-    rows = rows[rows["segment"] == segment]
-    return {
-        value: {row.metric: round(row.value, 6) for row in own.itertuples()}
-        for value, own in rows.groupby("segment_value")
-    }
+    values: dict[str, dict[str, float]] = {}
+    for row in result.to_arrow("metrics").to_pylist():
+        if row["segment"] == segment:
+            values.setdefault(row["segment_value"], {})[row["metric"]] = round(row["value"], 6)
+    return values
 
 
 def test_truth_is_restricted_and_lists_stay_whole() -> None:
@@ -100,7 +99,7 @@ def tables_of(seed: int, *, by_request: bool = False, by_fold: bool = False) -> 
         {"user": source.randrange(n_users), "item": min(source.randrange(30), source.randrange(29))}
         for _ in range(300)
     ]
-    tables = {"lists": lists, "truth": truth, "items": items, "train": train}
+    tables: dict[str, Any] = {"lists": lists, "truth": truth, "items": items, "train": train}
     return {name: pd.DataFrame(rows) for name, rows in tables.items()}
 
 
@@ -108,20 +107,20 @@ def values_by_item(tables: dict[str, pd.DataFrame], segment: str) -> dict[Any, l
     """Return the values of each item of the truth, in plain Python."""
     items = sorted(set(tables["truth"]["item"]))
     if segment == "item:genre":
-        known = {row.item: row.genre for row in tables["items"].itertuples()}
+        known = {row["item"]: row["genre"] for row in tables["items"].to_dict("records")}
         return {
             item: known[item].split("|") if isinstance(known.get(item), str) else ["(missing)"]
             for item in items
         }
     n_rows = tables["train"]["item"].value_counts().to_dict()
-    before, values = 0, {}
+    before, values = 0, dict[Any, list[str]]()
     for item in sorted(n_rows, key=lambda one: (-n_rows[one], one)):
         values[item] = ["head" if 3 * before < 300 else "torso" if 3 * before < 600 else "tail"]
         before += n_rows[item]
     return {item: values.get(item, ["cold"]) for item in items}
 
 
-OPTIONS = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "default": {},
     "bootstrap": {"interval": "bootstrap", "resamples": 60, "seed": 3},
     "no hits": {"conventions": {"no_hits": "drop"}, "threshold": 2},
@@ -136,7 +135,11 @@ def test_numbers_of_a_value_are_those_of_its_truth_alone(case: str) -> None:
     tables = tables_of(5, by_request=case in ("requests", "users"))
     options: dict[str, Any] = {"metrics": [*ACCURACY, "ndcg(gain=exp2)", "dcg"], "k": [1, 3, "all"]}
     options |= OPTIONS[case]
-    asked = {"items": tables["items"], "train": tables["train"], "item_segments": ["genre", "popularity"]}
+    asked: dict[str, Any] = {
+        "items": tables["items"],
+        "train": tables["train"],
+        "item_segments": ["genre", "popularity"],
+    }
     whole = evaluate(tables["lists"], tables["truth"], **asked, **options)
     metrics, rows = whole.to_pandas("metrics"), whole.to_pandas("item_segments")
     truth = tables["truth"][tables["truth"]["relevance"] >= options.get("threshold", 1)]
@@ -171,15 +174,14 @@ def test_both_engines_have_the_same_bits(spark: SparkSession, case: str) -> None
     options: dict[str, Any] = {"metrics": ["ndcg", "recall", "rr", "auc"], "k": [2, 5]}
     options |= {"item_segments": ["genre", "popularity", "cold"]}
     options |= OPTIONS["bootstrap"] if case == "bootstrap" else {}
-    genres = tables["items"].assign(
-        genre=[None if one is None else one.split("|") for one in tables["items"]["genre"]]
-    )
+    genres = tables["items"].to_dict("records")
+    rows = [(row["item"], row["genre"] and row["genre"].split("|")) for row in genres]
     here = evaluate(tables["lists"], tables["truth"], items=tables["items"], train=train, **options)
     schema = "item long, genre array<string>"
     there = evaluate(
         spark.createDataFrame(tables["lists"]).repartition(5),
         spark.createDataFrame(tables["truth"]).repartition(3),
-        items=spark.createDataFrame([tuple(row) for row in genres.values.tolist()], schema),
+        items=spark.createDataFrame(rows, schema),
         train=spark.createDataFrame(train),
         **options,
     )
@@ -209,8 +211,9 @@ def test_a_result_without_segments_of_items_says_so() -> None:
     ],
 )
 def test_a_segment_that_cannot_be_measured_is_refused(options: dict[str, Any], code: str) -> None:
+    asked: dict[str, Any] = {"metrics": "ndcg", "k": 3} | options
     with pytest.raises(ConfigError) as error:
-        evaluate(LISTS, TRUTH, model="m", **{"metrics": "ndcg", "k": 3} | options)
+        evaluate(LISTS, TRUTH, model="m", **asked)
     assert error.value.code == code
 
 

@@ -52,7 +52,11 @@ def test_days_of_other_users_are_one_evaluation(tmp_path: Path) -> None:
         both = [one.std_error for one in (row, other) if one.std_error is not None]
         assert len(both) != 1
         assert not both or math.isclose(*both, rel_tol=1e-12)
-    lines = [row for row in history(str(tmp_path / "out"), segments=["item:genre"]).rows if row.segment == "item:genre"]
+    lines = [
+        row
+        for row in history(str(tmp_path / "out"), segments=["item:genre"]).rows
+        if row.segment == "item:genre"
+    ]
     assert {row.segment_value for row in lines} == {"x", "y", "z", "(missing)"}
     later = [row for row in lines if row.before is not None and row.metric == "ndcg"]
     assert later

@@ -268,7 +268,7 @@ def is_refused(kind: Kind, found: pa.DataType) -> bool:
         case Kind.SET:
             return is_fraction or is_flag or is_other or is_whole(found)
         case Kind.LABELS:
-            return pa.types.is_list(found) and pa.types.is_floating(found.value_type)
+            return bool(pa.types.is_list(found) and pa.types.is_floating(found.value_type))
         case Kind.CLASS_NAME:
             return is_fraction or is_flag or is_other or is_whole(found)
         case Kind.VECTOR | Kind.EMBEDDING:
