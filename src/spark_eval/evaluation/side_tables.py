@@ -271,8 +271,9 @@ def distinct(rows: pa.Table, name: str) -> int:
 
 def count_items(items: Rows) -> Mapping[str, Any]:
     """Return rows, with_id, and the bytes of all items' attributes."""
-    names = [name for name in items.columns if name != ITEM and items.kind(name) != pa.bool_()]
-    widths = {name: width_of(items.kind(name)) for name in names}
+    kinds = {name: items.kind(name) for name in items.columns}
+    names = [name for name, kind in kinds.items() if pa.types.is_list(kind) or pa.types.is_map(kind)]
+    widths = {name: width_of(kinds[name]) for name in names}
     if items.session is None:
         rows = items.table()
         lengths = {name: pc.sum(pc.list_value_length(rows[name])).as_py() or 0 for name in names}
