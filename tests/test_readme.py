@@ -191,7 +191,10 @@ def test_the_example_config_is_valid_and_shows_every_section() -> None:
     shown = set(re.findall(r"^(?:# )?([a-z]+):", text, re.MULTILINE))
     assert shown == set(Config.model_fields)
     # Segments need the table train or users, which the example leaves out.
-    assert config.evaluate.model_fields_set == set(type(config.evaluate).model_fields) - {"segments"}
+    assert config.evaluate.model_fields_set == set(type(config.evaluate).model_fields) - {
+        "segments",
+        "item_segments",
+    }
     assert set(config.split.model_extra or {}) == set(vars(config.split.rule()))
 
 

@@ -61,6 +61,7 @@ WITH_OTHERS: Final[Mapping[str, str]] = {
     Table.PER_USER: "user, n_relevant, n_recommended, segments, one double per metric and k (`ap_at_10`); "
     "of predictions user, segment and segment_value if there are segments, and "
     "[exact sums](predictions.md#compare-and-gate-models)",
+    Table.ITEM_SEGMENTS: "user, segment, segment_value, and the columns of `per_user` of metrics of hits",
     Table.USER_DAYS: "user, day, timestamp, kind, columns of conditions and slices, n_events, "
     "a sum per decimals, user_days",
     Table.QUARANTINE: "source, code, the row as JSON",

@@ -25,6 +25,7 @@ BESIDE: Final = (
     Outcome.WITHOUT_FEATURES,
     Outcome.WITHOUT_VECTORS,
     Outcome.WITHOUT_FLAGS,
+    Outcome.WITHOUT_VALUE,
 )
 
 

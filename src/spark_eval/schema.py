@@ -37,7 +37,7 @@ SUBSET: Final = "subset"
 FOLD: Final = "fold"
 N_RELEVANT: Final = "n_relevant"
 N_RECOMMENDED: Final = "n_recommended"
-# Columns of segment values in intermediate tables of predictions, by the segment's index.
+# Columns of segment values in intermediate tables, by the segment's index.
 SEGMENT_COLUMN: Final = "segment_{}"
 # Column that is true for a decimal score that a double rounds.
 INEXACT: Final = "inexact"
@@ -160,6 +160,7 @@ class Table(StrEnum):
     SAMPLE = "sample"
     INTERLEAVINGS = "interleavings"
     USER_DAYS = "user_days"
+    ITEM_SEGMENTS = "item_segments"
 
 
 # Below the output root: commit records of what is published, and a page for each run that has a report.
@@ -208,6 +209,7 @@ class Outcome(StrEnum):
     WITHOUT_FEATURES = "without_features"
     WITHOUT_VECTORS = "without_vectors"
     WITHOUT_FLAGS = "without_flags"
+    WITHOUT_VALUE = "without_value"
 
 
 class Fault(StrEnum):
@@ -334,6 +336,19 @@ class BuiltIn(StrEnum):
 
 # Upper bound of the number of values of a segment; a column with more has ids or measurements.
 MOST_SEGMENT_VALUES: Final = 1_000
+
+
+class ItemBuiltIn(StrEnum):
+    """Built-in segments of items, computed from training interactions; others are columns of ``items``."""
+
+    POPULARITY = "popularity"
+    COLD = "cold"
+
+
+# Segments of items are named by their attribute after this.
+OF_ITEMS: Final = "item:"
+
+
 # Upper bound of the number of folds; more are a mistake, or too much to write.
 MOST_FOLDS: Final = 1_000
 # Curves of predictions.

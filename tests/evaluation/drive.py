@@ -88,7 +88,7 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
         for number, n_numbers, bucket in buckets(messages, question, layout.n_buckets):
             assert (bucket_of(hashes_of(bucket.people.ids), n_numbers) == number).all()
             measuring, models = BucketMeasurer(bucket, tally), []
-            for one, rows in measuring.measured():
+            for one, rows, _ in measuring.measured():
                 models.append(one)
                 for row in rows.to_pylist():
                     fold = (row["fold"],) if plan.by_fold else ()

@@ -71,12 +71,14 @@ def sums_of(models: OfDay, weight: str | None = None) -> list[SumRow]:
         user = np.array([users.index(row.user) for row in rows], dtype=np.int64)
         if weight is not None:
             of_users.append(
-                sums_of_users(means_of(plan), plan.weight, columns, user, (code, [model]), country)
+                sums_of_users(means_of(plan.metrics), plan.weight, columns, user, (code, [model]), country)
             )
     totals = merge_sums(parts, list(plan.summed))
     if weight is None:
         return sum_rows(totals, sorted(models), plan.metrics, plan.stamp)
-    return request_sum_rows(totals, merge_sums(of_users, list(means_of(plan))), sorted(models), plan)
+    return request_sum_rows(
+        totals, merge_sums(of_users, list(means_of(plan.metrics))), sorted(models), plan, plan.metrics
+    )
 
 
 def write_users(rows: Sequence[UserDay], folder: Path, *, by_request: bool) -> None:

@@ -1,9 +1,10 @@
 """Bootstrap intervals of means: resampled sums of measured users, and percentiles of the replicates."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from itertools import product
+from operator import add
 from typing import Final
 
 import numpy as np
@@ -11,12 +12,19 @@ import pyarrow as pa
 
 from spark_eval.evaluation.plan import ListWeight, Plan
 from spark_eval.evaluation.summary import MeanKey
+from spark_eval.schema import FOLD
 from spark_eval.statistics.exact import Floats
 from spark_eval.statistics.intervals import LowHigh
 from spark_eval.statistics.resampling import SCALE_BITS, Replicates, percentile_interval, scale_of
-from spark_eval.users.cells import SegmentValue
-from spark_eval.users.population import CANDIDATE, ComparisonTask
-from spark_eval.users.resampling import Amount, ResampledSums, Resampler, check_replicates
+from spark_eval.users.cells import EVERYBODY, SegmentValue
+from spark_eval.users.population import CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.users.resampling import (
+    Amount,
+    ResampledSums,
+    Resampler,
+    check_replicates,
+    largest_amounts,
+)
 
 CONFIDENCE: Final = 0.95
 
@@ -110,3 +118,65 @@ class Bootstrap:
             means = Replicates.of(sums.totals[first + numerator].tolist(), divisors.tolist(), scale)
             ends[mean.model, mean.metric, mean.k, *cell] = percentile_interval(means, CONFIDENCE)
         return ends
+
+
+@dataclass(frozen=True)
+class ItemBootstrap:
+    """Means of the rows of ``item_segments``: each cell is resampled as if it were evaluated alone."""
+
+    alone: Bootstrap
+    cells: Sequence[SegmentValue]
+
+    @classmethod
+    def of(cls, plan: Plan, models: Sequence[str], cells: Sequence[SegmentValue]) -> "ItemBootstrap":
+        """Return the means of these cells. Raises ConfigError TOO_MANY_REPLICATES."""
+        folds = (FOLD,) if plan.by_fold else ()
+        alone = Bootstrap(replace(plan, requested=plan.item_metrics, segments=folds), models, [EVERYBODY])
+        check_replicates(len(cells) * len(alone.upper_bounds), plan.resamples)
+        return cls(alone, cells)
+
+    @property
+    def unbounded(self) -> bool:
+        """True if an amount has no known largest value."""
+        return bool(self.alone.unbounded)
+
+    def task(self, *, has_text_ids: bool, request: pa.DataType | None) -> ComparisonTask:
+        """Return the task of the executors: the users of each model, by cell."""
+        task = self.alone.task(has_text_ids=has_text_ids, request=request)
+        return replace(task, segments=(), row_segments=list(dict.fromkeys(name for name, _ in self.cells)))
+
+    def largest(self, population: AlignedUsers) -> tuple[SegmentValue, Floats]:
+        """Return the cell of users, and the largest of its unbounded amounts."""
+        return population.cell, largest_amounts(self.alone.unbounded, population)
+
+    def resamplers(self, largest: Sequence[tuple[SegmentValue, Floats]]) -> Mapping[SegmentValue, Resampler]:
+        """Return the plan of the resamples of each cell; ``largest`` are of its parts."""
+        return {
+            cell: self.alone.resampler([amounts for of_cell, amounts in largest if of_cell == cell])
+            for cell in self.cells
+        }
+
+    def intervals(
+        self, resamplers: Mapping[SegmentValue, Resampler], sums: "CellReplicates"
+    ) -> Mapping[MeanKey, LowHigh]:
+        """Return the percentile interval of each mean in each cell."""
+        return {
+            (*key[:3], *cell): ends
+            for cell, resampler in resamplers.items()
+            for key, ends in self.alone.intervals(resampler, sums[cell]).items()
+        }
+
+
+class CellReplicates(dict[SegmentValue, ResampledSums]):
+    """Resampled sums of cells; those of equal cells are added."""
+
+    def __add__(self, other: "CellReplicates") -> "CellReplicates":
+        """Add the sums of other users."""
+        cells = dict.fromkeys((*self, *other))
+        both = {cell: [one[cell] for one in (self, other) if cell in one] for cell in cells}
+        return CellReplicates({cell: reduce(add, parts) for cell, parts in both.items()})
+
+
+def sums_of_cell(resamplers: Mapping[SegmentValue, Resampler], population: AlignedUsers) -> CellReplicates:
+    """Return the resampled sums of users of one cell."""
+    return CellReplicates({population.cell: resamplers[population.cell].sums(population)})

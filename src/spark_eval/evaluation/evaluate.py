@@ -2,16 +2,16 @@
 
 import logging
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial, reduce
 from operator import add
-from typing import Unpack
+from typing import Any, Unpack
 
 from spark_eval.arrow.files import remove_other_files
 from spark_eval.errors import ConfigError
-from spark_eval.evaluation.bootstrap import Bootstrap
+from spark_eval.evaluation.bootstrap import Bootstrap, CellReplicates, ItemBootstrap, sums_of_cell
 from spark_eval.evaluation.exchange import (
     buckets_for,
     evaluation_task,
@@ -19,7 +19,7 @@ from spark_eval.evaluation.exchange import (
     measure,
     messages_of,
 )
-from spark_eval.evaluation.plan import Candidates, EvaluateOptions, MeanInterval, make_plan
+from spark_eval.evaluation.plan import Candidates, EvaluateOptions, MeanInterval, Plan, make_plan
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.evaluation.segments import check_given, tables_read
 from spark_eval.evaluation.side_tables import attributes_of_items, read_users_and_items
@@ -37,14 +37,16 @@ from spark_eval.options import checked_call, documented
 from spark_eval.results.driver_tables import to_arrow
 from spark_eval.runners.conformed import check_unchanged, has_text_ids
 from spark_eval.runners.door import open_given
+from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import collect_objects, collect_or_raise
-from spark_eval.runners.user_buckets import buckets_of_users
+from spark_eval.runners.user_buckets import Buckets, buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote, release_with
-from spark_eval.schema import USER
+from spark_eval.schema import ALL, OF_ITEMS, SEGMENT, USER, Table
 from spark_eval.statistics.intervals import LowHigh
 from spark_eval.tables.arrow_frames import Frame, like_given
 from spark_eval.tables.file_parts import takes_files
+from spark_eval.users.cells import SegmentValue
 from spark_eval.users.population import CANDIDATE
 from spark_eval.users.resampling import largest_amounts
 
@@ -148,16 +150,22 @@ def evaluate(
         "items": Described(items_columns),
     }
     rows = open_given(given, specs_of(plan, described, timezone), engine, names_of(described))
-    result = measure_lists(Tables.of(rows, described, plan), folder)
+    folders = {} if folder is None else {str(Table.PER_USER): folder}
+    result = measure_lists(Tables.of(rows, described, plan), folders)
     if result.spark is not None:
         return result
-    return replace(result, per_user=like_given(to_arrow(result.per_user), recommendations))
+    per_user, of_items = (
+        None if table is None else like_given(to_arrow(table), recommendations)
+        for table in (result.per_user, result.item_rows)
+    )
+    return replace(result, per_user=per_user, item_rows=of_items)
 
 
-def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
+def measure_lists(tables: Tables, folders: Mapping[str, str] | None = None) -> Evaluation:
     """Evaluate conformed tables: one shuffle by bucket of users, metrics per bucket, then checks.
 
-    With ``folder``, ``per_user`` is written there. Raises one DataError that lists the errors of all tables.
+    With ``folders``, ``per_user`` and ``item_segments`` are written there. Raises one DataError that lists
+    the errors of all tables.
     """
     tables = check_requests(check_folds(tables))
     check = check_unchanged(list(tables.given().values()))
@@ -168,22 +176,29 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         task = evaluation_task(tables, training.bounds, attributes)
         n_buckets, n_tasks = buckets_for(tables)
         messages = messages_of(tables, n_buckets, n_tasks)
-        schema = tables.per_user_schema
+        schemas = tables.user_schemas
+        folders = {name: folder for name, folder in (folders or {}).items() if name in schemas}
         # Folders of a remote session are on its server.
-        in_place = folder if folder and takes_files(folder) and not is_remote(tables.truth.session) else None
-        rows = measure(messages, task, n_buckets, n_tasks, schema, in_place, check)
-        if in_place is None or plan.of_run:
+        is_here = not is_remote(tables.truth.session)
+        in_place = {name: folder for name, folder in folders.items() if takes_files(folder) and is_here}
+        rows = measure(messages, task, n_buckets, n_tasks, schemas, in_place, check)
+        if plan.of_run or schemas.keys() - in_place.keys():
             rows = rows.persist(resources)
         summaries = Summaries(list(map(pickle.loads, rows.values(SUMMARY))), plan)
         folds = None if attributes is None else attributes.folds
         entries = checked_entries(tables, training.entries, folds, summaries)
         warn_of_candidates(summaries)
         histograms = collect_objects(histograms_of(rows, n_tasks)) if plan.of_run else []
-        if in_place is None:
-            per_user = rows.where_not_null(USER, schema.names).result(folder)
-        else:
-            remove_other_files(in_place, summaries.files)
-            per_user = tables.truth.written(schema, in_place)
+        files = {Table.PER_USER: summaries.files, Table.ITEM_SEGMENTS: summaries.item_files}
+        of_users: dict[str, Any] = {}
+        for name, schema in schemas.items():
+            if name in in_place:
+                remove_other_files(in_place[name], files[Table(name)])
+                of_users[name] = tables.truth.written(schema, in_place[name])
+            else:
+                chosen = rows_of_table(rows, name, plan).where_not_null(USER, schema.names)
+                of_users[name] = chosen.result(folders.get(name))
+        per_user = of_users[Table.PER_USER]
         result = Evaluation(
             per_user=per_user,
             entries=entries,
@@ -195,9 +210,11 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
             truth_digest=summaries.truth_digest,
             n_per_user=summaries.n_per_user,
             run_rows=summaries.run_rows(histograms, task.item_attributes),
-            folder=in_place,
+            folder=in_place.get(Table.PER_USER),
             files=frozenset(summaries.files),
             stage_sums=summaries.stages,
+            item_rows=of_users.get(Table.ITEM_SEGMENTS),
+            n_item_rows=summaries.n_item_rows,
         )
         is_drawn = plan.interval is MeanInterval.BOOTSTRAP
         result = replace(
@@ -205,6 +222,14 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         )
     release_with(per_user, result.resources)
     return result
+
+
+def rows_of_table(rows: Rows, name: str, plan: Plan) -> Rows:
+    """Return the measured rows of a table; the column ``segment`` tells them apart if it is there."""
+    if SEGMENT not in rows.columns:
+        return rows
+    of_items = [f"{OF_ITEMS}{one}" for one in plan.item_segments]
+    return rows.where_in(SEGMENT, [ALL] if name == Table.PER_USER else of_items)
 
 
 def warn_of_candidates(summaries: Summaries) -> None:
@@ -221,17 +246,37 @@ def warn_of_candidates(summaries: Summaries) -> None:
 
 
 def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, LowHigh]:
-    """Return the interval of each mean, by a second pass over ``per_user``; see ``evaluation.bootstrap``."""
+    """Return the interval of each mean, by a second pass over rows by user; see ``evaluation.bootstrap``."""
     cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
-    bootstrap = Bootstrap(evaluation.plan, evaluation.models, cells)
+    of_items = [cell for cell in cells if cell[0].startswith(OF_ITEMS)]
+    bootstrap = Bootstrap(
+        evaluation.plan, evaluation.models, [cell for cell in cells if cell not in of_items]
+    )
     frame, request = evaluation.users.frame, evaluation.users.request
     task = bootstrap.task(has_text_ids=has_text_ids(frame), request=request)
     with ExitStack() as resources:
-        buckets = buckets_of_users({CANDIDATE: evaluation.users}, task)
-        if buckets.is_sent:
-            buckets = replace(buckets, frame=buckets.frame.persist(resources))
+        buckets = persisted(buckets_of_users({CANDIDATE: evaluation.users}, task), resources)
         unbounded = bootstrap.unbounded
         largest = collect_or_raise(buckets.each(partial(largest_amounts, unbounded))) if unbounded else []
         resampler = bootstrap.resampler(largest)
         parts = collect_or_raise(buckets.added(resampler.sums))
-        return bootstrap.intervals(resampler, reduce(add, parts, resampler.zero()))
+        intervals = bootstrap.intervals(resampler, reduce(add, parts, resampler.zero()))
+    return {**intervals, **item_intervals(evaluation, of_items)} if of_items else intervals
+
+
+def item_intervals(evaluation: Evaluation, cells: Sequence[SegmentValue]) -> Mapping[MeanKey, LowHigh]:
+    """Return the intervals of the means by segments of items, by a pass over ``item_segments``."""
+    users = evaluation.item_users
+    bootstrap = ItemBootstrap.of(evaluation.plan, evaluation.models, cells)
+    task = bootstrap.task(has_text_ids=has_text_ids(users.frame), request=users.request)
+    with ExitStack() as resources:
+        buckets = persisted(buckets_of_users({CANDIDATE: users}, task), resources)
+        largest = collect_or_raise(buckets.each(bootstrap.largest)) if bootstrap.unbounded else []
+        resamplers = bootstrap.resamplers(largest)
+        parts = collect_or_raise(buckets.added(partial(sums_of_cell, resamplers)))
+        return bootstrap.intervals(resamplers, reduce(add, parts, CellReplicates()))
+
+
+def persisted(buckets: Buckets, resources: ExitStack) -> Buckets:
+    """Return buckets whose shuffled rows are persisted until ``resources`` closes."""
+    return replace(buckets, frame=buckets.frame.persist(resources)) if buckets.is_sent else buckets

@@ -2,7 +2,8 @@
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ from spark_eval.runners.spread import (
     send,
 )
 from spark_eval.schema import (
+    ALL,
     FOLD,
     IN_TRAIN,
     ITEM,
@@ -48,8 +50,10 @@ from spark_eval.schema import (
     RANK,
     REQUEST,
     SCORE,
+    SEGMENT,
     USER,
     BuiltIn,
+    Table,
 )
 
 # Approximate rows of lists and of truth per bucket. Many small buckets keep the executors' memory low.
@@ -139,28 +143,59 @@ MOST_VALUES: Final = 8_000_000
 SAMPLED: Final = 256
 
 
+@dataclass(frozen=True)
+class Destination:
+    """Destination of the rows of tables with a row per user: files below ``folders``, or the driver.
+
+    ``schemas`` are those of ``per_user`` and, with segments of items, of ``item_segments``. Rows that are
+    returned have the columns of both, and ``segment`` tells them apart.
+    """
+
+    schemas: Mapping[str, pa.Schema]
+    folders: Mapping[str, str]
+
+    @cached_property
+    def returned(self) -> list[pa.Field]:
+        """Columns of the rows that are returned; none if all are written."""
+        tables = [schema for name, schema in self.schemas.items() if name not in self.folders]
+        fields = {field.name: field for schema in tables for field in schema}
+        if len(self.schemas) > 1 and fields:
+            fields[SEGMENT] = pa.field(SEGMENT, pa.string())
+        return list(fields.values())
+
+    def rows(self, table: str, model: str | None, rows: pa.Table) -> pa.Table:
+        """Return the rows of a model as they are written, without their model, or returned."""
+        schema = self.schemas[table]
+        rows = rows.add_column(0, MODEL, pa.repeat(model, len(rows))).select(schema.names).cast(schema)
+        if table in self.folders:
+            return rows.drop_columns(MODEL)
+        if SEGMENT not in schema.names and any(field.name == SEGMENT for field in self.returned):
+            return rows.append_column(SEGMENT, pa.repeat(ALL, len(rows)))
+        return rows
+
+
 def measure(
     messages: Sequence[Rows],
     task: EvaluationTask,
     n_buckets: int,
     n_tasks: int,
-    schema: pa.Schema,
-    folder: str | None = None,
+    schemas: Mapping[str, pa.Schema],
+    folders: Mapping[str, str],
     check: Callable[[], None] | None = None,
 ) -> Rows:
-    """Return the rows of ``per_user`` with this schema, and one row per bucket with only its summary.
+    """Return the rows of tables with a row per user, and one row per bucket with only its summary.
 
     ``n_tasks`` tasks measure the buckets, once all messages have been shuffled to them.
 
-    With ``folder``, the rows are written below it instead, and only the summaries are returned. Nothing is
-    written if a model's name cannot be a folder name, because the run then fails. If items are counted, each
-    task adds rows with only the number of a group of items, one for each task, and its counts, as bytes.
+    See ``Destination`` for ``schemas`` and ``folders``. Nothing is written if a model's name cannot be a
+    folder name, because the run then fails. If items are counted, each task adds rows with only the number of
+    a group of items, one for each task, and its counts, as bytes.
 
     The first task calls ``check``: inputs must be unchanged if rows are computed later, or again.
     """
-    left: pa.Schema = schema if folder is None else pa.schema([])
+    destination = Destination(schemas, folders)
     of_items: list[pa.Field] = [*OBJECTS] if task.plan.of_run else []
-    columns: pa.Schema = pa.schema([*left, pa.field(SUMMARY, pa.binary()), *of_items])
+    columns: pa.Schema = pa.schema([*destination.returned, pa.field(SUMMARY, pa.binary()), *of_items])
 
     def measured(batches: Batches) -> Iterator[pa.RecordBatch]:
         if check is not None and is_first_task():
@@ -168,20 +203,21 @@ def measure(
         tally = ItemTally(task)
         for number, n_numbers, bucket in buckets(batches, task, n_buckets):
             measuring, models = BucketMeasurer(bucket, tally), []
-            for one, rows in measuring.measured():
-                rows = rows.add_column(0, MODEL, pa.repeat(one.model, len(rows)))
-                rows, file = rows.select(schema.names).cast(schema), None
-                if folder is None:
-                    yield from add_missing_columns(rows, columns).to_batches()
-                elif bucket.has_valid_models and len(rows):
-                    name = file_name(number, n_numbers)
-                    file = write_users(one.model or "", rows.drop_columns(MODEL), folder, name)
-                models.append(replace(one, file=file))
-            of_truth = (bucket.truth_counts(), bucket.truth_digest, bucket.truth_folds)
+            for one, *both in measuring.measured():
+                files = {}
+                for table, rows in zip(schemas, both, strict=False):
+                    rows = destination.rows(table, one.model, rows)
+                    if table not in folders:
+                        yield from add_missing_columns(rows, columns).to_batches()
+                    elif bucket.has_valid_models and len(rows):
+                        name = file_name(number, n_numbers)
+                        files[table] = write_users(one.model or "", rows, folders[table], name)
+                own, of_items = (files.get(table) for table in (Table.PER_USER, Table.ITEM_SEGMENTS))
+                models.append(replace(one, file=own, item_file=of_items))
+            of_truth = (measuring.truth_counts(), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if task.plan.stages else None
-            summary = BucketSummary(
-                *of_truth, models, measuring.sums, stages, measuring.groups, measuring.user_sums
-            )
+            of_users = measuring.user_sums, measuring.item_sums, measuring.item_user_sums
+            summary = BucketSummary(*of_truth, models, measuring.sums, stages, measuring.groups, *of_users)
             del measuring  # free its lists before the next bucket
             yield from add_missing_columns({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
         counts = tally.table()

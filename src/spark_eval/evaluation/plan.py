@@ -19,7 +19,7 @@ from spark_eval.kernels.registry import OF_LISTS
 from spark_eval.kernels.stages import Stage, make_stages
 from spark_eval.kernels.values import METRICS_KEY, UNCUT, MetricValue, canonical_text, metric_values, parse_k
 from spark_eval.options import Given, checked
-from spark_eval.schema import FEATURES, FOLD, GROUPS, PROPENSITY, VECTOR, BuiltIn
+from spark_eval.schema import FEATURES, FOLD, GROUPS, PROPENSITY, VECTOR, BuiltIn, ItemBuiltIn
 from spark_eval.statistics.resampling import DEFAULT_RESAMPLES
 
 # The square of 2^512 is still a double.
@@ -80,6 +80,12 @@ class EvaluateOptions(TypedDict, total=False):
     segments: Annotated[
         Sequence[str],
         "columns of users, or known and activity (deciles of training rows): means per value, too.",
+        (),
+        as_tuple,
+    ]
+    item_segments: Annotated[
+        Sequence[str],
+        "columns of items, or popularity and cold: means over relevant items of each value alone, too.",
         (),
         as_tuple,
     ]
@@ -160,6 +166,7 @@ class Plan:
     base: str | None
     candidates: Candidates
     request_truth: RequestTruth | None = None
+    item_segments: Sequence[str] = ()
 
     @cached_property
     def run_cuts(self) -> list[int | None]:
@@ -205,6 +212,21 @@ class Plan:
         """Sums over users (see ``columns.summed``), and numbers of non-empty lists at ``run_cuts``."""
         filled = map(filled_column, self.run_cuts)
         return sum_of_columns(self.metrics) | {column: (column,) for column in filled}
+
+    @cached_property
+    def item_metrics(self) -> list[MetricValue]:
+        """Metrics with rows for segments of items: those of hits and lengths alone."""
+        return [value for value in self.metrics if value.needs(self.conventions) <= OF_LISTS]
+
+    @cached_property
+    def attributes(self) -> list[str]:
+        """The segments of items that are columns of ``items``."""
+        return [name for name in self.item_segments if name not in set(ItemBuiltIn)]
+
+    @property
+    def reads_items(self) -> bool:
+        """True if metrics or segments need attributes of items."""
+        return self.needs_items or bool(self.item_segments)
 
     @cached_property
     def cuts(self) -> list[int]:
@@ -332,7 +354,7 @@ class Plan:
 def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
     """Check the options; raise ConfigError with the nearest allowed value.
 
-    A single name or number of ``metrics``, ``k`` and ``segments`` means a list of one. ``threshold``,
+    A single name or number of ``metrics``, ``k`` and segments means a list of one. ``threshold``,
     ``no_recommendations`` and ``no_truth`` take precedence over the conventions.
     """
     chosen = checked(EvaluateOptions, options, "evaluate")

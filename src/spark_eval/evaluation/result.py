@@ -58,7 +58,7 @@ class Evaluation(Writable):
     checksum. ``truth_digest`` is a 64-bit number as text; it is equal if the relevant items are equal.
     ``folder`` and ``files`` locate ``per_user`` if executors wrote it, one file per model and bucket.
     ``stage_sums`` are the sums of pipeline stages and ``intervals`` the bootstrap intervals; None if not
-    requested.
+    requested. ``item_rows`` are the ``n_item_rows`` rows of ``item_segments``.
 
     Examples:
         ``result`` is that of the example of ``evaluate``:
@@ -81,9 +81,12 @@ class Evaluation(Writable):
     files: frozenset[str] | None = None
     stage_sums: StageSums | None = None
     intervals: Mapping[MeanKey, LowHigh] | None = None
+    item_rows: Any = None
+    n_item_rows: int = 0
     verb: ClassVar[str] = "evaluate"
     offers: ClassVar[tuple[str, ...]] = ("leaderboard", "unpersist")
     tables: ClassVar[tuple[str, ...]] = ("metrics", "per_user", "stages", "funnel", "sums", "accounting")
+    on_request: ClassVar[tuple[str, ...]] = ("item_segments",)
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(value.name for value in self.plan.requested))
@@ -156,9 +159,28 @@ class Evaluation(Writable):
         return UserTable(SparkRows(self.per_user), self.plan.segments, self.folder, self.files)
 
     @property
+    def item_users(self) -> UserTable:
+        """The table ``item_segments`` as input of a comparison or of a bootstrap."""
+        if self.spark is None:
+            return UserTable(LocalTable.of(to_arrow(self.item_segments)))
+        return UserTable(SparkRows(self.item_segments))
+
+    @property
     def record(self) -> dict[str, str]:
         """The conventions and the digest of the truth, which results need for comparison."""
         return {"conventions": self.plan.stamp, "truth_digest": self.truth_digest}
+
+    @property
+    def item_segments(self) -> Any:
+        """The table ``item_segments``: a row per model, user and value of a segment of items.
+
+        Raises:
+            ConfigError: NO_ITEM_SEGMENTS if the evaluation has none.
+        """
+        if self.item_rows is None:
+            message = "this evaluation has no table item_segments; name columns of items in item_segments"
+            raise ConfigError("NO_ITEM_SEGMENTS", message)
+        return self.item_rows
 
     def facts_of_run(self) -> RunFacts:
         """Return the data of a report; users are counted only if a chart needs it."""

@@ -14,9 +14,11 @@ from spark_eval.schema import (
     N_INTERACTIONS,
     N_RECOMMENDED,
     N_RELEVANT,
+    OF_ITEMS,
     REQUEST,
     USER,
     BuiltIn,
+    ItemBuiltIn,
 )
 
 DECILES: Final = 10
@@ -51,18 +53,38 @@ def check_segments(segments: Sequence[str], metrics: Iterable[str], has_train: b
             raise ConfigError("MISSING_USERS", message)
 
 
+def check_item_segments(plan: Plan, has_train: bool, has_items: bool) -> None:
+    """Raise ConfigError for a segment of items without a table, or one that is given twice."""
+    seen = {name.lower() for name in plan.segments}
+    for name in plan.item_segments:
+        what = f"segment {name!r} of items"
+        if not name or f"{OF_ITEMS}{name}".lower() in seen:
+            raise ConfigError("INVALID_SEGMENT", f"{what} is empty, or given twice (case is ignored)")
+        seen.add(f"{OF_ITEMS}{name}".lower())
+        if name in set(ItemBuiltIn) and not has_train:
+            message = f"{what} is computed from training interactions; give the table train"
+            raise ConfigError("MISSING_TRAIN", message)
+        if name not in set(ItemBuiltIn) and not has_items:
+            message = f"{what} is not built in ({nearest(name, ItemBuiltIn)}); give the table items"
+            raise ConfigError("MISSING_ITEMS", message)
+    if plan.item_segments and not plan.item_metrics:
+        message = "item_segments: no metric counts hits alone; add one, such as ndcg"
+        raise ConfigError("INVALID_SEGMENT", message)
+
+
 def check_given(plan: Plan, tables: Collection[str], model: str | None) -> None:
     """Raise ConfigError if a plan needs a table that is not given, or has stages for an unknown model."""
     has_train = "train" in tables
     if model is not None:
         check_stage_models(plan.stages, [model])
     check_segments(plan.segments, plan.columns, has_train, "users" in tables)
+    check_item_segments(plan, has_train, "items" in tables)
     plan.check_tables(has_train=has_train, has_items="items" in tables)
 
 
 def tables_read(plan: Plan, given: Iterable[str]) -> list[str]:
     """Return those of the given tables that a plan reads: ``users`` and ``items`` only if it needs them."""
-    is_read = {"users": bool(plan.user_columns), "items": plan.needs_items}
+    is_read = {"users": bool(plan.user_columns), "items": plan.reads_items}
     return [name for name in given if is_read.get(name, True)]
 
 

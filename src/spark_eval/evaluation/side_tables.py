@@ -32,15 +32,12 @@ from spark_eval.runners.spread import (
     map_batches,
 )
 from spark_eval.schema import (
-    FEATURES,
     FOLD,
-    GROUPS,
     IN_TRAIN,
     ITEM,
     MOST_SEGMENT_VALUES,
     REQUEST,
     USER,
-    VECTOR,
     BuiltIn,
     Fault,
     Outcome,
@@ -97,7 +94,7 @@ def read_train(tables: Tables) -> Training:
     if tables.train is None:
         return Training()
     plan, (messages, n_buckets) = tables.plan, train_messages(tables)
-    most_items = MOST_BYTES // BYTES_PER_ITEM if plan.needs_items else MOST_ITEMS
+    most_items = MOST_BYTES // BYTES_PER_ITEM if plan.reads_items else MOST_ITEMS
     sees_takers = Need.POPULARITY in plan.needs
     parts = collect_objects(counted_train(messages, n_buckets, most_items, sees_takers=sees_takers))
     summaries = [summary for part in parts for summary in part.summaries]
@@ -160,7 +157,7 @@ def attributes_of_items(tables: Tables, training: Training) -> tuple[ItemAttribu
     if tables.train is None and tables.items is None:
         return None, tables
     plan, is_left_out = tables.plan, tables.train is not None and training.items is None
-    if tables.train is not None and (is_left_out or training.n_items > MOST_ITEMS) and not plan.needs_items:
+    if tables.train is not None and (is_left_out or training.n_items > MOST_ITEMS) and not plan.reads_items:
         recommendations, truth = (
             mark_trained(rows, tables.train) for rows in (tables.recommendations, tables.truth)
         )
@@ -173,6 +170,7 @@ def attributes_of_items(tables: Tables, training: Training) -> tuple[ItemAttribu
             tables.train, lambda n_pairs: check_bytes(n_pairs * BYTES_PER_TAKER, "train")
         )
     attributes = item_attributes(tables.id_types[ITEM], of_items, training.items, n_users, train_pairs)
+    attributes = attributes.with_segments(plan.item_segments, of_items)
     return (attributes.with_text_order if Need.TEXT_ORDER in plan.needs else attributes), tables
 
 
@@ -273,8 +271,9 @@ def distinct(rows: pa.Table, name: str) -> int:
 
 def count_items(items: Rows) -> Mapping[str, Any]:
     """Return rows, with_id, and the bytes of all items' attributes."""
-    names = [name for name in (GROUPS, FEATURES, VECTOR) if name in items.columns]
-    widths = {name: width_of(items.kind(name)) for name in names}
+    kinds = {name: items.kind(name) for name in items.columns}
+    names = [name for name, kind in kinds.items() if pa.types.is_list(kind) or pa.types.is_map(kind)]
+    widths = {name: width_of(kinds[name]) for name in names}
     if items.session is None:
         rows = items.table()
         lengths = {name: pc.sum(pc.list_value_length(rows[name])).as_py() or 0 for name in names}

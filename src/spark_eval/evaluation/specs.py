@@ -22,10 +22,12 @@ from spark_eval.schema import (
     RELEVANCE,
     REQUEST,
     SCORE,
+    SEGMENT_COLUMN,
     TIMESTAMP,
     USER,
     VECTOR,
     BuiltIn,
+    ItemBuiltIn,
 )
 from spark_eval.tables.columns import missing_order, missing_segment
 from spark_eval.tables.spec import Column, Kind, SpecOf, TableSpec
@@ -85,8 +87,7 @@ def spec_of(
             return TableSpec(name, [*KEYS, FOLD_COLUMN], is_judged_by_workers=True)
         case "users":
             return spec_of_users(plan, described, columns)
-    has_features = FEATURES in (described[name].columns or {}) or FEATURES in columns
-    return TableSpec(name, [KEYS[1], *item_columns(plan, FEATURES if has_features else GROUPS)])
+    return spec_of_items(plan, described[name].columns or {}, columns)
 
 
 def spec_of_lists(described: Descriptions, columns: Sequence[str]) -> TableSpec:
@@ -151,6 +152,28 @@ def spec_of_users(plan: Plan, described: Descriptions, columns: Sequence[str]) -
     segments = [Column(one, Kind.TEXT) for one in plan.user_columns]
     lacking = {one: partial(missing_segment, one) for one in plan.user_columns}
     return TableSpec("users", [KEYS[0], REQUEST_COLUMN, *segments], faults=faults, lacking=lacking)
+
+
+def spec_of_items(plan: Plan, names: Mapping[str, str], columns: Sequence[str]) -> TableSpec:
+    """Return the spec of items: what metrics need, and the attributes that truth is divided by."""
+    has_features = FEATURES in names or FEATURES in columns
+    built_in = sorted({*ItemBuiltIn}.intersection(plan.item_segments, {*names, *columns}))
+    faults = [
+        DataError("RESERVED_COLUMN", f"items: column {one!r} has the name of a segment of ours; rename it")
+        for one in built_in
+    ]
+    attributes = [
+        Column(
+            SEGMENT_COLUMN.format(number),
+            Kind.LABELS,
+            code="NOT_A_SET",
+            named=one,
+            purpose="for item_segments",
+        )
+        for number, one in enumerate(plan.attributes)
+    ]
+    wanted = item_columns(plan, FEATURES if has_features else GROUPS)
+    return TableSpec("items", [KEYS[1], *wanted, *attributes], faults=faults)
 
 
 def item_columns(plan: Plan, of_features: str) -> Iterator[Column]:

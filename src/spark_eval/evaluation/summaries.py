@@ -15,6 +15,7 @@ from spark_eval.evaluation.stages.rows import StageSums
 from spark_eval.evaluation.summary import (
     MetricRow,
     SumRow,
+    everybody_first,
     group_rows,
     request_sum_rows,
     run_rows,
@@ -26,6 +27,7 @@ from spark_eval.evaluation.worker.lists import ColumnSums, SegmentCell, SegmentT
 from spark_eval.evaluation.worker.measure import ModelSummary
 from spark_eval.evaluation.worker.requests import means_of
 from spark_eval.kernels.beyond.catalog import GroupWeights
+from spark_eval.kernels.columns import sum_of_columns
 from spark_eval.schema import ALL, Outcome
 
 SUMMARY: Final = "summary"
@@ -37,6 +39,7 @@ class BucketSummary:
 
     ``stages`` are the sums over pipeline stages, None if there are none. ``groups`` are weights of item
     groups by the index of their metric and model, ``user_sums`` the sums of users with a list per request.
+    ``item_sums`` and ``item_user_sums`` are those of segments of items.
     """
 
     truth: TruthCounts
@@ -47,6 +50,8 @@ class BucketSummary:
     stages: StageTotals | None = None
     groups: Mapping[tuple[int, str], GroupWeights] = field(default_factory=dict)
     user_sums: SegmentTotals | None = None
+    item_sums: SegmentTotals | None = None
+    item_user_sums: SegmentTotals | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,29 @@ class Summaries:
     def user_sums(self) -> Mapping[SegmentCell, Mapping[str, ColumnSums]]:
         """Exact sums over users who have a list per request, by model and segment."""
         parts = [one.user_sums for one in self.buckets if one.user_sums is not None]
-        return merge_sums(parts, list(means_of(self.plan)))
+        return merge_sums(parts, list(means_of(self.plan.metrics)))
+
+    @cached_property
+    def item_sums(self) -> Mapping[SegmentCell, Mapping[str, ColumnSums]]:
+        """Exact sums over the users of segments of items, by model and segment."""
+        parts = [one.item_sums for one in self.buckets if one.item_sums is not None]
+        return merge_sums(parts, list(sum_of_columns(self.plan.item_metrics)))
+
+    @cached_property
+    def item_user_sums(self) -> Mapping[SegmentCell, Mapping[str, ColumnSums]]:
+        """Exact sums over users of segments of items, who have a list per request."""
+        parts = [one.item_user_sums for one in self.buckets if one.item_user_sums is not None]
+        return merge_sums(parts, list(means_of(self.plan.item_metrics)))
+
+    @property
+    def n_item_rows(self) -> int:
+        """Number of rows of ``item_segments``."""
+        return sum(next(iter(of_cell.values())).n_users for of_cell in self.item_sums.values())
+
+    @property
+    def item_files(self) -> set[str]:
+        """Files of ``item_segments`` written by workers."""
+        return {one.item_file for one in self.of_models if one.item_file}
 
     @property
     def n_per_user(self) -> int:
@@ -137,9 +164,15 @@ class Summaries:
     @property
     def sum_rows(self) -> list[SumRow]:
         """Rows of the table ``sums``."""
-        if not self.plan.by_request:
-            return sum_rows(self.sums, self.models, self.plan.metrics, self.plan.stamp)
-        return request_sum_rows(self.sums, self.user_sums, self.models, self.plan)
+        plan, models = self.plan, self.models
+        if plan.by_request:
+            rows = request_sum_rows(self.sums, self.user_sums, models, plan, plan.metrics)
+            of_items = request_sum_rows(self.item_sums, self.item_user_sums, models, plan, plan.item_metrics)
+        else:
+            rows = sum_rows(self.sums, models, plan.metrics, plan.stamp)
+            of_items = sum_rows(self.item_sums, models, plan.item_metrics, plan.stamp)
+        rows += [row for row in of_items if row.segment != ALL]
+        return sorted(rows, key=lambda row: everybody_first((row.model, row.segment, row.segment_value)))
 
     def run_rows(self, histograms: Sequence[pa.Table], items: ItemAttributes) -> list[MetricRow]:
         """Return the rows of ``metrics`` that have no values per user.

@@ -198,13 +198,14 @@ def request_sum_rows(
     users: Mapping[SegmentCell, Mapping[str, ColumnSums]],
     models: Sequence[str],
     plan: Plan,
+    metrics: Sequence[MetricValue],
 ) -> list[SumRow]:
     """Return the rows of ``sum_rows`` for users with a list per request, from sums over lists and over users.
 
     A mean over requests is a ratio of the users' totals and weights; totals are those of the lists, exactly.
     """
     rows = []
-    for cell, value in product(cells_of_models(lists, models), plan.metrics):
+    for cell, value in product(cells_of_models(lists, models), metrics):
         (model, segment, segment_value), of_lists, of_users = cell, lists.get(cell, {}), users.get(cell, {})
         alone = of_lists.get(value.column, NOBODY)
         if alone.n_infinite:

@@ -49,10 +49,13 @@ from spark_eval.schema import (
     RELEVANCE,
     REQUEST,
     SCORE,
+    SEGMENT,
+    SEGMENT_VALUE,
     USER,
     VECTOR,
     Outcome,
     Reason,
+    Table,
 )
 from spark_eval.statistics.exact import Ints
 
@@ -142,15 +145,24 @@ class Tables:
         return ids | ({REQUEST: id_type(self.recommendations, REQUEST)} if self.plan.by_request else {})
 
     @property
-    def per_user_schema(self) -> pa.Schema:
-        """Schema of ``per_user``; its ids keep their types."""
+    def user_schemas(self) -> dict[str, pa.Schema]:
+        """Schemas of ``per_user`` and, with segments of items, of ``item_segments``; ids keep their types."""
+        plan, both = self.plan, {SEGMENT: pa.string(), SEGMENT_VALUE: pa.string()}
+        schemas = {str(Table.PER_USER): self.schema_of_users({}, plan.columns)}
+        if plan.item_segments:
+            columns = [column for value in plan.item_metrics for column in value.columns]
+            schemas[str(Table.ITEM_SEGMENTS)] = self.schema_of_users(both, columns)
+        return schemas
+
+    def schema_of_users(self, more: Mapping[str, pa.DataType], metrics: Sequence[str]) -> pa.Schema:
+        """Return the schema of a table with a row per user; its ids keep their types."""
         plan = self.plan
         columns = {MODEL: pa.string(), USER: self.truth.kind(USER)}
         columns |= {REQUEST: self.recommendations.kind(REQUEST)} if plan.by_request else {}
         columns |= {N_RELEVANT: pa.int64(), N_RECOMMENDED: pa.int64()}
         columns |= {FOLD: pa.int32()} if plan.by_fold else {}
         columns |= {name: pa.string() for name in plan.segments if name != FOLD}
-        return pa.schema(columns | dict.fromkeys(plan.columns, pa.float64()))
+        return pa.schema(columns | dict(more) | dict.fromkeys(metrics, pa.float64()))
 
     @property
     def rules(self) -> dict[str, FaultRule]:
@@ -226,7 +238,7 @@ def checked_entries(
     plan, entries = tables.plan, [*of_training, *table_entries("truth", summaries.truth)]
     of_truth = truth_faults(entries, summaries.truth, plan)
     of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
-    if train_folds is not None and plan.needs_items:
+    if train_folds is not None and plan.reads_items:
         of_folds += train_fold_faults(summaries, train_folds.tolist())
     entries += list_entries(summaries.lists, summaries.truth.n_users, plan.conventions)
     events.stage("measure", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")

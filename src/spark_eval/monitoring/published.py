@@ -17,7 +17,7 @@ from spark_eval.monitoring.sums import sum_row
 from spark_eval.monitoring.worker.user_rows import UserFiles, UserRows, UserTables
 from spark_eval.names import summarize_names
 from spark_eval.publishing.published import PublishedTable
-from spark_eval.schema import ALL, FOLDS, Table
+from spark_eval.schema import ALL, FOLDS, OF_ITEMS, Table
 
 Made = TypeVar("Made")
 
@@ -92,30 +92,42 @@ def check_models(days: Sequence[PublishedDay], models: Sequence[str]) -> None:
 
 
 def segments_of(days: Sequence[Day]) -> list[str]:
-    """Return the segments of the days' rows; folds are one that no plan names."""
+    """Return the segments of users of the days' rows; folds are one that no plan names."""
     named = dict.fromkeys(row.segment for day in days for row in day.sum_rows)
-    return [name for name in named if name != ALL]
+    return [name for name in named if name != ALL and not name.startswith(OF_ITEMS)]
+
+
+def item_segments_of(days: Sequence[Day]) -> list[str]:
+    """Return the segments of items of the days' rows."""
+    named = dict.fromkeys(row.segment for day in days for row in day.sum_rows)
+    return [name for name in named if name.startswith(OF_ITEMS)]
 
 
 def map_ranges(
-    days: Sequence[PublishedDay], model: str, columns: Sequence[str], make: Callable[[UserRows], Made]
+    days: Sequence[PublishedDay],
+    model: str,
+    columns: Sequence[str],
+    make: Callable[[UserRows], Made],
+    name: Table = Table.PER_USER,
 ) -> Iterator[Made]:
     """Yield what ``make`` returns of each range of users of a model: rows of all days, in their order.
+
+    They are those of the table ``name``.
 
     Spark reads these columns of days on a store, and its workers call ``make``.
     """
     if days[0].is_local:
-        return (make(UserFiles(paths)) for paths in paths_of_users(days, model))
-    tables = [day.open(Table.PER_USER) for day in days if model in day.models]
+        return (make(UserFiles(paths)) for paths in paths_of_users(days, model, name))
+    tables = [day.open(name) for day in days if model in day.models]
     sources = [ModelUsers(table, model, columns) for table in tables]
     return map_users(sources, lambda tables: make(UserTables.of(tables)))
 
 
-def paths_of_users(days: Sequence[PublishedDay], model: str) -> Iterator[list[str]]:
+def paths_of_users(days: Sequence[PublishedDay], model: str, name: Table) -> Iterator[list[str]]:
     """Yield the files of all days that may have the same users of a model, in the order of the days."""
     files: dict[str, UserFile | None] = {}
     for day in (day for day in days if model in day.models):
-        table = day.open(Table.PER_USER)
+        table = day.open(name)
         named = user_files(str(table.folder))
         if named is None:
             fragments = table.dataset().get_fragments(filter=ds.field("model") == model)

@@ -1,6 +1,7 @@
 """Days of lists by request, merged: a list belongs to a user, a request and a day; users are clusters."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -12,9 +13,9 @@ from spark_eval.evaluation.worker.lists import SegmentTotals, merge_sums
 from spark_eval.evaluation.worker.requests import means_of
 from spark_eval.kernels.columns import sum_of_columns
 from spark_eval.monitoring.plan import Errors, Unit, WindowPlan
-from spark_eval.monitoring.published import Day, map_ranges, segments_of
-from spark_eval.monitoring.worker.request_sums import sums_of_requests
-from spark_eval.schema import REQUEST, USER
+from spark_eval.monitoring.published import Day, item_segments_of, map_ranges, segments_of
+from spark_eval.monitoring.worker.request_sums import item_sums_of_requests, sums_of_requests
+from spark_eval.schema import ALL, FOLD, REQUEST, SEGMENT, SEGMENT_VALUE, USER, Table
 
 
 class EvaluatedRun(Protocol):
@@ -61,9 +62,31 @@ def request_sums(days: Sequence[Day], model: str) -> tuple[list[SumRow], int]:
         of_users.append(own_users)
         n_users += n_of_range
     lists = merge_sums(of_lists, list(sum_of_columns(plan.metrics)))
-    rows_of_plan = request_sum_rows(lists, merge_sums(of_users, list(means_of(plan))), [model], plan)
+    rows = request_sum_rows(
+        lists, merge_sums(of_users, list(means_of(plan.metrics))), [model], plan, plan.metrics
+    )
+    rows += item_request_sums(days, model)
     # The plan of a published run does not know whose the truth was; the stamp of the run does.
-    return [row._replace(conventions=days[0].conventions) for row in rows_of_plan], n_users
+    return [row._replace(conventions=days[0].conventions) for row in rows], n_users
+
+
+def item_request_sums(days: Sequence[Day], model: str) -> list[SumRow]:
+    """Return the rows of ``sums`` of segments of items, over the lists by request of all days."""
+    if not (segments := item_segments_of(days)):
+        return []
+    plan = replace(days[0].plan, requested=days[0].plan.item_metrics)
+    of_lists, of_users = list[SegmentTotals](), list[SegmentTotals]()
+    columns = list(dict.fromkeys([USER, REQUEST, FOLD, SEGMENT, SEGMENT_VALUE, *plan.columns]))
+    make = partial(item_sums_of_requests, model=model, segments=segments, plan=plan)
+    for own_lists, own_users in map_ranges(days, model, columns, make, Table.ITEM_SEGMENTS):
+        of_lists += own_lists
+        of_users += own_users
+    lists, users = (
+        merge_sums(parts, list(names(plan.metrics)))
+        for parts, names in ((of_lists, sum_of_columns), (of_users, means_of))
+    )
+    rows = request_sum_rows(lists, users, [model], plan, plan.metrics)
+    return [row for row in rows if row.segment != ALL]
 
 
 def check_same_lists(merged: Sequence[SumRow], one_job: Sequence[SumRow]) -> None:

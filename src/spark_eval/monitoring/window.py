@@ -1,7 +1,7 @@
 """Days merged into a window: exact sums added, standard errors clustered by user."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import chain
@@ -28,16 +28,17 @@ from spark_eval.monitoring.published import (
     Day,
     check_models,
     check_same_question,
+    item_segments_of,
     map_ranges,
     segments_of,
 )
 from spark_eval.monitoring.requests import check_requests, check_same_lists, is_of_users, request_sums
-from spark_eval.monitoring.worker.user_sums import Cell, MeanColumns, UserSums, user_sums
+from spark_eval.monitoring.worker.user_sums import Cell, MeanColumns, UserSums, item_sums, user_sums
 from spark_eval.names import summarize_names
 from spark_eval.predictions.tables import PredictionRow, PredictionSumRow
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
-from spark_eval.schema import ALL, USER, Outcome, Table
+from spark_eval.schema import ALL, SEGMENT, SEGMENT_VALUE, USER, Outcome, Table
 from spark_eval.statistics.intervals import normal_interval, summarise
 
 # Sums over the users of a model, by mean and cell.
@@ -172,7 +173,15 @@ def users_of(days: Sequence[Day], model: str, unit: Unit) -> OfModel:
     columns = [USER, *segments, *dict.fromkeys(name for mean in means for name in mean if name is not None)]
     sums: dict[MeanColumns, dict[Cell, UserSums]] = {}
     make = partial(user_sums, segments=segments, means=means, of_users=unit is Unit.USERS)
-    for part in map_ranges(days, model, columns, make):
+    parts = map_ranges(days, model, columns, make)
+    if item_segments := item_segments_of(days):
+        plan = replace(days[0].plan, requested=days[0].plan.item_metrics)
+        means = list(mean_columns(plan).values())
+        values = dict.fromkeys(name for mean in means for name in mean if name is not None)
+        of_items = partial(item_sums, segments=item_segments, means=means, of_users=unit is Unit.USERS)
+        columns = [USER, SEGMENT, SEGMENT_VALUE, *values]
+        parts = chain(parts, map_ranges(days, model, columns, of_items, Table.ITEM_SEGMENTS))
+    for part in parts:
         for mean, cells in part.items():
             known = sums.setdefault(mean, {})
             for cell, more in cells.items():

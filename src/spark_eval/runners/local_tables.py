@@ -61,6 +61,11 @@ def is_set(kind: pa.DataType) -> bool:
     return kind == pa.string() or (pa.types.is_list(kind) and kind.value_type in IDS)
 
 
+def is_label(kind: pa.DataType) -> bool:
+    """Return True for types of labels: sets, integers and booleans."""
+    return is_set(kind) or is_whole(kind) or kind == pa.bool_()
+
+
 def is_vector(kind: pa.DataType) -> bool:
     """Return True for types of vectors: lists of numbers."""
     return pa.types.is_list(kind) and kind.value_type in NUMBERS
@@ -83,6 +88,7 @@ TAKES: Final[Mapping[Kind, Takes]] = {
     Kind.ORDERED: is_number_or_boolean,
     Kind.RANK: is_number,
     Kind.SET: is_set,
+    Kind.LABELS: is_label,
     Kind.EMBEDDING: is_vector,
     Kind.FLAG: lambda kind: kind == pa.bool_(),
     Kind.SCALAR: lambda kind: is_id(kind) or is_number_or_boolean(kind),
@@ -100,7 +106,7 @@ KEEPS_LIST: Final = "lists of a frame keep it here (pandas.read_parquet)"
 KEPT_HERE: Final[Mapping[Kind, str]] = {
     **dict.fromkeys((Kind.NUMBER, Kind.SCORE, Kind.EXACT, Kind.ORDERED, Kind.CLASS_NUMBER), KEEPS_NUMBER),
     **dict.fromkeys((Kind.ID, Kind.WHOLE, Kind.RANK), "integers keep it here (in pandas: astype('Int64'))"),
-    **dict.fromkeys((Kind.TEXT, Kind.SCALAR, Kind.STRATUM, Kind.CLASS_NAME), KEEPS_TEXT),
+    **dict.fromkeys((Kind.TEXT, Kind.SCALAR, Kind.STRATUM, Kind.CLASS_NAME, Kind.LABELS), KEEPS_TEXT),
     **dict.fromkeys(TIMES, KEEPS_TIME),
     **dict.fromkeys((Kind.VECTOR, Kind.EMBEDDING, Kind.SET), KEEPS_LIST),
     Kind.FLAG: "booleans keep it here (in pandas: astype('boolean'))",
@@ -149,7 +155,7 @@ def with_kinds(table: LocalTable, columns: Sequence[Column]) -> LocalTable:
             table = table.cast(one.name, pa.string())
         elif one.kind in (Kind.NUMBER, Kind.SCORE, Kind.ORDERED) and kind == pa.bool_():
             table = table.cast(one.name, pa.float64())
-        elif one.kind is Kind.SET:
+        elif one.kind in (Kind.SET, Kind.LABELS):
             table = with_column(table, one.name, text_sets)
         elif one.kind is Kind.EMBEDDING and kind.value_type != pa.float32():
             table = with_column(table, one.name, lambda column: column.cast(pa.list_(pa.float64())))
@@ -166,10 +172,10 @@ def with_column(
 
 
 def text_sets(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return sets as lists of text; text is divided by ``|``."""
-    if pa.types.is_string(column.type):
-        return pc.split_pattern(column, DIVIDER)
-    return column.cast(pa.list_(pa.string()))
+    """Return sets as lists of text; text, and other values as text, are divided by ``|``."""
+    if pa.types.is_list(column.type):
+        return column.cast(pa.list_(pa.string()))
+    return pc.split_pattern(column.cast(pa.string()), DIVIDER)
 
 
 def left_to_spark(name: str, column: Column, theirs: str, kind: pa.DataType) -> str:
@@ -261,6 +267,8 @@ def is_refused(kind: Kind, found: pa.DataType) -> bool:
             return is_text or is_other or is_flag
         case Kind.SET:
             return is_fraction or is_flag or is_other or is_whole(found)
+        case Kind.LABELS:
+            return bool(pa.types.is_list(found) and pa.types.is_floating(found.value_type))
         case Kind.CLASS_NAME:
             return is_fraction or is_flag or is_other or is_whole(found)
         case Kind.VECTOR | Kind.EMBEDDING:

@@ -56,6 +56,7 @@ IN_FILES: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
     specs.Kind.STRATUM: VALUE_TYPES,
     specs.Kind.VECTOR: (),
     specs.Kind.SET: (),
+    specs.Kind.LABELS: (),
     specs.Kind.EMBEDDING: (),
     specs.Kind.FLAG: (T.BooleanType,),
 }
@@ -168,6 +169,7 @@ class Input:
             specs.Kind.ORDERED: self.ordered,
             specs.Kind.RANK: self.rank,
             specs.Kind.SET: self.set_of,
+            specs.Kind.LABELS: self.set_of,
             specs.Kind.EMBEDDING: self.embedding,
             specs.Kind.SCALAR: self.scalar,
             specs.Kind.VALUE: self.value,
@@ -181,7 +183,7 @@ class Input:
         if isinstance(found, T.NullType):
             return True
         match kind, found:
-            case specs.Kind.SET, T.ArrayType():
+            case specs.Kind.SET | specs.Kind.LABELS, T.ArrayType():
                 return isinstance(found.elementType, (*ID_TYPES, T.NullType))
             case specs.Kind.EMBEDDING, T.ArrayType():
                 return isinstance(found.elementType, T.NumericType | T.NullType)
@@ -202,10 +204,10 @@ class Input:
         return self.column(name).cast("long" if is_whole else "double")
 
     def set_of(self, name: str) -> Column:
-        """Return a column of sets as arrays of text."""
-        if isinstance(self.kind(name), T.StringType):
-            return F.split(self.readable(name, self.column(name)), rf"\{DIVIDER}")
-        return self.column(name).cast("array<string>")
+        """Return a column of sets as arrays of text; what is no array is text, divided by ``|``."""
+        if isinstance(self.kind(name), T.ArrayType):
+            return self.column(name).cast("array<string>")
+        return F.split(self.text(name), rf"\{DIVIDER}")
 
     def embedding(self, name: str) -> Column:
         """Return a column of vectors; dense vectors of floats stay floats."""

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     RANK = "a whole number, of any type of numbers"
     SET = "a list of text or integers, or text divided by |"
     FLAG = "a boolean"
+    LABELS = "a list of text or integers, or anything else as text divided by |"
     EMBEDDING = "a vector of an item: a list of numbers, or a map of integers to numbers"
     EXACT = "a number that a double holds"
     INSTANT = "a point in time"
@@ -47,6 +48,7 @@ NEEDED: Final = {
     Kind.RANK: "ranks are whole numbers from 1; cast them, in pandas by .astype(int)",
     Kind.SET: "give an array of text or integers, or text divided by |",
     Kind.FLAG: "a boolean is needed: true for items that keep the constraint",
+    Kind.LABELS: "give an array of text or integers, or one value",
     Kind.EMBEDDING: "give an array of numbers, or a map of int to double",
     Kind.VECTOR: "a list of numbers is needed",
 }
@@ -153,6 +155,7 @@ class TableSpec:
 
 
 USERS: Final = "users"
+ITEMS: Final = "items"
 # Kinds of points in time.
 TIMES: Final = (Kind.INSTANT, Kind.MICROSECONDS)
 # The spec of a table, from its name and its columns, by our names where they are mapped.

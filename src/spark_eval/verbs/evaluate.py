@@ -1,9 +1,11 @@
 """The verb ``evaluate``: measure lists of recommendations against the truth."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
 from spark_eval.evaluation.evaluate import measure_lists
+from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.segments import tables_read
 from spark_eval.evaluation.specs import specs_of
 from spark_eval.evaluation.tables import Tables
@@ -15,7 +17,7 @@ from spark_eval.runs.tables import rows_of, sources_here
 from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.runtime import events
 from spark_eval.schema import MODEL, Table
-from spark_eval.tables.spec import USERS, SpecOf
+from spark_eval.tables.spec import ITEMS, USERS, SpecOf
 from spark_eval.verbs.gates import comparison_of_gates
 from spark_eval.verbs.kinds import EVALUATE
 
@@ -23,15 +25,16 @@ from spark_eval.verbs.kinds import EVALUATE
 def compute(work: Work) -> Computed:
     """Measure all lists in one pass; ``per_user`` is written by the executors."""
     plan, sources = work.config.plan, sources_read(work)
-    rows = rows_of(specs_of_work(work), work, {USERS: plan.user_columns}, sources)
+    rows = rows_of(specs_of_work(work), work, text_columns(plan), sources)
     tables = Tables.of(rows, sources, plan, work.job.most_quarantined)
     events.stage("read", then="measure")
-    evaluation = measure_lists(tables, work.attempt.staged(Table.PER_USER))
+    of_users = (Table.PER_USER, *((Table.ITEM_SEGMENTS,) if plan.item_segments else ()))
+    evaluation = measure_lists(tables, {name: work.attempt.staged(name) for name in of_users})
     work.resources.enter_context(closing(evaluation.resources))
     return Computed(
         rows=evaluation.small_tables,
         entries=evaluation.entries,
-        written={Table.PER_USER: evaluation.n_per_user},
+        written=dict(zip(of_users, (evaluation.n_per_user, evaluation.n_item_rows), strict=False)),
         judged=tables.judged(evaluation.entries),
         expected=Expected.of(plan.metrics, evaluation.keys),
         facts={
@@ -56,8 +59,12 @@ def specs_of_work(work: Work) -> SpecOf:
 
 def open_locally(work: Work) -> LocalInput:
     """Return the sources as tables of this process."""
-    segments = {USERS: work.config.plan.user_columns}
-    return sources_here(specs_of_work(work), work, segments, sources_read(work))
+    return sources_here(specs_of_work(work), work, text_columns(work.config.plan), sources_read(work))
+
+
+def text_columns(plan: Plan) -> dict[str, Sequence[str]]:
+    """Return the columns of tables that are read as text: the segments of users and of items."""
+    return {USERS: plan.user_columns, ITEMS: plan.attributes}
 
 
 def show(run: Run, screen: Screen) -> None:
@@ -66,6 +73,11 @@ def show(run: Run, screen: Screen) -> None:
     screen.board(board, f"metrics of run {run.run_id}")
     if Table.FUNNEL in run.tables:
         screen.funnel(run.rows(Table.STAGES), run.rows(Table.FUNNEL))
+
+
+def has_item_segments(config: Config) -> bool:
+    """Return True if the config has segments of items."""
+    return bool(config.plan.item_segments)
 
 
 def has_stages(config: Config) -> bool:
@@ -83,6 +95,7 @@ VERB = Verb(
         METRICS,
         Published(Table.SUMS, by=(MODEL,), is_reported=False),
         ACCOUNTING,
+        Published(Table.ITEM_SEGMENTS, by=(MODEL,), is_reported=False, is_asked=has_item_segments),
         Published(Table.STAGES, is_asked=has_stages),
         Published(Table.FUNNEL, is_asked=has_stages),
     ),

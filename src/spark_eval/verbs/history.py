@@ -19,13 +19,13 @@ from spark_eval.monitoring.requests import is_of_users
 from spark_eval.monitoring.rows import Line
 from spark_eval.monitoring.spread import ModelUsers, map_users
 from spark_eval.monitoring.window import mean_columns
-from spark_eval.monitoring.worker.pairs import PairTotals, pair_totals
+from spark_eval.monitoring.worker.pairs import PairTotals, item_pair_totals, pair_totals
 from spark_eval.monitoring.worker.user_sums import MeanColumns
 from spark_eval.options import checked_call, documented
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published
 from spark_eval.publishing.published import PublishedTable, open_table
-from spark_eval.schema import ALL, MODEL, USER, Row, Table
+from spark_eval.schema import ALL, MODEL, OF_ITEMS, SEGMENT, SEGMENT_VALUE, USER, Row, Table
 from spark_eval.statistics.differences import Estimate
 from spark_eval.verbs.kinds import MEASURING
 from spark_eval.verbs.measured import MeasuredRun
@@ -157,7 +157,7 @@ class UserPairs:
     """
 
     store: Store
-    known: dict[str, RunUsers | None] = field(default_factory=dict)
+    known: dict[tuple[str, Table], RunUsers | None] = field(default_factory=dict)
 
     def difference(self, earlier: str, later: str, line: Line) -> Estimate | None:
         """Return the difference of a line between two runs; None if one has no values of it by user."""
@@ -181,17 +181,18 @@ class UserPairs:
         files: list[list[UserFile]] = []
         means: list[MeanColumns] = []
         for run_id, model in sides:
-            of_run = self.users_of(run_id)
+            of_run = self.users_of(run_id, table_of(segment))
             mean = None if of_run is None else mean_columns(of_run.run.plan).get((metric, k))
             if of_run is None or mean is None:
                 return None
-            segments = [] if segment == ALL else [segment]
+            segments = [] if segment == ALL else [*segment_columns(segment)]
             columns = list(dict.fromkeys([USER, *filter(None, mean), *segments]))
             users.append(ModelUsers(of_run.table, model, columns))
             files.append([file for file in of_run.files if file.model == model])
             means.append(mean)
             of_users = is_of_users(of_run.run)
-        make = partial(pair_totals, means=means, cell=(segment, segment_value), of_users=of_users)
+        totals_of_users = pair_totals if table_of(segment) == Table.PER_USER else item_pair_totals
+        make = partial(totals_of_users, means=means, cell=(segment, segment_value), of_users=of_users)
         totals = PairTotals()
         if self.store.is_local:
             parts: Iterator[PairTotals] = map(make, local_ranges(files, [one.columns for one in users]))
@@ -201,17 +202,29 @@ class UserPairs:
             totals += part
         return totals.difference
 
-    def users_of(self, run_id: str) -> RunUsers | None:
-        """Return the users of a run of ``evaluate``; None without ``per_user``, or of unknown files."""
-        if run_id not in self.known:
-            self.known[run_id] = None
+    def users_of(self, run_id: str, name: Table) -> RunUsers | None:
+        """Return the rows by user of a run of ``evaluate``; None without this table, or of unknown files."""
+        key = (run_id, name)
+        if key not in self.known:
+            self.known[key] = None
             run = MeasuredRun.of(self.store, run_id)
-            if run and self.store.files.is_there(run.record.path_of(Table.PER_USER)):
-                table = run.open(Table.PER_USER)
+            is_published = run is not None and name in run.record.job["tables"]
+            if run and is_published and self.store.files.is_there(run.record.path_of(name)):
+                table = run.open(name)
                 files = user_files(str(table.folder)) if self.store.is_local else []
                 if files is not None:
-                    self.known[run_id] = RunUsers(run, table, files)
-        return self.known[run_id]
+                    self.known[key] = RunUsers(run, table, files)
+        return self.known[key]
+
+
+def table_of(segment: str) -> Table:
+    """Return the table with the rows by user of a segment."""
+    return Table.ITEM_SEGMENTS if segment.startswith(OF_ITEMS) else Table.PER_USER
+
+
+def segment_columns(segment: str) -> tuple[str, ...]:
+    """Return the columns of a segment in its table."""
+    return (segment,) if table_of(segment) == Table.PER_USER else (SEGMENT, SEGMENT_VALUE)
 
 
 def local_ranges(

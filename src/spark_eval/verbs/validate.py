@@ -25,7 +25,7 @@ from spark_eval.sources.plain import open_plain
 from spark_eval.sources.snapshots import pinned
 from spark_eval.splits.specs import specs_of_rule
 from spark_eval.tables.columns import check_mapping, missing_column
-from spark_eval.tables.spec import USERS, NotPlain, SpecOf, TableSpec
+from spark_eval.tables.spec import NotPlain, SpecOf, TableSpec
 from spark_eval.verbs import VERBS, evaluate, linkage, online
 
 # Tables whose ids need not have the types of those of other tables.
@@ -78,7 +78,7 @@ def known(job: Job) -> dict[str, Any]:
 def segments_of(job: Job, config: Config) -> dict[str, Sequence[str]]:
     """Return the columns of tables that are read as text."""
     of_predictions = getattr(job.sources.get(PREDICTIONS), "segments", ())
-    return {USERS: config.plan.user_columns, PREDICTIONS: of_predictions}
+    return {**evaluate.text_columns(config.plan), PREDICTIONS: of_predictions}
 
 
 def specs_of(config: Config, job: Job) -> SpecOf:

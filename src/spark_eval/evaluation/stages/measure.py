@@ -1,11 +1,13 @@
 """Measure the pipeline stages of a bucket of users, from the hits of their lists."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from spark_eval.arrow.codes import Booleans, count_by_code
+from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.stages.quantities import (
     CELLS,
     StageValue,
@@ -21,12 +23,12 @@ from spark_eval.evaluation.stages.quantities import (
     users_at,
 )
 from spark_eval.evaluation.stages.reranking import changes_of_lists
-from spark_eval.evaluation.worker.lists import BucketLists, SegmentTotals, sums
+from spark_eval.evaluation.worker.lists import BucketLists, Group, SegmentTotals, sums
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.requests import sums_of_users
 from spark_eval.evaluation.worker.truth import Truth
 from spark_eval.kernels.beyond.catalog import Entries, require_fact
-from spark_eval.kernels.lists import Lists
+from spark_eval.kernels.lists import Lists, Ragged
 from spark_eval.kernels.stages import (
     ADDED_RECALL,
     CONDITIONAL,
@@ -51,37 +53,65 @@ class StageTotals:
     lists: SegmentTotals
     users: SegmentTotals | None = None
 
+    def plus(self, other: "StageTotals") -> "StageTotals":
+        """Return these sums and those of other cells."""
+        lists = SegmentTotals.together((self.lists, other.lists), self.lists.shape)
+        if self.users is None or other.users is None:
+            return StageTotals(lists)
+        return StageTotals(lists, SegmentTotals.together((self.users, other.users), self.users.shape))
+
 
 def stage_sums(measuring: BucketMeasurer) -> StageTotals:
-    """Return the sums of all stage values over the lists with truth."""
+    """Return the sums of all stage values over the lists with truth, and over those of segments of items."""
     plan, models = measuring.task.plan, measuring.bucket.models
-    truth = measuring.lists.truth
+    truth, lists = measuring.lists.truth, measuring.lists
     summed = summed_columns(plan)
     is_refused = truth.largest_relevance > measuring.task.most_relevance
     if is_refused or not {model for stage in plan.stages for model in stage.models} <= set(models):
         return StageTotals(SegmentTotals([], (len(summed),)))  # nothing is published for such tables
     users = np.flatnonzero(truth.n_relevant)
-    columns = StageMeasurer(measuring, users).columns()
     segments = {name: (segment.code[users], segment.names) for name, segment in measuring.segments.items()}
-    pipeline = np.zeros(len(users), dtype=np.int64), [""]
     owner = measuring.bucket.owner
-    of_lists = sums(columns, summed, pipeline, segments, has_squares=owner is None)
+    columns = StageMeasurer(plan, models, lists, measuring.ideal, users).columns()
+    totals = totals_of(plan, columns, None if owner is None else owner[users], segments)
+    for name, population in measuring.item_populations.items():
+        everybody, of_items = np.arange(len(population.user)), population.lists(lists)
+        columns = StageMeasurer(plan, models, of_items, population.ideal, everybody).columns()
+        values = {name: (population.segment.code, population.segment.names)}
+        owners = None if owner is None else owner[population.user]
+        totals = totals.plus(totals_of(plan, columns, owners, values, has_all=False))
+    return totals
+
+
+def totals_of(
+    plan: Plan,
+    columns: Mapping[str, Floats],
+    owner: Ints | None,
+    segments: Mapping[str, Group],
+    *,
+    has_all: bool = True,
+) -> StageTotals:
+    """Return the sums of stage values over lists, and over the ``owner`` of each, by segment."""
+    summed, n = summed_columns(plan), len(next(iter(columns.values())))
+    pipeline = np.zeros(n, dtype=np.int64), [""]
+    of_lists = sums(columns, summed, pipeline, segments, has_all=has_all, has_squares=owner is None)
     if owner is None:
         return StageTotals(of_lists)
     # A user is at a step if any list is: NaN of all lists leaves the user undefined.
     at_steps = {name: columns[name] for name in map(users_at, steps(plan.stages))}
-    columns |= {name: np.where(is_there > 0, 1.0, np.nan) for name, is_there in at_steps.items()}
-    of_users = columns, owner[users], pipeline, segments
-    return StageTotals(of_lists, sums_of_users(user_means(plan), plan.weight, *of_users))
+    of_users = {name: np.where(is_there > 0, 1.0, np.nan) for name, is_there in at_steps.items()}
+    own = {**columns, **of_users}, owner, pipeline, segments
+    return StageTotals(of_lists, sums_of_users(user_means(plan), plan.weight, *own, has_all=has_all))
 
 
 class StageMeasurer:
     """The n users of a bucket who have truth, and the lists that each stage passes on for them."""
 
-    def __init__(self, measuring: BucketMeasurer, users: Ints) -> None:
-        self.plan, self.users = measuring.task.plan, users
-        self.lists, self.truth, self.models = measuring.lists, measuring.lists.truth, measuring.bucket.models
-        self.ideal = measuring.ideal
+    def __init__(
+        self, plan: Plan, models: Sequence[str | None], lists: BucketLists, ideal: Ragged, users: Ints
+    ) -> None:
+        self.plan, self.models, self.users = plan, models, users
+        self.lists, self.truth, self.ideal = lists, lists.truth, ideal
 
     @cached_property
     def handed_on(self) -> list[list[BucketLists]]:

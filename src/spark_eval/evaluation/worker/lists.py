@@ -109,6 +109,23 @@ class BucketLists:
             self.handed_on and entries_between(self.handed_on, part.start, part.stop),
         )
 
+    def with_truth(self, truth: Truth, lists: Ints, hits: Hits) -> "BucketLists":
+        """Return these lists for the users of another truth, with their hits and without their items."""
+        of_each = ("n_valid", "n_repeated", "n_beyond", "tied_cuts", "last_rank", "n_found", "n_below")
+        return replace(
+            self,
+            truth=truth,
+            bad={fault: n_bad[lists] for fault, n_bad in self.bad.items()},
+            n_cold=None if self.n_cold is None else self.n_cold[lists],
+            length_within=self.length_within
+            and {k: within[lists] for k, within in self.length_within.items()},
+            n_within={k: within[lists] for k, within in self.n_within.items()},
+            hits=hits,
+            listed=None,
+            handed_on=self.handed_on and self.handed_on.of_rows(lists),
+            **{name: getattr(self, name)[lists] for name in of_each},
+        )
+
     @property
     def n_lists(self) -> int:
         """Number of lists: one per model and user, including empty ones."""

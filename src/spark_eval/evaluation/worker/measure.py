@@ -4,26 +4,39 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.accounting import EntryKey, ListCounts
+from spark_eval.accounting import EntryKey, ListCounts, TruthCounts
 from spark_eval.arrow.checksums import key_sum
-from spark_eval.arrow.codes import count_by_code, run_starts
+from spark_eval.arrow.codes import count_by_code, count_unique, run_starts
 from spark_eval.arrow.messages import Content
 from spark_eval.evaluation.plan import filled_column
 from spark_eval.evaluation.worker.bucket import Bucket
 from spark_eval.evaluation.worker.candidates import CandidateSign, candidate_signs
 from spark_eval.evaluation.worker.items.context import ItemContextBuilder, empty_and_unknown_lists
 from spark_eval.evaluation.worker.items.counts import ItemTally
+from spark_eval.evaluation.worker.items.segments import ItemPopulation
 from spark_eval.evaluation.worker.lists import BucketLists, SegmentTotals, sums
 from spark_eval.evaluation.worker.requests import means_of, sums_of_users
 from spark_eval.evaluation.worker.users import segments_of
 from spark_eval.kernels.beyond.catalog import GroupWeights, require_fact
+from spark_eval.kernels.columns import sum_of_columns
 from spark_eval.kernels.lists import Lists
-from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, REQUEST, USER
+from spark_eval.schema import (
+    FOLD,
+    N_RECOMMENDED,
+    N_RELEVANT,
+    OF_ITEMS,
+    REQUEST,
+    SEGMENT,
+    SEGMENT_VALUE,
+    USER,
+    Outcome,
+)
 from spark_eval.statistics.exact import Floats, Ints
 
 # Maximum number of values of ``per_user`` and relevant items measured at once; one model may have more.
@@ -35,7 +48,8 @@ class ModelSummary:
     """Per-model summary of a bucket: counts, folds, key checksum, output file.
 
     ``folds`` are those with a list of the model. ``keys`` is the sum of the keys of its rows of ``per_user``;
-    the rows are written to ``file``, if any. ``candidates`` tells sampled candidates.
+    the rows are written to ``file``, and those of segments of items to ``item_file``, if any. ``candidates``
+    tells sampled candidates.
     """
 
     model: str | None
@@ -44,10 +58,16 @@ class ModelSummary:
     keys: int
     candidates: CandidateSign
     file: str | None = None
+    item_file: str | None = None
 
 
-# A model's summary and its rows of ``per_user``, one per user in the mean.
-Measured = tuple[ModelSummary, pa.Table]
+# A model's summary and its rows of ``per_user``, one per user in the mean, and of ``item_segments``, if any.
+Measured = tuple[ModelSummary, pa.Table, pa.Table | None]
+
+
+def ends_of(model: Ints, n_models: int) -> Ints:
+    """Return the index of the first row of each model, and the number of rows; rows are sorted by model."""
+    return np.searchsorted(model, np.arange(n_models + 1))
 
 
 class BucketMeasurer:
@@ -55,7 +75,8 @@ class BucketMeasurer:
 
     After ``measured`` is exhausted, ``sums`` has the sums of the columns of ``per_user``, ``user_sums`` those
     of users with a list per request, ``groups`` the weights of item groups by metric index and model, and
-    ``tally`` the counts of recommended items.
+    ``tally`` the counts of recommended items. ``item_sums`` and ``item_user_sums`` are the sums of segments
+    of items.
     """
 
     def __init__(self, bucket: Bucket, tally: ItemTally) -> None:
@@ -65,13 +86,36 @@ class BucketMeasurer:
         of_users = bucket.rows[Content.SEGMENTS], bucket.rows[Content.TRAINED]
         self.segments = segments_of(self.task.plan.segments, bucket.people, *of_users, self.task.bounds)
         self.sums = SegmentTotals([], (len(self.task.plan.summed),))
-        self.user_sums = SegmentTotals([], (len(means_of(self.task.plan)),))
+        self.user_sums = SegmentTotals([], (len(means_of(self.task.plan.metrics)),))
         self.groups: dict[tuple[int, str], GroupWeights] = {}
+        of_items = self.task.plan.item_metrics
+        self.item_sums = SegmentTotals([], (len(sum_of_columns(of_items)),))
+        self.item_user_sums = SegmentTotals([], (len(means_of(of_items)),))
 
     @cached_property
     def lists(self) -> BucketLists:
         """Lists of all models."""
         return self.bucket.lists()
+
+    @cached_property
+    def item_populations(self) -> dict[str, ItemPopulation]:
+        """Users of each segment of items, by the segment's name."""
+        bucket, truth, attributes = self.bucket, self.bucket.truth, self.task.item_attributes
+        fold = np.maximum(attributes.tables_of(bucket.people.folds, len(bucket.people)), 0)
+        return {
+            f"{OF_ITEMS}{name}": ItemPopulation.of(
+                truth, segment, bucket.find_index(truth.item), fold[truth.user], self.task.plan.truth_depth
+            )
+            for name, segment in attributes.segments.items()
+        }
+
+    def truth_counts(self) -> TruthCounts:
+        """Count the rows of the truth, and the users with a relevant item without a value of a segment."""
+        counts, owner = self.bucket.truth_counts(), self.bucket.owner
+        for name, population in self.item_populations.items():
+            users = population.user[population.segment.code == len(population.segment.values) - 1]
+            counts.users[Outcome.WITHOUT_VALUE, name] = count_unique(users if owner is None else owner[users])
+        return counts
 
     def measured(self) -> Iterator[Measured]:
         """Measure each model's lists; small models are measured together."""
@@ -79,6 +123,7 @@ class BucketMeasurer:
         n_columns = sum(len(value.columns) for value in self.task.plan.metrics)
         n_listed = 0 if lists.listed is None else len(lists.listed.row) // max(len(models), 1)
         of_one = len(self.bucket.people) * n_columns + len(self.ideal.row) + n_listed
+        of_one += sum(len(one.user) for one in self.item_populations.values()) * n_columns
         if self.task.plan.needs_items:
             self.context_builder = ItemContextBuilder(self.bucket, lists)
         n_together = max(1, MOST_AT_ONCE // max(of_one, 1))
@@ -104,11 +149,12 @@ class BucketMeasurer:
         if (owner := bucket.owner) is not None:
             user = owner[users]
             of_users = columns, user, (model, names), segments
-            self.user_sums += sums_of_users(means_of(task.plan), task.plan.weight, *of_users)
+            self.user_sums += sums_of_users(means_of(task.plan.metrics), task.plan.weight, *of_users)
         if task.plan.of_run:
             self.tally.add(bucket, inputs.context, (model, names), segments)
         self.groups |= self.weighed_groups(inputs, model, names)
-        rows, ends = self.per_user(users, inputs, columns), np.searchsorted(model, np.arange(len(models) + 1))
+        rows, ends = self.per_user(users, inputs, columns), ends_of(model, len(models))
+        item_rows = [self.of_items(name, lists, names) for name in self.item_populations]
         is_list = lists.by_model(lists.n_recommended > 0)
         starts = None if bucket.owner is None else np.flatnonzero(run_starts(bucket.owner))
         counts = lists.counts(task.plan.cuts, task.has_scores, bucket.is_odd_user, starts)
@@ -125,7 +171,34 @@ class BucketMeasurer:
             folds = () if bucket.people.folds is None else bucket.people.folds[is_list[index]].tolist()
             part = rows.slice(ends[index], ends[index + 1] - ends[index])
             keys = key_sum(name or "", part)
-            yield ModelSummary(name, of_rows, frozenset(folds), keys, signs[index]), part
+            of_items = pa.concat_tables(parts[index] for parts in item_rows) if item_rows else None
+            yield ModelSummary(name, of_rows, frozenset(folds), keys, signs[index]), part, of_items
+
+    def of_items(self, name: str, lists: BucketLists, names: Sequence[str]) -> list[pa.Table]:
+        """Measure the lists of some models by a segment of items; return the rows of each model."""
+        plan, population, owner = self.task.plan, self.item_populations[name], self.bucket.owner
+        whole, lists = lists, population.lists(lists)
+        chosen = lists.population(plan.conventions)
+        if whole.truth.largest_relevance > self.task.most_relevance:
+            chosen = chosen[:0]
+        inputs = lists.lists(chosen, population.ideal)
+        columns: dict[str, Floats] = {}
+        for value in plan.item_metrics:
+            columns |= value.measure(inputs, plan.conventions)
+        model, number = np.divmod(chosen, max(len(population.user), 1))
+        users, values = population.user[number], population.segment
+        cells = (model, names), {name: (values.code[number], values.names)}
+        summed = sum_of_columns(plan.item_metrics)
+        self.item_sums += sums(columns, summed, *cells, has_all=False, has_squares=owner is None)
+        if owner is not None:
+            of_users = columns, owner[users], *cells
+            means = means_of(plan.item_metrics)
+            self.item_user_sums += sums_of_users(means, plan.weight, *of_users, has_all=False)
+        rows = self.per_user(users, inputs, columns)
+        rows = rows.append_column(SEGMENT, pa.repeat(name, len(rows)))
+        rows = rows.append_column(SEGMENT_VALUE, pa.array(values.names).take(pa.array(values.code[number])))
+        ends = ends_of(model, len(names))
+        return [rows.slice(start, end - start) for start, end in pairwise(ends.tolist())]
 
     def per_user(self, users: Ints, lists: Lists, columns: Mapping[str, Floats]) -> pa.Table:
         """Return the rows of ``per_user`` of these users."""

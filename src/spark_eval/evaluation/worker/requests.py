@@ -1,12 +1,12 @@
 """Sums over users who have a list per request: the lists of a user are one cluster."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 import numpy as np
 
 from spark_eval.arrow.codes import run_starts
-from spark_eval.evaluation.plan import ListWeight, Plan
+from spark_eval.evaluation.plan import ListWeight
 from spark_eval.evaluation.worker.lists import (
     N_DEFINED,
     N_USERS,
@@ -18,6 +18,7 @@ from spark_eval.evaluation.worker.lists import (
     SegmentTotals,
 )
 from spark_eval.kernels.columns import weighted
+from spark_eval.kernels.values import MetricValue
 from spark_eval.schema import ALL
 from spark_eval.statistics.exact import (
     LARGEST_FACTOR,
@@ -34,10 +35,10 @@ from spark_eval.statistics.exact import (
 from spark_eval.statistics.totals import limbs_of_sums
 
 
-def means_of(plan: Plan) -> dict[str, Sequence[str]]:
+def means_of(metrics: Iterable[MetricValue]) -> dict[str, Sequence[str]]:
     """Return the means over lists: names, with the columns that are multiplied, value and weight."""
     means: dict[str, Sequence[str]] = {}
-    for value in plan.metrics:
+    for value in metrics:
         means[value.column] = (value.column,)
         means |= {weighted(value, weight): (value.column, weight) for weight in value.columns[1:]}
     return means
@@ -50,17 +51,21 @@ def sums_of_users(
     user: Ints,
     models: Group,
     segments: Mapping[str, Group],
+    *,
+    has_all: bool = True,
 ) -> SegmentTotals:
     """Sum the lists of each user, then over the users of each model: all of them, and each segment value.
+
+    Without ``has_all``, only by segment value.
 
     ``means`` are as of ``means_of``. ``columns`` have the values of n lists, NaN where undefined; ``user``
     (n,) is the user of each list. The lists of a user may have several values of a segment: each value then
     has a cluster of its own.
     """
     model, names = models
-    everybody = (np.zeros_like(model), [ALL])
+    everybody = {ALL: (np.zeros_like(model), [ALL])} if has_all else {}
     totals = SegmentTotals([], (len(means),))
-    for segment, (code, values) in ({ALL: everybody} | dict(segments)).items():
+    for segment, (code, values) in (everybody | dict(segments)).items():
         key = (model * len(values) + code) * (int(user.max(initial=0)) + 1) + user
         order = stable_order(key)
         starts = np.flatnonzero(run_starts(key[order]))

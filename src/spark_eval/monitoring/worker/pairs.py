@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import to_numpy
-from spark_eval.monitoring.worker.user_rows import Tables, check_ids
+from spark_eval.monitoring.worker.user_rows import Tables, check_ids, of_segment
 from spark_eval.monitoring.worker.user_sums import MeanColumns, as_floats
 from spark_eval.schema import ALL, MISSING, USER
 from spark_eval.statistics.additive import Accumulator, added_by, by_element
@@ -102,3 +102,11 @@ def in_cell(table: pa.Table, segment: str, value: str) -> pa.Table:
         return table
     texts = table[segment].cast(pa.string()).fill_null(MISSING)
     return table.filter(pc.equal(texts, value))
+
+
+def item_pair_totals(
+    sides: Sequence[Tables], means: Sequence[MeanColumns], cell: tuple[str, str], *, of_users: bool = False
+) -> PairTotals:
+    """Sum users of two tables of ``item_segments``, within a value of a segment of items; see above."""
+    own = [[of_segment(table, cell[0]) for table in side] for side in sides]
+    return pair_totals(own, means, cell, of_users=of_users)

@@ -10,7 +10,7 @@ from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.worker.lists import SegmentTotals, sums
 from spark_eval.evaluation.worker.requests import means_of, sums_of_users
 from spark_eval.kernels.columns import sum_of_columns
-from spark_eval.monitoring.worker.user_rows import UserRows
+from spark_eval.monitoring.worker.user_rows import UserRows, rows_of_segment
 from spark_eval.monitoring.worker.user_sums import as_floats, segment_codes
 from spark_eval.schema import FOLD, REQUEST, USER
 from spark_eval.statistics.exact import Ints
@@ -31,8 +31,22 @@ def sums_of_requests(
         [code], names = segment_codes([rows[segment]])
         cells[segment] = (code[order], names)
     of_lists = sums(values, sum_of_columns(plan.metrics), everybody, cells, has_squares=False)
-    of_users = sums_of_users(means_of(plan), plan.weight, values, user[order], everybody, cells)
+    of_users = sums_of_users(means_of(plan.metrics), plan.weight, values, user[order], everybody, cells)
     return of_lists, of_users, n_users
+
+
+def item_sums_of_requests(
+    given: UserRows, model: str, segments: Sequence[str], plan: Plan
+) -> tuple[list[SegmentTotals], list[SegmentTotals]]:
+    """Return the sums of ``sums_of_requests`` for each segment of items, over rows of ``item_segments``."""
+    columns = [USER, REQUEST, FOLD, *plan.columns]
+    of_segments = [
+        sums_of_requests(
+            rows_of_segment(given, segment, columns), model, [*columns, segment], [segment], plan
+        )
+        for segment in segments
+    ]
+    return [lists for lists, _, _ in of_segments], [users for _, users, _ in of_segments]
 
 
 def numbers_of_users(rows: pa.Table) -> tuple[Ints, int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_eval.arrow.messages import (
     buckets_of,
@@ -16,7 +17,7 @@ from spark_eval.arrow.messages import (
     to_bytes,
 )
 from spark_eval.arrow.user_files import check_same_type, read_columns, read_ids
-from spark_eval.schema import REQUEST, USER
+from spark_eval.schema import REQUEST, SEGMENT, SEGMENT_VALUE, USER
 
 Tables = Sequence[pa.Table]
 # Number of a source, and rows of it as bytes.
@@ -79,6 +80,19 @@ class UserTables(UserRows):
         return (
             table.select([name for name in columns if name in table.column_names]) for table in self.tables
         )
+
+
+def rows_of_segment(given: UserRows, segment: str, columns: Sequence[str]) -> UserTables:
+    """Return these columns of the rows of a segment of items, whose values become the column ``segment``."""
+    tables = given.read([*columns, SEGMENT, SEGMENT_VALUE])
+    return UserTables([of_segment(table, segment) for table in tables])
+
+
+def of_segment(table: pa.Table, segment: str) -> pa.Table:
+    """Return the rows of ``item_segments`` of a segment, whose values become the column ``segment``."""
+    rows = table.filter(pc.equal(table[SEGMENT].cast(pa.string()), segment))
+    values = rows[SEGMENT_VALUE].cast(pa.string())
+    return rows.drop_columns([SEGMENT, SEGMENT_VALUE]).append_column(segment, values)
 
 
 def check_ids(schemas: Iterable[pa.Schema]) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spark_eval.arrow.codes import Booleans, Codes, stable_argsort, to_numpy, unique
 from spark_eval.arrow.user_files import check_same_type
-from spark_eval.monitoring.worker.user_rows import UserRows
+from spark_eval.monitoring.worker.user_rows import UserRows, rows_of_segment
 from spark_eval.schema import ALL, MISSING, USER
 from spark_eval.statistics.additive import Additive
 from spark_eval.statistics.differences import RatioSums
@@ -208,6 +208,20 @@ def user_sums(
         for cell, more in chain.from_iterable(one.sums(of_users=of_users) for one in of_mean):
             added[mean][cell] = added[mean].get(cell, UserSums()) + more
     return added
+
+
+def item_sums(
+    given: UserRows, segments: Sequence[str], means: Sequence[MeanColumns], *, of_users: bool
+) -> dict[MeanColumns, dict[Cell, UserSums]]:
+    """Return the sums of each mean by value of segments of items, over rows of ``item_segments``."""
+    columns = [USER, *dict.fromkeys(name for mean in means for name in mean if name is not None)]
+    sums: dict[MeanColumns, dict[Cell, UserSums]] = {}
+    for segment in segments:
+        rows = rows_of_segment(given, segment, columns)
+        for mean, cells in user_sums(rows, [segment], means, of_users=of_users).items():
+            own = {cell: one for cell, one in cells.items() if cell[0] == segment}
+            sums.setdefault(mean, {}).update(own)
+    return sums
 
 
 def clusters_of(given: UserRows, segments: Sequence[str]) -> list[Clusters]:

@@ -1,7 +1,7 @@
 """Item attributes in the executors: the catalogue, and the index of each item in it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -19,8 +19,26 @@ from spark_eval.arrow.codes import (
     unique_in_order_of_appearance,
 )
 from spark_eval.errors import DataError
+from spark_eval.evaluation.worker.items.segments import (
+    ItemSegment,
+    built_in_segment,
+    check_number_of_values,
+)
 from spark_eval.kernels.beyond.catalog import UNKNOWN, Catalog, Sets
-from spark_eval.schema import FEATURES, FLAG, FOLD, GROUPS, ITEM, N_ROWS, N_TAKERS, PROPENSITY, USER, VECTOR
+from spark_eval.schema import (
+    FEATURES,
+    FLAG,
+    FOLD,
+    GROUPS,
+    ITEM,
+    N_ROWS,
+    N_TAKERS,
+    PROPENSITY,
+    SEGMENT_COLUMN,
+    USER,
+    VECTOR,
+    ItemBuiltIn,
+)
 from spark_eval.statistics.exact import Floats, Ints
 
 # Maximum number of table entries per id for looking ids up in a table.
@@ -32,12 +50,14 @@ IndexFinder = Callable[[Ints], Ints]
 class ItemAttributes:
     """Items with attributes, by ascending id (``ids`` are int64 or text).
 
-    ``folds`` are those of the catalogue's tables, ascending; None without folds.
+    ``folds`` are those of the catalogue's tables, ascending; None without folds. ``segments`` are the
+    values that truth is divided by, by attribute.
     """
 
     ids: pa.Array
     catalog: Catalog
     folds: Ints | None = None
+    segments: Mapping[str, ItemSegment] = field(default_factory=dict)
 
     def tables_of(self, folds: Ints | None, n: int) -> Ints:
         """Return the row of each of n users in the catalogue's tables, -1 if training lacks their fold."""
@@ -95,6 +115,27 @@ class ItemAttributes:
         order = np.full(len(by_text) + 1, -1, dtype=np.int64)
         order[by_text] = np.arange(len(by_text))
         return replace(self, catalog=replace(self.catalog, text_order=order))
+
+    def with_segments(self, names: Sequence[str], items: pa.Table | None) -> "ItemAttributes":
+        """Copy with these segments of items; columns are numbered in this order, without built-in ones.
+
+        Raises DataError TOO_MANY_SEGMENTS.
+        """
+        n, built_in = self.catalog.n_items + 1, set(ItemBuiltIn)
+        columns = [name for name in names if name not in built_in]
+        segments = {}
+        for name in names:
+            if name in built_in:
+                n_rows = self.catalog.n_rows
+                segments[name] = built_in_segment(
+                    name, np.zeros((1, n), np.int64) if n_rows is None else n_rows
+                )
+            elif items is not None:
+                column = items[SEGMENT_COLUMN.format(columns.index(name))]
+                sets = sets_from_lists(column, self.indices_of_rows(items), n)
+                check_number_of_values(name, len(sets.names))
+                segments[name] = ItemSegment(sets.names, [sets])
+        return replace(self, segments=segments)
 
     @cached_property
     def is_trained(self) -> Booleans:
