@@ -101,7 +101,7 @@ def test_the_example_config_shows_every_key() -> None:
     section = read_config(path).predictions
     assert section is not None
     text = path.read_text(encoding="utf-8")
-    source = {"path", "table", "format", "options", "where", "columns", "timestamp_unit", "subset"}
+    source = {"path", "table", "format", "options", "where", "columns", "timestamp_unit", "subset", "read"}
     for key in set(type(section).model_fields) - source:
         assert f"{key}:" in text, key
     assert section.checked().by_user

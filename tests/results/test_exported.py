@@ -34,6 +34,7 @@ NOON: Final = pd.Timestamp("2024-05-01T12:00:00Z")
 LISTS: Final = pd.DataFrame(
     {"user": [1, 1, 2, 1, 2], "item": [7, 8, 9, 8, 9], "rank": [1, 2, 1, 1, 1], "model": list("aaabb")}
 )
+ITEMS: Final = pd.DataFrame({"item": [7, 8, 9], "genre": ["jazz", "folk", "jazz"]})
 TRUTH: Final = pd.DataFrame({"user": [1, 2], "item": [8, 9]})
 LOG: Final = pd.DataFrame({"user": range(10), "item": range(10), "timestamp": range(10)})
 SCORED: Final = pd.DataFrame({"user": [1, 1, 2], "label": [0, 1, 1], "score": [0.2, 0.9, 0.1]})
@@ -49,7 +50,9 @@ HOME: Final = {
 }
 # Results of either engine, by name.
 OF_AN_ENGINE: Final[dict[str, Callable[[str], Exported]]] = {
-    "evaluate": lambda engine: evaluate(LISTS, TRUTH, metrics="mrr", k=2, engine=engine),
+    "evaluate": lambda engine: evaluate(
+        LISTS, TRUTH, metrics="mrr", k=2, items=ITEMS, item_segments=["genre"], engine=engine
+    ),
     "split": lambda engine: split(LOG, method="time", test_cut=0.8, timestamp_unit="s", engine=engine),
     "predictions": lambda engine: evaluate_predictions(
         SCORED, "binary", model="m", metrics="auc", intervals="user", engine=engine
@@ -61,7 +64,7 @@ OF_AN_ENGINE: Final[dict[str, Callable[[str], Exported]]] = {
     "user days": lambda engine: sum_user_days(EXPOSURES, EVENTS, [CLICKS], HOME, engine=engine),
 }
 # Tables that Spark keeps.
-LARGE: Final = {"per_user", "rows"}
+LARGE: Final = {"per_user", "item_segments", "rows"}
 
 
 @pytest.fixture(scope="module")
