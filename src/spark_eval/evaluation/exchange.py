@@ -29,7 +29,7 @@ from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.items.counts import ItemTally, histogram, partition_by_item
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.task import EvaluationTask
-from spark_eval.names import folder_name
+from spark_eval.names import folder_name, split_repeat
 from spark_eval.runners.rows import Rows, is_first_task
 from spark_eval.runners.spread import (
     BUCKETS_PER_TASK,
@@ -46,6 +46,7 @@ from spark_eval.schema import (
     ITEM,
     MODEL,
     RANK,
+    REPEAT,
     REQUEST,
     SCORE,
     USER,
@@ -69,7 +70,7 @@ def evaluation_task(
         plan=tables.plan,
         user=ids[USER],
         item=ids[ITEM],
-        model=tables.model,
+        model=None if tables.plan.has_repeats else tables.model,
         has_scores=RANK not in tables.recommendations.columns,
         most_relevance=tables.plan.most_relevance,
         bounds=bounds,
@@ -80,12 +81,13 @@ def evaluation_task(
 
 def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[Rows]:
     """Return the messages of all tables."""
-    names = [USER, ITEM, RANK, SCORE, FOLD, REQUEST, IN_TRAIN, *([MODEL] if tables.model is None else [])]
+    names = [USER, ITEM, RANK, SCORE, FOLD, REQUEST, REPEAT, IN_TRAIN]
+    names += [MODEL] if tables.model is None else []
     lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
     plan, rules = tables.plan, tables.rules
     messages = [
         send(tables.truth, Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
-        send(lists, Sender(n_buckets, Content.LISTS, rules["recommendations"]), n_tasks),
+        send(lists, Sender(n_buckets, Content.LISTS, rules["recommendations"], tables.model), n_tasks),
     ]
     if tables.users is not None:
         messages.append(send(tables.users, Sender(n_buckets, Content.SEGMENTS), n_tasks))
@@ -169,19 +171,21 @@ def measure(
         for number, n_numbers, bucket in buckets(batches, task, n_buckets):
             measuring, models = BucketMeasurer(bucket, tally), []
             for one, rows in measuring.measured():
-                rows = rows.add_column(0, MODEL, pa.repeat(one.model, len(rows)))
+                model, repeat = split_repeat(one.model or "")
+                rows = rows.add_column(0, MODEL, pa.repeat(one.model and model, len(rows)))
+                if repeat is not None:
+                    rows = rows.add_column(1, REPEAT, pa.repeat(repeat, len(rows)))
                 rows, file = rows.select(schema.names).cast(schema), None
                 if folder is None:
                     yield from add_missing_columns(rows, columns).to_batches()
                 elif bucket.has_valid_models and len(rows):
                     name = file_name(number, n_numbers)
-                    file = write_users(one.model or "", rows.drop_columns(MODEL), folder, name)
+                    file = write_users(model, rows.drop_columns(MODEL), folder, name)
                 models.append(replace(one, file=file))
             of_truth = (bucket.truth_counts(), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if task.plan.stages else None
-            summary = BucketSummary(
-                *of_truth, models, measuring.sums, stages, measuring.groups, measuring.user_sums
-            )
+            sums = (measuring.user_sums, measuring.repeat_sums)
+            summary = BucketSummary(*of_truth, models, measuring.sums, stages, measuring.groups, *sums)
             del measuring  # free its lists before the next bucket
             yield from add_missing_columns({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
         counts = tally.table()

@@ -14,6 +14,7 @@ from spark_eval.schema import (
     N_INTERACTIONS,
     N_RECOMMENDED,
     N_RELEVANT,
+    REPEAT,
     REQUEST,
     USER,
     BuiltIn,
@@ -24,7 +25,7 @@ DECILES: Final = 10
 RESERVED: Final = frozenset(
     {
         *(FOLD, FOLDS),
-        *(MODEL, USER, REQUEST, N_RELEVANT, N_RECOMMENDED, N_INTERACTIONS),
+        *(MODEL, REPEAT, USER, REQUEST, N_RELEVANT, N_RECOMMENDED, N_INTERACTIONS),
         *(ALL, "measured", "run_id", ""),
     }
 )

@@ -1,5 +1,6 @@
 """Sum the summaries of all buckets: counts of rows, exact sums, folds, files."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from spark_eval.accounting import ListCounts, TruthCounts
 from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.repeats import repeat_run_rows, with_repeats
 from spark_eval.evaluation.stages.measure import StageTotals
 from spark_eval.evaluation.stages.rows import StageSums
 from spark_eval.evaluation.summary import (
@@ -26,6 +28,7 @@ from spark_eval.evaluation.worker.lists import ColumnSums, SegmentCell, SegmentT
 from spark_eval.evaluation.worker.measure import ModelSummary
 from spark_eval.evaluation.worker.requests import means_of
 from spark_eval.kernels.beyond.catalog import GroupWeights
+from spark_eval.names import split_repeat
 from spark_eval.schema import ALL, Outcome
 
 SUMMARY: Final = "summary"
@@ -36,7 +39,8 @@ class BucketSummary:
     """Summary of a bucket: counts, digest and folds of its truth; lists and sums of each model.
 
     ``stages`` are the sums over pipeline stages, None if there are none. ``groups`` are weights of item
-    groups by the index of their metric and model, ``user_sums`` the sums of users with a list per request.
+    groups by the index of their metric and model, ``user_sums`` the sums of users with a list per request,
+    ``repeat_sums`` those of users over all repeats of a model.
     """
 
     truth: TruthCounts
@@ -47,6 +51,7 @@ class BucketSummary:
     stages: StageTotals | None = None
     groups: Mapping[tuple[int, str], GroupWeights] = field(default_factory=dict)
     user_sums: SegmentTotals | None = None
+    repeat_sums: SegmentTotals | None = None
 
 
 @dataclass(frozen=True)
@@ -67,13 +72,41 @@ class Summaries:
         return reduce(add, (one.truth for one in self.buckets), TruthCounts())
 
     @cached_property
-    def lists(self) -> dict[str | None, ListCounts]:
-        """Counts of the rows of each model, by outcome; the key None is for rows without a model."""
+    def named_lists(self) -> dict[str | None, ListCounts]:
+        """Counts of the rows of each model and repeat, by outcome; None is for rows without a model."""
         by_model: dict[str | None, ListCounts] = {}
         for one in self.of_models:
             known = by_model.get(one.model)
             by_model[one.model] = one.counts if known is None else known + one.counts
         return {model: counts for model, counts in by_model.items() if counts.rows[Outcome.IN, None]}
+
+    @cached_property
+    def lists(self) -> dict[str | None, ListCounts]:
+        """Counts of the rows of each model, by outcome; the key None is for rows without a model."""
+        by_model: dict[str | None, ListCounts] = {}
+        for name, counts in self.named_lists.items():
+            model = name and split_repeat(name)[0]
+            by_model[model] = by_model[model] + counts if model in by_model else counts
+        return by_model
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Sorted names of models and their repeats, which are measured like models."""
+        return sorted(name for name in self.named_lists if name is not None)
+
+    @property
+    def n_repeats(self) -> dict[str | None, int]:
+        """Number of repeats of each model; 1 without repeats."""
+        return dict(Counter(name and split_repeat(name)[0] for name in self.named_lists))
+
+    @property
+    def digests(self) -> dict[str, int]:
+        """Checksum of the lists of each repeat."""
+        totals = dict.fromkeys(self.names, 0)
+        for one in self.of_models:
+            if one.model in totals:
+                totals[one.model] = (totals[one.model] + one.digest) % 2**64
+        return totals
 
     @cached_property
     def models(self) -> list[str]:
@@ -102,9 +135,9 @@ class Summaries:
     @cached_property
     def models_like_sampled(self) -> list[str]:
         """Models whose lists look like sampled candidates."""
-        named = set(self.models)
+        named = set(self.names)
         return models_like_sampled(
-            (one.model, one.candidates) for one in self.of_models if one.model in named
+            (split_repeat(one.model)[0], one.candidates) for one in self.of_models if one.model in named
         )
 
     @property
@@ -131,15 +164,21 @@ class Summaries:
     @property
     def n_per_user(self) -> int:
         """Number of rows of ``per_user``."""
-        everybody = (self.sums.get((model, ALL, ALL), {}) for model in self.models)
+        everybody = (self.sums.get((name, ALL, ALL), {}) for name in self.names)
         return sum(next(iter(of_column.values())).n_users for of_column in everybody if of_column)
 
     @property
     def sum_rows(self) -> list[SumRow]:
         """Rows of the table ``sums``."""
-        if not self.plan.by_request:
-            return sum_rows(self.sums, self.models, self.plan.metrics, self.plan.stamp)
-        return request_sum_rows(self.sums, self.user_sums, self.models, self.plan)
+        rows = (
+            request_sum_rows(self.sums, self.user_sums, self.names, self.plan)
+            if self.plan.by_request
+            else sum_rows(self.sums, self.names, self.plan.metrics, self.plan.stamp)
+        )
+        if not self.plan.has_repeats:
+            return rows
+        parts = [one.repeat_sums for one in self.buckets if one.repeat_sums is not None]
+        return with_repeats(rows, merge_sums(parts, list(means_of(self.plan))), self.plan)
 
     def run_rows(self, histograms: Sequence[pa.Table], items: ItemAttributes) -> list[MetricRow]:
         """Return the rows of ``metrics`` that have no values per user.
@@ -148,10 +187,11 @@ class Summaries:
         """
         of_groups = [one.groups for one in self.buckets]
         rows = [
-            *(run_rows(self.plan, histograms, items, self.sums, self.models) if self.plan.of_run else ()),
-            *group_rows(self.plan, of_groups, items, self.sums, self.models),
+            *(run_rows(self.plan, histograms, items, self.sums, self.names) if self.plan.of_run else ()),
+            *group_rows(self.plan, of_groups, items, self.sums, self.names),
         ]
-        return [self.with_requests(row) for row in rows] if self.plan.by_request else rows
+        rows = [self.with_requests(row) for row in rows] if self.plan.by_request else rows
+        return repeat_run_rows(rows, by_repeat=self.plan.by_repeat) if self.plan.has_repeats else rows
 
     def with_requests(self, row: MetricRow) -> MetricRow:
         """Return a row of a run with the number of its lists as requests, and that of their users."""
