@@ -123,11 +123,15 @@ def user_lines(source: str, model: str | None, counts: Counts) -> list[Entry]:
 
 
 def list_entries(
-    counts: Mapping[str | None, ListCounts], n_truth_users: int, conventions: Conventions
+    counts: Mapping[str | None, ListCounts],
+    n_truth_users: int,
+    conventions: Conventions,
+    n_repeats: Mapping[str | None, int] | None = None,
 ) -> list[Entry]:
     """Return the entries of lists and users, from the counts of each model.
 
     ``n_truth_users`` is the number of users with truth; of lists with truth, if there is one per request.
+    Users count once for each of the ``n_repeats`` of a model, by default one.
     """
     entries = []
     for model, count in sorted(counts.items(), key=lambda one: str(one[0])):
@@ -138,7 +142,7 @@ def list_entries(
         if count.clashes:
             clash = (Outcome.QUARANTINED, Fault.DUPLICATE_RANK, count.clashes, None)
             entries.append(Entry(RECOMMENDATIONS, model, *clash))
-        without = n_truth_users - count.with_truth
+        without = n_truth_users * (n_repeats or {}).get(model, 1) - count.with_truth
         n_lacking = count.people[Outcome.NO_RECOMMENDATIONS] if count.people else without
         rule = (Outcome.NO_RECOMMENDATIONS, conventions.no_recommendations, 0, n_lacking)
         entries.append(Entry(RECOMMENDATIONS, model, *rule))

@@ -22,6 +22,8 @@ TAKEN_FOR_A_VALUE: Final = re.compile(
 INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
 # Pattern characters in a path that Spark reads.
 PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
+# Between a model and its repeat; neither name has a control character.
+REPEAT_MARK: Final = "\x1f"
 # Maximum number of names in a message.
 MOST_SHOWN: Final = 5
 # Spark's folder for null and for the empty name.
@@ -56,6 +58,27 @@ def model_faults(names: Sequence[str], source: str = "recommendations") -> list[
             )
             hint = "and some file systems do not distinguish them; rename one"
             faults.append(DataError("MODELS_ALIKE", f"{message}, {hint}"))
+    return faults
+
+
+def split_repeat(name: str) -> tuple[str, str | None]:
+    r"""Return the model and the repeat of a name of both; without a repeat the name is the model's.
+
+    >>> split_repeat("als\x1fseed 1"), split_repeat("als")
+    (('als', 'seed 1'), ('als', None))
+    """
+    model, mark, repeat = name.partition(REPEAT_MARK)
+    return model, repeat if mark else None
+
+
+def repeat_faults(names: Sequence[str]) -> list[DataError]:
+    """Return errors for repeats with empty names or control characters, of names of models and repeats."""
+    faults = []
+    for name in names:
+        model, repeat = split_repeat(name)
+        if repeat == "" or CONTROL_CHARACTER.search(repeat or ""):
+            message = f"recommendations of model {model!r}: repeat {repeat!r}"
+            faults.append(DataError("INVALID_REPEAT", f"{message}; allowed: text without control characters"))
     return faults
 
 

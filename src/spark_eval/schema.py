@@ -7,6 +7,7 @@ from typing import Any, Final, get_args, get_type_hints
 USER: Final = "user"
 ITEM: Final = "item"
 REQUEST: Final = "request"
+REPEAT: Final = "repeat"
 MODEL: Final = "model"
 SCORE: Final = "score"
 RANK: Final = "rank"
@@ -85,7 +86,7 @@ INPUT_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "interactions": EVENT_COLUMNS,
     "train": (*EVENT_COLUMNS, FOLD),
     "truth": (*EVENT_COLUMNS, FOLD, REQUEST),
-    "recommendations": (USER, ITEM, SCORE, RANK, MODEL, FOLD, REQUEST),
+    "recommendations": (USER, ITEM, SCORE, RANK, MODEL, FOLD, REQUEST, REPEAT),
     "predictions": (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD),
     "exposures": (USER, VARIANT, TIMESTAMP, EXPERIMENT, UNIT),
     "events": (USER, TIMESTAMP, KIND, VALUE, EVENT_ID, UNIT),
@@ -236,6 +237,7 @@ class Fault(StrEnum):
     NEGATIVE_VALUE = "NEGATIVE_VALUE"
     # A single row with one of these makes the whole table invalid.
     NULL_MODEL = "NULL_MODEL"
+    NULL_REPEAT = "NULL_REPEAT"
     RANK_NOT_INTEGER = "RANK_NOT_INTEGER"
     RANK_BASE = "RANK_BASE"
     DUPLICATE_RANK = "DUPLICATE_RANK"
@@ -247,6 +249,7 @@ class Fault(StrEnum):
 # Faults of recommendations; a row has the first one that applies.
 ROW_FAULTS: Final = (
     Fault.NULL_MODEL,
+    Fault.NULL_REPEAT,
     Fault.NULL_ID,
     Fault.NULL_RANK,
     Fault.RANK_NOT_INTEGER,
@@ -259,6 +262,7 @@ ROW_FAULTS: Final = (
 # Messages of the faults that make a table invalid.
 FATAL: Final[dict[Fault, str]] = {
     Fault.NULL_MODEL: "rows without a model name; fill the model column, or name one model in the config",
+    Fault.NULL_REPEAT: "rows without a repeat; fill the column repeat, or leave it out",
     Fault.RANK_NOT_INTEGER: (
         "rows with a rank that is no whole number; rank without ties, in pandas "
         ".rank(method='first', ascending=False).astype(int)"

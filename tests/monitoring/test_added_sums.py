@@ -12,7 +12,9 @@ from spark_eval.errors import DataError
 LISTS: Final = pd.DataFrame({"user": [1, 1, 2, 2], "item": [1, 2, 3, 1], "rank": [1, 2, 1, 2]})
 TRUTH: Final = pd.DataFrame({"user": [1, 2, 2], "item": [2, 3, 4]})
 KEY: Final = {"model": "m", "metric": "map", "k": 5, "segment": "all", "segment_value": "all"}
-NULLS: Final = dict.fromkeys(("weight", "products", "weight_squares", "n_requests", "n_requests_defined"))
+NULLS: Final = dict.fromkeys(
+    ("weight", "products", "weight_squares", "n_requests", "n_requests_defined", "repeat")
+)
 OF_MEAN: Final = {"n_users": 3, "n_defined": 2, "unit": -2, "total": "7", "squares": "25"}
 ROW: Final[dict[str, Any]] = {**KEY, "conventions": "", **OF_MEAN, **NULLS}
 OF_RATIO: Final = {**ROW, "weight": "4", "products": "6", "weight_squares": "8"}

@@ -19,6 +19,7 @@ from spark_eval.schema import (
     N_INTERACTIONS,
     RANK,
     RELEVANCE,
+    REPEAT,
     REQUEST,
     SCORE,
     TIMESTAMP,
@@ -40,6 +41,7 @@ def judge_lists(rows: pa.Table) -> Judged:
         rows = rows.set_column(rows.column_names.index(RANK), RANK, ranks)
     faults: dict[Fault | Reason, Booleans] = {
         Fault.NULL_MODEL: is_any_null(rows, MODEL),
+        Fault.NULL_REPEAT: is_any_null(rows, REPEAT),
         Fault.NULL_ID: is_any_null(rows, USER, ITEM, FOLD, REQUEST),
         Fault.NULL_RANK: is_any_null(rows, RANK),
         Fault.NULL_SCORE: is_any_null(rows, SCORE),

@@ -20,6 +20,7 @@ from spark_eval.evaluation.exchange import (
     messages_of,
 )
 from spark_eval.evaluation.plan import Candidates, EvaluateOptions, MeanInterval, Plan, make_plan
+from spark_eval.evaluation.repeats import warn_of_copies
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.evaluation.segments import check_given, tables_read
 from spark_eval.evaluation.side_tables import attributes_of_items, read_users_and_items
@@ -29,6 +30,7 @@ from spark_eval.evaluation.summary import MeanKey
 from spark_eval.evaluation.tables import (
     Tables,
     check_folds,
+    check_repeats,
     check_requests,
     checked_entries,
 )
@@ -88,7 +90,8 @@ def evaluate(
 
     Args:
         recommendations: One row per recommended item: ``user``, ``item``, and ``rank`` (from 1) or ``score``
-            (higher is better); ``model`` if there are several models, ``fold`` if there are folds.
+            (higher is better); ``model`` if there are several models, ``fold`` if there are folds, ``repeat``
+            if models were made several times, such as with several seeds.
         truth: One row per relevant item: ``user``, ``item``, and ``relevance`` if graded.
         model: Name of the only model, if ``recommendations`` has no column ``model``.
         layout: ``long`` for one row per item, ``array`` for one row per user with an array of items.
@@ -167,7 +170,7 @@ def measure_lists(tables: Tables, folders: Mapping[str, str] | None = None) -> E
     With ``folders``, ``per_user`` and ``item_segments`` are written there. Raises one DataError that lists
     the errors of all tables.
     """
-    tables = check_requests(check_folds(tables))
+    tables = check_requests(check_folds(check_repeats(tables)))
     check = check_unchanged(list(tables.given().values()))
     plan = tables.plan
     with ExitStack() as resources:
@@ -188,6 +191,8 @@ def measure_lists(tables: Tables, folders: Mapping[str, str] | None = None) -> E
         folds = None if attributes is None else attributes.folds
         entries = checked_entries(tables, training.entries, folds, summaries)
         warn_of_candidates(summaries)
+        if summaries.plan.has_repeats:
+            warn_of_copies(summaries.digests)
         histograms = collect_objects(histograms_of(rows, n_tasks)) if plan.of_run else []
         files = {Table.PER_USER: summaries.files, Table.ITEM_SEGMENTS: summaries.item_files}
         of_users: dict[str, Any] = {}

@@ -30,7 +30,7 @@ from spark_eval.evaluation.worker.items.attributes import ItemAttributes
 from spark_eval.evaluation.worker.items.counts import ItemTally, histogram, partition_by_item
 from spark_eval.evaluation.worker.measure import BucketMeasurer
 from spark_eval.evaluation.worker.task import EvaluationTask
-from spark_eval.names import folder_name
+from spark_eval.names import folder_name, split_repeat
 from spark_eval.runners.rows import Rows, is_first_task
 from spark_eval.runners.spread import (
     BUCKETS_PER_TASK,
@@ -48,6 +48,7 @@ from spark_eval.schema import (
     ITEM,
     MODEL,
     RANK,
+    REPEAT,
     REQUEST,
     SCORE,
     SEGMENT,
@@ -73,7 +74,7 @@ def evaluation_task(
         plan=tables.plan,
         user=ids[USER],
         item=ids[ITEM],
-        model=tables.model,
+        model=None if tables.plan.has_repeats else tables.model,
         has_scores=RANK not in tables.recommendations.columns,
         most_relevance=tables.plan.most_relevance,
         bounds=bounds,
@@ -84,12 +85,13 @@ def evaluation_task(
 
 def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[Rows]:
     """Return the messages of all tables."""
-    names = [USER, ITEM, RANK, SCORE, FOLD, REQUEST, IN_TRAIN, *([MODEL] if tables.model is None else [])]
+    names = [USER, ITEM, RANK, SCORE, FOLD, REQUEST, REPEAT, IN_TRAIN]
+    names += [MODEL] if tables.model is None else []
     lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
     plan, rules = tables.plan, tables.rules
     messages = [
         send(tables.truth, Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
-        send(lists, Sender(n_buckets, Content.LISTS, rules["recommendations"]), n_tasks),
+        send(lists, Sender(n_buckets, Content.LISTS, rules["recommendations"], tables.model), n_tasks),
     ]
     if tables.users is not None:
         messages.append(send(tables.users, Sender(n_buckets, Content.SEGMENTS), n_tasks))
@@ -164,9 +166,13 @@ class Destination:
         return list(fields.values())
 
     def rows(self, table: str, model: str | None, rows: pa.Table) -> pa.Table:
-        """Return the rows of a model as they are written, without their model, or returned."""
+        """Return the rows of a model or a repeat as they are written, without their model, or returned."""
         schema = self.schemas[table]
-        rows = rows.add_column(0, MODEL, pa.repeat(model, len(rows))).select(schema.names).cast(schema)
+        of_model, repeat = split_repeat(model or "")
+        rows = rows.add_column(0, MODEL, pa.repeat(model and of_model, len(rows)))
+        if repeat is not None:
+            rows = rows.add_column(1, REPEAT, pa.repeat(repeat, len(rows)))
+        rows = rows.select(schema.names).cast(schema)
         if table in self.folders:
             return rows.drop_columns(MODEL)
         if SEGMENT not in schema.names and any(field.name == SEGMENT for field in self.returned):
@@ -210,14 +216,23 @@ def measure(
                     if table not in folders:
                         yield from add_missing_columns(rows, columns).to_batches()
                     elif bucket.has_valid_models and len(rows):
+                        model, _ = split_repeat(one.model or "")
                         name = file_name(number, n_numbers)
-                        files[table] = write_users(one.model or "", rows, folders[table], name)
+                        files[table] = write_users(model, rows, folders[table], name)
                 own, of_items = (files.get(table) for table in (Table.PER_USER, Table.ITEM_SEGMENTS))
                 models.append(replace(one, file=own, item_file=of_items))
             of_truth = (measuring.truth_counts(), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if task.plan.stages else None
-            of_users = measuring.user_sums, measuring.item_sums, measuring.item_user_sums
-            summary = BucketSummary(*of_truth, models, measuring.sums, stages, measuring.groups, *of_users)
+            of_users = (measuring.user_sums, measuring.item_sums, measuring.item_user_sums)
+            summary = BucketSummary(
+                *of_truth,
+                models,
+                measuring.sums,
+                stages,
+                measuring.groups,
+                *of_users,
+                repeat_sums=measuring.repeat_sums,
+            )
             del measuring  # free its lists before the next bucket
             yield from add_missing_columns({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
         counts = tally.table()

@@ -145,13 +145,15 @@ class EvaluateOptions(TypedDict, total=False):
         "full",
         Candidates,
     ]
+    by_repeat: Annotated[bool, "with a column repeat: rows of metrics for each repeat, too.", False]
 
 
 @dataclass(frozen=True)
 class Plan:
     """Validated options of ``evaluate``; ``requested`` are the requested metrics, in order.
 
-    ``request_truth`` is None if users have one list each; it follows from the tables.
+    ``request_truth`` is None if users have one list each; it follows from the tables, and so does
+    ``has_repeats``: True if models have lists of several repeats.
     """
 
     requested: Sequence[MetricValue]
@@ -165,8 +167,10 @@ class Plan:
     weight: ListWeight
     base: str | None
     candidates: Candidates
+    by_repeat: bool = False
     request_truth: RequestTruth | None = None
     item_segments: Sequence[str] = ()
+    has_repeats: bool = False
 
     @cached_property
     def run_cuts(self) -> list[int | None]:

@@ -10,6 +10,7 @@ from spark_eval.accounting import ACCOUNTING, Entry, unusable
 from spark_eval.arrow.user_files import open_dataset
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.repeats import repeat_metric_rows
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE, StageSums
 from spark_eval.evaluation.summary import (
     METRICS,
@@ -198,6 +199,8 @@ class Evaluation(Writable):
     def metric_rows(self) -> list[MetricRow]:
         """The rows of ``metrics``."""
         rows = metric_rows(self.sum_rows, self.intervals)
+        if self.plan.has_repeats:
+            rows = repeat_metric_rows(self.sum_rows, by_repeat=self.plan.by_repeat)
         if self.run_rows:
             rows = in_requested_order([*rows, *self.run_rows], self.plan.requested)
         return rows + fold_rows(rows, ("n_users", "n_undefined", "n_requests"))

@@ -15,6 +15,7 @@ from spark_eval.schema import (
     N_RECOMMENDED,
     N_RELEVANT,
     OF_ITEMS,
+    REPEAT,
     REQUEST,
     USER,
     BuiltIn,
@@ -26,7 +27,7 @@ DECILES: Final = 10
 RESERVED: Final = frozenset(
     {
         *(FOLD, FOLDS),
-        *(MODEL, USER, REQUEST, N_RELEVANT, N_RECOMMENDED, N_INTERACTIONS),
+        *(MODEL, REPEAT, USER, REQUEST, N_RELEVANT, N_RECOMMENDED, N_INTERACTIONS),
         *(ALL, "measured", "run_id", ""),
     }
 )

@@ -20,6 +20,7 @@ from spark_eval.schema import (
     PROPENSITY,
     RANK,
     RELEVANCE,
+    REPEAT,
     REQUEST,
     SCORE,
     SEGMENT_COLUMN,
@@ -43,6 +44,7 @@ FOLD_COLUMN: Final = Column(
     FOLD, Kind.WHOLE, is_needed=False, code="FOLD_NOT_INTEGER", needs="folds are whole numbers"
 )
 REQUEST_COLUMN: Final = Column(REQUEST, Kind.ID, is_needed=False)
+REPEAT_COLUMN: Final = Column(REPEAT, Kind.ID, is_needed=False)
 KEYS: Final = (Column(USER, Kind.ID), Column(ITEM, Kind.ID))
 
 
@@ -116,6 +118,7 @@ def spec_of_lists(described: Descriptions, columns: Sequence[str]) -> TableSpec:
             *KEYS,
             FOLD_COLUMN,
             REQUEST_COLUMN,
+            REPEAT_COLUMN,
             order,
             *([] if REQUEST in columns else coarser),
         ],
@@ -239,7 +242,7 @@ def unfolded(frame: "DataFrame", described: Descriptions) -> "DataFrame":
             )
         items = items.getField(ids[0] if ids else "")
     table.id(USER)
-    keys = [name for name in (USER, REQUEST, MODEL, FOLD) if table.has(name)]
+    keys = [name for name in (USER, REQUEST, MODEL, REPEAT, FOLD) if table.has(name)]
     keys += [name for name in coarser_names(described) if name in frame.columns and name not in keys]
     arrays = {ITEM: items} | ({SCORE: table.column(SCORE)} if SCORE in table.names else {})
     table.check()

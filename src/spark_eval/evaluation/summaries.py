@@ -1,5 +1,6 @@
 """Sum the summaries of all buckets: counts of rows, exact sums, folds, files."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from spark_eval.accounting import ListCounts, TruthCounts
 from spark_eval.evaluation.plan import Plan
+from spark_eval.evaluation.repeats import repeat_run_rows, with_repeats
 from spark_eval.evaluation.stages.measure import StageTotals
 from spark_eval.evaluation.stages.rows import StageSums
 from spark_eval.evaluation.summary import (
@@ -28,6 +30,7 @@ from spark_eval.evaluation.worker.measure import ModelSummary
 from spark_eval.evaluation.worker.requests import means_of
 from spark_eval.kernels.beyond.catalog import GroupWeights
 from spark_eval.kernels.columns import sum_of_columns
+from spark_eval.names import split_repeat
 from spark_eval.schema import ALL, Outcome
 
 SUMMARY: Final = "summary"
@@ -39,7 +42,8 @@ class BucketSummary:
 
     ``stages`` are the sums over pipeline stages, None if there are none. ``groups`` are weights of item
     groups by the index of their metric and model, ``user_sums`` the sums of users with a list per request.
-    ``item_sums`` and ``item_user_sums`` are those of segments of items.
+    ``item_sums`` and ``item_user_sums`` are those of segments of items, ``repeat_sums`` those of users over
+    all repeats of a model.
     """
 
     truth: TruthCounts
@@ -52,6 +56,7 @@ class BucketSummary:
     user_sums: SegmentTotals | None = None
     item_sums: SegmentTotals | None = None
     item_user_sums: SegmentTotals | None = None
+    repeat_sums: SegmentTotals | None = None
 
 
 @dataclass(frozen=True)
@@ -72,13 +77,41 @@ class Summaries:
         return reduce(add, (one.truth for one in self.buckets), TruthCounts())
 
     @cached_property
-    def lists(self) -> dict[str | None, ListCounts]:
-        """Counts of the rows of each model, by outcome; the key None is for rows without a model."""
+    def named_lists(self) -> dict[str | None, ListCounts]:
+        """Counts of the rows of each model and repeat, by outcome; None is for rows without a model."""
         by_model: dict[str | None, ListCounts] = {}
         for one in self.of_models:
             known = by_model.get(one.model)
             by_model[one.model] = one.counts if known is None else known + one.counts
         return {model: counts for model, counts in by_model.items() if counts.rows[Outcome.IN, None]}
+
+    @cached_property
+    def lists(self) -> dict[str | None, ListCounts]:
+        """Counts of the rows of each model, by outcome; the key None is for rows without a model."""
+        by_model: dict[str | None, ListCounts] = {}
+        for name, counts in self.named_lists.items():
+            model = name and split_repeat(name)[0]
+            by_model[model] = by_model[model] + counts if model in by_model else counts
+        return by_model
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Sorted names of models and their repeats, which are measured like models."""
+        return sorted(name for name in self.named_lists if name is not None)
+
+    @property
+    def n_repeats(self) -> dict[str | None, int]:
+        """Number of repeats of each model; 1 without repeats."""
+        return dict(Counter(name and split_repeat(name)[0] for name in self.named_lists))
+
+    @property
+    def digests(self) -> dict[str, int]:
+        """Checksum of the lists of each repeat."""
+        totals = dict.fromkeys(self.names, 0)
+        for one in self.of_models:
+            if one.model in totals:
+                totals[one.model] = (totals[one.model] + one.digest) % 2**64
+        return totals
 
     @cached_property
     def models(self) -> list[str]:
@@ -107,9 +140,9 @@ class Summaries:
     @cached_property
     def models_like_sampled(self) -> list[str]:
         """Models whose lists look like sampled candidates."""
-        named = set(self.models)
+        named = set(self.names)
         return models_like_sampled(
-            (one.model, one.candidates) for one in self.of_models if one.model in named
+            (split_repeat(one.model)[0], one.candidates) for one in self.of_models if one.model in named
         )
 
     @property
@@ -158,19 +191,22 @@ class Summaries:
     @property
     def n_per_user(self) -> int:
         """Number of rows of ``per_user``."""
-        everybody = (self.sums.get((model, ALL, ALL), {}) for model in self.models)
+        everybody = (self.sums.get((name, ALL, ALL), {}) for name in self.names)
         return sum(next(iter(of_column.values())).n_users for of_column in everybody if of_column)
 
     @property
     def sum_rows(self) -> list[SumRow]:
         """Rows of the table ``sums``."""
-        plan, models = self.plan, self.models
+        plan, names = self.plan, self.names
         if plan.by_request:
-            rows = request_sum_rows(self.sums, self.user_sums, models, plan, plan.metrics)
-            of_items = request_sum_rows(self.item_sums, self.item_user_sums, models, plan, plan.item_metrics)
+            rows = request_sum_rows(self.sums, self.user_sums, names, plan, plan.metrics)
+            of_items = request_sum_rows(self.item_sums, self.item_user_sums, names, plan, plan.item_metrics)
         else:
-            rows = sum_rows(self.sums, models, plan.metrics, plan.stamp)
-            of_items = sum_rows(self.item_sums, models, plan.item_metrics, plan.stamp)
+            rows = sum_rows(self.sums, names, plan.metrics, plan.stamp)
+            of_items = sum_rows(self.item_sums, names, plan.item_metrics, plan.stamp)
+        if plan.has_repeats:
+            parts = [one.repeat_sums for one in self.buckets if one.repeat_sums is not None]
+            return with_repeats(rows, merge_sums(parts, list(means_of(plan.metrics))), plan)
         rows += [row for row in of_items if row.segment != ALL]
         return sorted(rows, key=lambda row: everybody_first((row.model, row.segment, row.segment_value)))
 
@@ -181,10 +217,11 @@ class Summaries:
         """
         of_groups = [one.groups for one in self.buckets]
         rows = [
-            *(run_rows(self.plan, histograms, items, self.sums, self.models) if self.plan.of_run else ()),
-            *group_rows(self.plan, of_groups, items, self.sums, self.models),
+            *(run_rows(self.plan, histograms, items, self.sums, self.names) if self.plan.of_run else ()),
+            *group_rows(self.plan, of_groups, items, self.sums, self.names),
         ]
-        return [self.with_requests(row) for row in rows] if self.plan.by_request else rows
+        rows = [self.with_requests(row) for row in rows] if self.plan.by_request else rows
+        return repeat_run_rows(rows, by_repeat=self.plan.by_repeat) if self.plan.has_repeats else rows
 
     def with_requests(self, row: MetricRow) -> MetricRow:
         """Return a row of a run with the number of its lists as requests, and that of their users."""

@@ -55,6 +55,10 @@ class SumRow(NamedTuple):
     If users have a list per request, the mean over requests is such a weighted mean: ``total`` sums the
     users' totals, ``weight`` their numbers of lists. ``n_requests`` counts the lists, and
     ``n_requests_defined`` those with a value; both are null otherwise.
+
+    If models have repeats, each has rows of its own, named by ``repeat``. A row without one sums over users
+    and repeats: ``total`` times 2^unit is the sum of all values, ``squares`` times 4^unit that of the squares
+    of the users' totals, and ``weight`` the number of values, or the sum of their weights.
     """
 
     model: str
@@ -73,6 +77,7 @@ class SumRow(NamedTuple):
     weight_squares: str | None = None
     n_requests: int | None = None
     n_requests_defined: int | None = None
+    repeat: str | None = None
 
     @classmethod
     def of(
@@ -95,7 +100,8 @@ class SumRow(NamedTuple):
         )
         products, weight_squares = of_ratio
         of_mean = (unit, key[5], products, weight_squares)
-        return cls(*key[:5], n_users, n_defined, total or "0", squares, weight, *of_mean, *n_requests)
+        row = cls(*key[:5], n_users, n_defined, total or "0", squares, weight, *of_mean)
+        return row._replace(n_requests=n_requests[0], n_requests_defined=n_requests[1])
 
     @property
     def key(self) -> Key:
@@ -115,6 +121,10 @@ class MetricRow(NamedTuple):
 
     ``n_users`` counts the users in the mean, ``n_undefined`` those without a value. If users have a list per
     request, ``n_requests`` counts the lists in the mean, and ``n_undefined`` the lists without a value.
+
+    If models have repeats, the mean is over users and ``n_repeats`` repeats, and ``std_error`` has both
+    parts. ``std_repeat`` is the standard deviation of the repeats' means, and ``repeat_share`` the share of
+    the variance that the repeats add to that of the users.
     """
 
     model: str
@@ -130,6 +140,9 @@ class MetricRow(NamedTuple):
     n_undefined: int
     conventions: str
     n_requests: int | None = None
+    n_repeats: int | None = None
+    std_repeat: float | None = None
+    repeat_share: float | None = None
 
     @classmethod
     def of_mean(cls, sums: SumRow, intervals: Mapping[MeanKey, LowHigh] | None = None) -> Self:
@@ -345,7 +358,10 @@ def merge_sum_rows(rows: Iterable[SumRow]) -> list[SumRow]:
             ]
             n_requests = [
                 None if one is None or more is None else one + more
-                for one, more in zip(row[-2:], other[-2:], strict=True)
+                for one, more in (
+                    (row.n_requests, other.n_requests),
+                    (row.n_requests_defined, other.n_requests_defined),
+                )
             ]
             n_users, n_defined = row.n_users + other.n_users, row.n_defined + other.n_defined
             row = SumRow.of(row.key, n_users, n_defined, sums, n_requests)
@@ -382,9 +398,14 @@ def mean_of(sums: SumRow, intervals: Mapping[MeanKey, LowHigh] | None = None) ->
     if intervals is not None and summary.std_error is not None:
         ci_low, ci_high = intervals[sums[:5]]
         summary = replace(summary, ci_low=ci_low, ci_high=ci_high)
+    return checked_summary(summary, sums.metric, sums.k)
+
+
+def checked_summary(summary: Summary, metric: str, k: int | None) -> Summary:
+    """Return a summary; raise DataError METRIC_OVERFLOW for numbers too large for a double."""
     numbers = (summary.value, summary.std_error, summary.ci_low, summary.ci_high)
     if not all(math.isfinite(number) for number in numbers if number is not None):
-        raise overflow(f"{sums.metric}@{ALL if sums.k is None else sums.k}")
+        raise overflow(f"{metric}@{ALL if k is None else k}")
     return summary
 
 

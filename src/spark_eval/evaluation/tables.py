@@ -29,7 +29,7 @@ from spark_eval.evaluation.plan import LARGEST_DOUBLE, ListWeight, MeanInterval,
 from spark_eval.evaluation.specs import COARSER, LISTS, Descriptions, coarser_names, without_coarser
 from spark_eval.evaluation.summaries import Summaries
 from spark_eval.kernels.stages import check_stage_models
-from spark_eval.names import model_faults
+from spark_eval.names import model_faults, repeat_faults
 from spark_eval.runners.conformed import align_ids, check_id_types, id_type
 from spark_eval.runners.quarantine import MOST_EXAMPLES, share_faults, unusable_rows
 from spark_eval.runners.rows import Rows
@@ -47,6 +47,7 @@ from spark_eval.schema import (
     N_RELEVANT,
     RANK,
     RELEVANCE,
+    REPEAT,
     REQUEST,
     SCORE,
     SEGMENT,
@@ -60,7 +61,10 @@ from spark_eval.schema import (
 from spark_eval.statistics.exact import Ints
 
 # Columns of conformed tables, in the order that Spark's frames have.
-CONFORMED: Final = (MODEL, USER, ITEM, RELEVANCE, FOLD, REQUEST, RANK, SCORE, GROUPS, FEATURES, VECTOR, FAULT)
+CONFORMED: Final = (
+    *(MODEL, REPEAT, USER, ITEM, RELEVANCE, FOLD, REQUEST, RANK, SCORE),
+    *(GROUPS, FEATURES, VECTOR, FAULT),
+)
 # Maximum number of folds in a message.
 MOST_FOLDS_NAMED: Final = 10
 # The sign of users that are requests is looked for in these first rows.
@@ -157,7 +161,8 @@ class Tables:
     def schema_of_users(self, more: Mapping[str, pa.DataType], metrics: Sequence[str]) -> pa.Schema:
         """Return the schema of a table with a row per user; its ids keep their types."""
         plan = self.plan
-        columns = {MODEL: pa.string(), USER: self.truth.kind(USER)}
+        columns = {MODEL: pa.string()} | ({REPEAT: pa.string()} if plan.has_repeats else {})
+        columns |= {USER: self.truth.kind(USER)}
         columns |= {REQUEST: self.recommendations.kind(REQUEST)} if plan.by_request else {}
         columns |= {N_RELEVANT: pa.int64(), N_RECOMMENDED: pa.int64()}
         columns |= {FOLD: pa.int32()} if plan.by_fold else {}
@@ -240,9 +245,9 @@ def checked_entries(
     of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
     if train_folds is not None and plan.reads_items:
         of_folds += train_fold_faults(summaries, train_folds.tolist())
-    entries += list_entries(summaries.lists, summaries.truth.n_users, plan.conventions)
+    entries += list_entries(summaries.lists, summaries.truth.n_users, plan.conventions, summaries.n_repeats)
     events.stage("measure", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
-    check_tables(tables, entries, summaries.lists, [*of_truth, *of_folds])
+    check_tables(tables, entries, summaries, [*of_truth, *of_folds])
     if plan.base is not None and plan.base not in summaries.models:
         raise ConfigError.unknown("UNKNOWN_MODEL", "model", plan.base, summaries.models, "evaluate.base")
     check_stage_models(plan.stages, summaries.models)
@@ -252,15 +257,15 @@ def checked_entries(
 def check_tables(
     tables: Tables,
     entries: Sequence[Entry],
-    counts: Mapping[str | None, ListCounts],
+    summaries: Summaries,
     faults: Sequence[DataError],
 ) -> None:
     """Check that the accounting closes; raise one DataError that lists the errors of all tables.
 
-    ``counts`` are those of the lists. ``faults`` are the errors already found. Errors of the lists, rows with
+    ``faults`` are the errors already found. Errors of the lists, rows with
     fatal codes and excessive quarantine are added.
     """
-    of_lists, shares = list_faults(tables, entries, counts), []
+    of_lists, shares = list_faults(tables, entries, summaries.lists, summaries.names), []
     if tables.most_quarantined:
         bad = tables.judged(entries)
         shares = share_faults(entries, bad, tables.most_quarantined)
@@ -268,15 +273,19 @@ def check_tables(
 
 
 def list_faults(
-    tables: Tables, entries: Sequence[Entry], counts: Mapping[str | None, ListCounts]
+    tables: Tables,
+    entries: Sequence[Entry],
+    counts: Mapping[str | None, ListCounts],
+    repeats: Sequence[str] = (),
 ) -> list[DataError]:
     """Return the errors of the recommendations, other than invalid rows.
 
-    These are invalid model names, no user in common with the truth, and repeated items if refused.
+    ``repeats`` are the names of models with their repeats. The errors are invalid names, no user in common
+    with the truth, and repeated items if refused.
     """
     named = {model: count for model, count in counts.items() if model is not None}
     once_only = tables.plan.conventions.recommendation_duplicates is RecommendationDuplicates.REFUSE
-    faults = model_faults(list(named))
+    faults = [*model_faults(list(named)), *repeat_faults(repeats)]
     if not counts:
         message = "recommendations: not a single row; see their path, where and subset"
         faults.append(DataError("EMPTY_RECOMMENDATIONS", message))
@@ -294,9 +303,9 @@ def list_faults(
                     here, there = some_ids(tables.recommendations, name, model), some_ids(tables.truth, name)
                     message += f"; here {name}s are {here}, there {there}"
             faults.append(DataError("NO_ID_OVERLAP", f"{message}; write ids alike in both tables"))
-        repeats = count.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM]
-        if repeats and once_only:
-            message = f"{lists}: {repeats} rows repeat an item of their list; remove them, or use "
+        n_repeated = count.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM]
+        if n_repeated and once_only:
+            message = f"{lists}: {n_repeated} rows repeat an item of their list; remove them, or use "
             faults.append(DataError("REPEATED_ITEM", f"{message}recommendation_duplicates=best_rank"))
     return faults
 
@@ -364,6 +373,31 @@ def check_requests(tables: Tables) -> Tables:
         raise ConfigError("NOT_BY_REQUEST", f"{message}, or weight: requests")
     owner = RequestTruth.REQUESTS if REQUEST in tables.truth.columns else RequestTruth.USERS
     return replace(tables, plan=replace(tables.plan, request_truth=owner))
+
+
+def check_repeats(tables: Tables) -> Tables:
+    """Return the tables with a plan by repeat if the recommendations have a column ``repeat``.
+
+    Raises DataError REPEATS_AND_FOLDS, ConfigError NOT_BY_REPEAT for options that repeats do not have.
+    """
+    plan = tables.plan
+    if REPEAT not in tables.recommendations.columns:
+        return tables
+    if FOLD in tables.recommendations.columns:
+        message = f"recommendations have the columns {REPEAT} and {FOLD}, whose errors differ"
+        raise DataError("REPEATS_AND_FOLDS", f"{message}; evaluate one fold, or leave one column out")
+    is_by_user = REQUEST in tables.recommendations.columns and plan.weight is ListWeight.USERS
+    for option, is_chosen, instead in (
+        ("stages", bool(plan.stages), "evaluate one repeat"),
+        ("base", plan.base is not None, "evaluate one repeat"),
+        ("item_segments", bool(plan.item_segments), "evaluate one repeat"),
+        ("interval: bootstrap", plan.interval is MeanInterval.BOOTSTRAP, "take interval: normal"),
+        ("weight: users", is_by_user, "take weight: requests"),
+    ):
+        if is_chosen:
+            message = f"no {option} for lists with a column {REPEAT}; {instead}, or leave the column out"
+            raise ConfigError("NOT_BY_REPEAT", message)
+    return replace(tables, plan=replace(plan, has_repeats=True))
 
 
 def fold_faults(summaries: Summaries) -> list[DataError]:

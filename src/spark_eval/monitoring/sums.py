@@ -1,7 +1,7 @@
 """Exact sums of several runs, added."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,12 +11,12 @@ from spark_eval.evaluation.summary import METRICS, SUMS, SumRow, merge_sum_rows,
 from spark_eval.names import summarize_names
 from spark_eval.options import checked_call
 from spark_eval.results.driver_tables import arrow_schema, arrow_table, is_of_spark
-from spark_eval.schema import Row
+from spark_eval.schema import REPEAT, Row
 from spark_eval.tables.arrow_frames import as_arrow
 
 COUNTS: Final = ("n_users", "n_defined", "n_requests", "n_requests_defined")
 INTEGERS: Final = ("total", "squares", "weight", "products", "weight_squares")
-NULLABLE: Final = {"k", *INTEGERS[1:], *COUNTS[2:]}
+NULLABLE: Final = {"k", *INTEGERS[1:], *COUNTS[2:], REPEAT}
 # Products of any two doubles have exponents above the lowest unit, and fewer digits than the pattern takes.
 LOWEST_UNIT: Final = -4096
 INTEGER: Final = re.compile(r"-?[0-9]{1,4000}", re.ASCII)
@@ -46,7 +46,8 @@ def add_sums(sums: Any) -> pa.Table:
     Raises:
         ConfigError: NOT_A_FRAME for another object; NOT_OF_PREDICTIONS for sums of predictions.
         DataError: MISSING_COLUMN or AMBIGUOUS_COLUMN for a frame without a column of ``sums``, or with two;
-            INVALID_SUMS for values that no run publishes, such as negative counts.
+            INVALID_SUMS for values that no run publishes, such as negative counts; NOT_BY_REPEAT for sums of
+            models with repeats.
 
     Examples:
         With the ``result`` of the example of ``evaluate``, as if its users had come on two days:
@@ -70,7 +71,16 @@ def read_sums(sums: Any) -> list[SumRow]:
     if lacking:
         message = f"sums has no column {summarize_names(lacking)}; give the table sums of published runs"
         raise DataError("MISSING_COLUMN", message)
-    return checked_rows(typed(rows))
+    own = checked_rows(typed(rows))
+    refuse_repeats(own, "sums")
+    return own
+
+
+def refuse_repeats(rows: Iterable[SumRow], where: str) -> None:
+    """Raise DataError NOT_BY_REPEAT for sums of repeats, which are the same on no two days."""
+    if any(row.repeat is not None for row in rows):
+        message = f"{where}: models have repeats, whose errors cannot be merged; evaluate all days in one run"
+        raise DataError("NOT_BY_REPEAT", message)
 
 
 def typed(rows: pa.Table) -> pa.Table:

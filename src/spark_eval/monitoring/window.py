@@ -33,6 +33,7 @@ from spark_eval.monitoring.published import (
     segments_of,
 )
 from spark_eval.monitoring.requests import check_requests, check_same_lists, is_of_users, request_sums
+from spark_eval.monitoring.sums import refuse_repeats
 from spark_eval.monitoring.worker.user_sums import Cell, MeanColumns, UserSums, item_sums, user_sums
 from spark_eval.names import summarize_names
 from spark_eval.predictions.tables import PredictionRow, PredictionSumRow
@@ -93,7 +94,8 @@ def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:
     Raises:
         DataError: MIXED_CONVENTIONS if conventions, config or code of the days differ; MISSING_DAYS if a
             model has not all days, unless the plan allows it; NO_PER_USER if each user is to count once
-            and ``per_user`` was removed; NOT_BY_REQUEST for options that lists by request do not have.
+            and ``per_user`` was removed; NOT_BY_REQUEST for options that lists by request do not have;
+            NOT_BY_REPEAT for models with repeats.
     """
     days = sorted(days, key=lambda day: day.run_id)
     check_same_question(days)
@@ -101,6 +103,8 @@ def merge_days(days: Sequence[Day], plan: WindowPlan) -> Window:
     models = sorted({model for day in days for model in day.models})
     if not plan.allow_missing:
         check_models(days, models)
+    for day in days:
+        refuse_repeats(day.sum_rows, day.run_id)
     merged = in_order(chain.from_iterable(day.sum_rows for day in days), days[0].plan)
     without = [day.run_id for day in days if not day.has_users]
     if without and (plan.unit is Unit.USERS or is_of_users(days[0])):

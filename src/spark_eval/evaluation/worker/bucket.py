@@ -49,7 +49,7 @@ from spark_eval.evaluation.worker.users import (
     number_users,
 )
 from spark_eval.kernels.beyond.catalog import UNKNOWN, Entries
-from spark_eval.names import model_faults
+from spark_eval.names import model_faults, repeat_faults, split_repeat
 from spark_eval.schema import (
     FAULT,
     IN_TRAIN,
@@ -145,7 +145,9 @@ class Bucket:
     @cached_property
     def has_valid_models(self) -> bool:
         """True if the names of all models may be names of folders."""
-        return not model_faults([name for name in self.models if name is not None])
+        names = [name for name in self.models if name is not None]
+        models = dict.fromkeys(split_repeat(name)[0] for name in names)
+        return not (model_faults(list(models)) or repeat_faults(names))
 
     @cached_property
     def n_lists(self) -> int:

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from spark_eval.accounting import EntryKey, ListCounts, TruthCounts
-from spark_eval.arrow.checksums import key_sum
+from spark_eval.arrow.checksums import key_sum, truth_digest
 from spark_eval.arrow.codes import count_by_code, count_unique, run_starts
 from spark_eval.arrow.messages import Content
-from spark_eval.evaluation.plan import filled_column
+from spark_eval.evaluation.plan import ListWeight, filled_column
 from spark_eval.evaluation.worker.bucket import Bucket
 from spark_eval.evaluation.worker.candidates import CandidateSign, candidate_signs
 from spark_eval.evaluation.worker.items.context import ItemContextBuilder, empty_and_unknown_lists
@@ -26,6 +26,7 @@ from spark_eval.evaluation.worker.users import segments_of
 from spark_eval.kernels.beyond.catalog import GroupWeights, require_fact
 from spark_eval.kernels.columns import sum_of_columns
 from spark_eval.kernels.lists import Lists
+from spark_eval.names import split_repeat
 from spark_eval.schema import (
     FOLD,
     N_RECOMMENDED,
@@ -49,7 +50,7 @@ class ModelSummary:
 
     ``folds`` are those with a list of the model. ``keys`` is the sum of the keys of its rows of ``per_user``;
     the rows are written to ``file``, and those of segments of items to ``item_file``, if any. ``candidates``
-    tells sampled candidates.
+    tells sampled candidates. ``digest`` is equal for equal lists; it is computed of repeats only.
     """
 
     model: str | None
@@ -57,6 +58,7 @@ class ModelSummary:
     folds: frozenset[int]
     keys: int
     candidates: CandidateSign
+    digest: int = 0
     file: str | None = None
     item_file: str | None = None
 
@@ -74,9 +76,9 @@ class BucketMeasurer:
     """Measures the lists of a bucket.
 
     After ``measured`` is exhausted, ``sums`` has the sums of the columns of ``per_user``, ``user_sums`` those
-    of users with a list per request, ``groups`` the weights of item groups by metric index and model, and
-    ``tally`` the counts of recommended items. ``item_sums`` and ``item_user_sums`` are the sums of segments
-    of items.
+    of users with a list per request, ``repeat_sums`` those of users over all repeats of a model, ``groups``
+    the weights of item groups by metric index and model, and ``tally`` the counts of recommended items.
+    ``item_sums`` and ``item_user_sums`` are the sums of segments of items.
     """
 
     def __init__(self, bucket: Bucket, tally: ItemTally) -> None:
@@ -87,6 +89,7 @@ class BucketMeasurer:
         self.segments = segments_of(self.task.plan.segments, bucket.people, *of_users, self.task.bounds)
         self.sums = SegmentTotals([], (len(self.task.plan.summed),))
         self.user_sums = SegmentTotals([], (len(means_of(self.task.plan.metrics)),))
+        self.repeat_sums = SegmentTotals([], (len(means_of(self.task.plan.metrics)),))
         self.groups: dict[tuple[int, str], GroupWeights] = {}
         of_items = self.task.plan.item_metrics
         self.item_sums = SegmentTotals([], (len(sum_of_columns(of_items)),))
@@ -127,9 +130,12 @@ class BucketMeasurer:
         if self.task.plan.needs_items:
             self.context_builder = ItemContextBuilder(self.bucket, lists)
         n_together = max(1, MOST_AT_ONCE // max(of_one, 1))
-        for first in range(0, len(models), n_together):
-            names = models[first : first + n_together]
-            yield from self.of_models(names, lists.of_models(first, first + len(names)))
+        starts = list(range(0, len(models), n_together))
+        if self.task.plan.has_repeats:  # the repeats of a model are measured together
+            owners = [name and split_repeat(name)[0] for name in models]
+            starts = [index for index, owner in enumerate(owners) if index == 0 or owner != owners[index - 1]]
+        for first, last in pairwise([*starts, len(models)]):
+            yield from self.of_models(models[first:last], lists.of_models(first, last))
 
     def of_models(self, models: Sequence[str | None], lists: BucketLists) -> Iterator[Measured]:
         """Measure the lists of some models: users in the mean, kernels, sums."""
@@ -150,6 +156,11 @@ class BucketMeasurer:
             user = owner[users]
             of_users = columns, user, (model, names), segments
             self.user_sums += sums_of_users(means_of(task.plan.metrics), task.plan.weight, *of_users)
+        if task.plan.has_repeats:
+            user = users if owner is None else owner[users]
+            of_all = [split_repeat(names[0])[0]] if names else []
+            of_users = columns, user, (np.zeros_like(model), of_all), segments
+            self.repeat_sums += sums_of_users(means_of(task.plan.metrics), ListWeight.REQUESTS, *of_users)
         if task.plan.of_run:
             self.tally.add(bucket, inputs.context, (model, names), segments)
         self.groups |= self.weighed_groups(inputs, model, names)
@@ -170,9 +181,10 @@ class BucketMeasurer:
             of_rows = counts[index] + bucket.nameless(name) + more
             folds = () if bucket.people.folds is None else bucket.people.folds[is_list[index]].tolist()
             part = rows.slice(ends[index], ends[index + 1] - ends[index])
-            keys = key_sum(name or "", part)
+            keys = key_sum(split_repeat(name or "")[0], part)
+            digest = self.list_digest(name) if task.plan.has_repeats else 0
             of_items = pa.concat_tables(parts[index] for parts in item_rows) if item_rows else None
-            yield ModelSummary(name, of_rows, frozenset(folds), keys, signs[index]), part, of_items
+            yield ModelSummary(name, of_rows, frozenset(folds), keys, signs[index], digest), part, of_items
 
     def of_items(self, name: str, lists: BucketLists, names: Sequence[str]) -> list[pa.Table]:
         """Measure the lists of some models by a segment of items; return the rows of each model."""
@@ -199,6 +211,14 @@ class BucketMeasurer:
         rows = rows.append_column(SEGMENT_VALUE, pa.array(values.names).take(pa.array(values.code[number])))
         ends = ends_of(model, len(names))
         return [rows.slice(start, end - start) for start, end in pairwise(ends.tolist())]
+
+    def list_digest(self, model: str | None) -> int:
+        """Return a checksum of the valid rows of a model's lists, in any order."""
+        bucket, rows = self.bucket, self.bucket.list_rows
+        first = bucket.models.index(model) * len(bucket.people)
+        own = rows.take((rows.of_list >= first) & (rows.of_list < first + len(bucket.people)))
+        ids = [bucket.people.ids, *([] if bucket.people.requests is None else [bucket.people.requests])]
+        return truth_digest(ids, own.user, bucket.items, own.item, own.order.astype(np.float64))
 
     def per_user(self, users: Ints, lists: Lists, columns: Mapping[str, Floats]) -> pa.Table:
         """Return the rows of ``per_user`` of these users."""

@@ -1,0 +1,189 @@
+"""Variance of a mean over users and over repeats of a model: crossed random effects, from exact sums.
+
+A mean over U users and R repeats varies with the users that came and with the repeats that were made. The
+method of moments takes both parts from sums that can be added in any order.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from spark_eval.statistics.differences import UNMEASURED, Estimate
+from spark_eval.statistics.exact import Floats
+from spark_eval.statistics.intervals import Summary, nearest_double, square_root
+
+
+class Moments(NamedTuple):
+    """Sums of squares of totals, of totals times weights, and of squares of weights."""
+
+    squares: Fraction
+    products: Fraction
+    weight_squares: Fraction
+
+    @classmethod
+    def of(cls, totals: Sequence[tuple[Fraction, Fraction]]) -> Self:
+        """Return the moments of totals and their weights."""
+        return cls(
+            sum((total * total for total, _ in totals), Fraction()),
+            sum((total * weight for total, weight in totals), Fraction()),
+            sum((weight * weight for _, weight in totals), Fraction()),
+        )
+
+    def around(self, mean: Fraction) -> Fraction:
+        """Return the sum of squares of total - mean * weight."""
+        return self.squares - 2 * mean * self.products + mean * mean * self.weight_squares
+
+
+@dataclass(frozen=True)
+class VarianceParts:
+    """Parts of the variance of a mean: of the users, of the repeats of each model, and the residual.
+
+    ``repeats`` has the variance and the number of repeats of each model. The residual is in both other
+    parts, so it is subtracted once; the variance is not less than either of them.
+    """
+
+    users: Fraction
+    n_users: int
+    repeats: Sequence[tuple[Fraction, int]]
+    residual: Fraction
+
+    @property
+    def of_repeats(self) -> Fraction:
+        """Variance of the repeats of all models."""
+        return sum((variance for variance, _ in self.repeats), Fraction())
+
+    @property
+    def variance(self) -> Fraction:
+        """Variance of the mean."""
+        return max(self.users + self.of_repeats - self.residual, self.users, self.of_repeats)
+
+    @property
+    def share(self) -> float:
+        """Share of the variance that comes on top of the users' part."""
+        return nearest_double(1 - self.users / self.variance) if self.variance else 0.0
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom.
+
+        Source: Satterthwaite, An approximate distribution of estimates of variance components, 1946.
+        """
+        parts = [(self.users, self.n_users), *self.repeats]
+        spread = sum((variance**2 / (n - 1) for variance, n in parts), Fraction())
+        return nearest_double(self.variance**2 / spread) if spread else float(self.n_users - 1)
+
+
+@dataclass(frozen=True)
+class CrossedSums:
+    """Sums of the values of n users under each repeat of a model, each with a weight.
+
+    ``repeats`` has the total and the weight of each repeat. ``users`` are the moments of the totals and
+    weights of each user over all repeats, ``cells`` those of each user under each repeat.
+
+    >>> sums = CrossedSums.of([[0.5, 0.0], [1.0, 0.5]])
+    >>> parts = sums.parts
+    >>> float(sums.mean), float(parts.users), float(parts.of_repeats), float(parts.residual)
+    (0.5, 0.0625, 0.0625, 0.0)
+    """
+
+    n_users: int
+    repeats: Sequence[tuple[Fraction, Fraction]]
+    users: Moments
+    cells: Moments
+
+    @classmethod
+    def of(cls, values: Sequence[Sequence[float]] | Floats) -> Self:
+        """Sum values by repeat and user."""
+        numbers = [[Fraction(value) for value in of_repeat] for of_repeat in np.asarray(values).tolist()]
+        n_users, one = len(numbers[0]), Fraction(1)
+        return cls(
+            n_users,
+            [(sum(of_repeat, Fraction()), Fraction(n_users)) for of_repeat in numbers],
+            Moments.of([(sum(user), Fraction(len(numbers))) for user in zip(*numbers, strict=True)]),
+            Moments.of([(value, one) for of_repeat in numbers for value in of_repeat]),
+        )
+
+    @property
+    def n_repeats(self) -> int:
+        """Number of repeats."""
+        return len(self.repeats)
+
+    @property
+    def weight(self) -> Fraction:
+        """Sum of all weights."""
+        return sum((weight for _, weight in self.repeats), Fraction())
+
+    @property
+    def mean(self) -> Fraction | None:
+        """Mean over users and repeats; None without users."""
+        total = sum((total for total, _ in self.repeats), Fraction())
+        return total / self.weight if self.weight else None
+
+    @property
+    def repeat_means(self) -> list[Fraction]:
+        """Mean of each repeat that has one."""
+        return [total / weight for total, weight in self.repeats if weight]
+
+    @property
+    def parts(self) -> VarianceParts | None:
+        """Parts of the variance of the mean; None with fewer than two users or repeats.
+
+        Where a user lacks a value under a repeat, the mean is a ratio, and the parts are by the delta method.
+        """
+        mean, n_users, n_repeats = self.mean, self.n_users, self.n_repeats
+        if mean is None or n_users < 2 or n_repeats < 2:
+            return None
+        users, cells = self.users.around(mean), self.cells.around(mean)
+        repeats = Moments.of(self.repeats).around(mean)
+        residual = max(cells - users / n_repeats - repeats / n_users, Fraction())
+        return VarianceParts(
+            users=users * n_users / (n_users - 1) / self.weight**2,
+            n_users=n_users,
+            repeats=[(repeats * n_repeats / (n_repeats - 1) / self.weight**2, n_repeats)],
+            residual=residual * n_users * n_repeats / ((n_users - 1) * (n_repeats - 1)) / self.weight**2,
+        )
+
+    @property
+    def estimate(self) -> Estimate:
+        """Mean over users and repeats, with the variance of both."""
+        if self.mean is None:
+            return UNMEASURED
+        parts = self.parts
+        return (
+            Estimate(self.mean, None, 0)
+            if parts is None
+            else Estimate(self.mean, parts.variance, parts.freedom)
+        )
+
+    @property
+    def std_repeat(self) -> float | None:
+        """Standard deviation of the repeats' means; None with fewer than two."""
+        return standard_deviation(self.repeat_means)
+
+
+def standard_deviation(numbers: Sequence[Fraction]) -> float | None:
+    """Return the standard deviation with the divisor n - 1; None with fewer than two numbers."""
+    if len(numbers) < 2:
+        return None
+    if all(one == other for one, other in pairwise(numbers)):
+        return 0.0
+    mean = sum(numbers, Fraction()) / len(numbers)
+    return square_root(sum(((number - mean) ** 2 for number in numbers), Fraction()) / (len(numbers) - 1))
+
+
+def t_interval(estimate: Estimate, n: int, confidence: float = 0.95) -> Summary:
+    """Return a mean over n users with the interval value +- t * std_error, t of its degrees of freedom."""
+    value = None if estimate.value is None else nearest_double(estimate.value)
+    error = estimate.std_error
+    if value is None or error is None:
+        return Summary(value, n=n)
+    margin = 0.0
+    if error:
+        from scipy.special import stdtrit
+
+        margin = float(stdtrit(estimate.freedom, (1 + confidence) / 2)) * error
+    return Summary(value, error, value - margin, value + margin, n)
