@@ -35,7 +35,8 @@ METRICS = {
     **dict.fromkeys(("value", "std_error", "ci_low", "ci_high"), "double"),
     **dict.fromkeys(("n_users", "n_undefined"), "bigint"),
     "conventions": "string",
-    "n_requests": "bigint",
+    **dict.fromkeys(("n_requests", "n_repeats"), "bigint"),
+    **dict.fromkeys(("std_repeat", "repeat_share"), "double"),
 }
 SUMS = {
     "metric": "string",
@@ -48,6 +49,7 @@ SUMS = {
     "conventions": "string",
     **dict.fromkeys(("products", "weight_squares"), "string"),
     **dict.fromkeys(("n_requests", "n_requests_defined"), "bigint"),
+    "repeat": "string",
 }
 PER_USER = {
     "user": "bigint",

@@ -183,7 +183,7 @@ def test_a_skewed_sample_and_a_lost_gate_are_exit_code_5(desk: "Desk") -> None:
     assert answer.code == 5
     assert "EXPERIMENT_FAILED" in answer.err
     assert (
-        "not trusted: srm: a has 200 and b has 99 units, which the planned weights do not explain"
+        "not trusted: srm: a has 200 and b has 100 units, which the planned weights do not explain"
         in answer.err
     )
     lower = [{**METRICS[0], "direction": "lower"}]
@@ -275,7 +275,7 @@ def with_drafts(desk: "Desk", shown: pd.DataFrame) -> "Desk":
 def test_interleaved_lists_need_no_experiments(desk: "Desk") -> None:
     with_drafts(desk, drafts())
     answer = desk.done("online", "--run-id", "i", "--set", "report=true")
-    assert "all, a: win (40 of 40 users prefer it)" in answer.out
+    assert "all, a: win: 40 of 40 users prefer it" in answer.out
     rows = rows_of(desk, "interleavings")
     assert [(row["analysis"], row["difference"], row["wins"]) for row in rows] == [
         ("preference", 0.5, 40),

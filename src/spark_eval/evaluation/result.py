@@ -89,6 +89,10 @@ class Evaluation(Writable):
     tables: ClassVar[tuple[str, ...]] = ("metrics", "per_user", "stages", "funnel", "sums", "accounting")
     on_request: ClassVar[tuple[str, ...]] = ("item_segments",)
 
+    def __dir__(self) -> list[str]:
+        lacking = {str(Table.ITEM_SEGMENTS)} if self.item_rows is None else set[str]()
+        return sorted({*super().__dir__()} - lacking)
+
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(value.name for value in self.plan.requested))
         cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.requested))
