@@ -134,7 +134,7 @@ def test_a_killed_run_is_whole_or_not_there(case: Case, tmp_path: Path) -> None:
         assert case.contents(home) == expected
         assert not (home / "out" / "_staging").exists()
     assert n_killed >= 15
-    assert n_begun >= 5
+    assert n_begun >= 3
 
 
 SETTINGS = ("--set", "spark.master='local[2]'", "--set", "spark.conf={spark.driver.memory: 1g}")
