@@ -170,6 +170,18 @@ def test_files_that_change_or_are_damaged_are_named(spark: SparkSession, folder:
     assert code_of(lambda: read(opened())) == "CORRUPT_FILE"
 
 
+@pytest.mark.parametrize("read", ["auto", "bytes"])
+def test_a_file_with_a_line_break_in_its_name_is_not_lost(
+    spark: SparkSession, folder: Path, read: str
+) -> None:
+    path = folder / "lists" / "a-0.parquet"
+    path.rename(path.with_name("a\n0.parquet"))
+    frame = spark.read.option(READ, read).parquet(str(folder / "lists"))
+    assert frame.count() == 2 * N_USERS * LENGTH
+    files = plain_files(frame, {"user": "user"})
+    assert files is None  # Spark reads it
+
+
 def test_a_long_footer_is_read_whole(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

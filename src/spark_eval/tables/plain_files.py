@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from spark_eval.arrow.files import INSTANT
 from spark_eval.arrow.footers import is_plain
 from spark_eval.runtime.any_session import is_remote
-from spark_eval.runtime.local_files import is_hidden
+from spark_eval.runtime.local_files import decoded, is_hidden
 from spark_eval.tables.file_parts import PlainFiles
 from spark_eval.tables.listed import listed, texts
 from spark_eval.tables.stored_files import (
@@ -112,10 +112,14 @@ def listed_files(frame: DataFrame) -> Listed | None:
     if any(str(conf.get(name, value)).upper() != value for name, value in READ_SETTINGS.items()):
         return None
     choice = options.apply(READ) if options.contains(READ) else AUTO
+    every = dict(sorted(listed(location)))
+    # The listing is text, which may not tell a name with a line break in it.
+    if every.keys() != set(map(decoded, location.inputFiles())):
+        return None
     # Spark lists schema summaries and empty files, but reads neither.
     states = {
         path: state
-        for path, state in sorted(listed(location))
+        for path, state in every.items()
         if not is_hidden(path.rpartition("/")[2]) and state.n_bytes
     }
     if not states or choice == BY_SPARK:
