@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from pyspark.sql import SparkSession
 from spark_eval import evaluate_linkage, sample_pairs
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.linkage.frames import blank_if_invalid, by_record
+from spark_eval.runners.spread import SHUFFLE_PARTITIONS, shuffle_by_size
+from spark_eval.runtime.any_session import setting
 
 pytestmark = pytest.mark.usefixtures("spark")
 Tables = dict[str, pa.Table]
@@ -251,3 +254,23 @@ def test_the_same_errors(engine: str, changed: Any, code: str) -> None:
     with pytest.raises(DataError) as refused:
         evaluate_linkage(**({"predicted": TRUE, "true": TRUE} | changed), engine=engine)
     assert refused.value.code == code
+
+
+def test_shuffles_have_as_many_partitions_as_the_rows_need(spark: SparkSession, tmp_path: Path) -> None:
+    """Files of a million links take more partitions than ten links; the session keeps its own number."""
+    numbers = {}
+    with ExitStack() as set_back:
+        set_back.enter_context(setting(spark, SHUFFLE_PARTITIONS, "50"))
+        for n_rows in (10, 3_000_000):
+            path = tmp_path / f"{n_rows}.parquet"
+            records = np.random.default_rng(7).permutation(n_rows)
+            pq.write_table(pa.table({"record": records, "cluster": records // 3}), path)
+            frame = spark.read.parquet(str(path))
+            with ExitStack() as resources:
+                shuffle_by_size([frame, frame], resources)
+                numbers[n_rows] = int(str(spark.conf.get(SHUFFLE_PARTITIONS)))
+                grouped = frame.groupBy("cluster").count()
+                assert grouped.rdd.getNumPartitions() == numbers[n_rows]
+            assert spark.conf.get(SHUFFLE_PARTITIONS) == "50"
+    assert numbers[10] == 1
+    assert 4 <= numbers[3_000_000] <= 10

@@ -12,6 +12,7 @@ from spark_eval.linkage.relations import Relations
 from spark_eval.results.driver_tables import is_of_spark
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runners.rows import Rows
+from spark_eval.runners.spread import shuffle_by_size
 from spark_eval.tables.arrow_frames import read_arrow
 
 
@@ -28,6 +29,7 @@ def relations_of(
     from spark_eval.linkage.frames import FrameRelations
 
     frames = {name: table.result() for name, table in tables.items()}
+    shuffle_by_size(list(frames.values()), resources)
     return FrameRelations.of(frames, resources, sources)
 
 

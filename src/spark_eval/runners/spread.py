@@ -3,7 +3,8 @@
 import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,10 @@ from spark_eval.arrow.files import Batches, MakeBatches
 from spark_eval.arrow.messages import MESSAGE
 from spark_eval.errors import DataError
 from spark_eval.runners.rows import Rows
+from spark_eval.runtime.any_session import is_remote, setting, tasks_at_once
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # Number of buckets per task if row counts are unknown; large buckets are divided later.
 BUCKETS_PER_TASK: Final = 4
@@ -25,11 +30,43 @@ OBJECTS: Final = pa.schema({NUMBER: pa.int32(), OBJECT: pa.binary()})
 NUMBERS_PER_TASK: Final = 4
 # Rows of a bucket that a task has in memory, about.
 ROWS_PER_BUCKET: Final = 1_000_000
+# Rows of a partition of Spark's own joins and groups, about; rows that one task takes; partitions at most.
+ROWS_PER_PARTITION: Final = 500_000
+LEAST_ROWS: Final = 100_000
+MOST_PARTITIONS: Final = 10_000
+# Bytes of a row of ids in files, about, and the sizes that Spark makes up if it knows none.
+ROW_BYTES: Final = 16
+UNKNOWN_BYTES: Final = 1 << 60
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 def n_buckets_of(n_rows: int) -> int:
     """Return the number of buckets to divide rows into."""
     return 1 + n_rows // ROWS_PER_BUCKET
+
+
+def shuffle_by_size(frames: Sequence["DataFrame"], resources: ExitStack) -> None:
+    """Let Spark's own joins and groups shuffle into as many partitions as these frames need.
+
+    Spark's default is 200, whatever the rows. The session has its own number again once ``resources`` closes,
+    and keeps it where Spark does not tell the size of a frame: of rows in memory, and over Spark Connect.
+    """
+    spark: Any = frames[0].sparkSession
+    plans: list[Any] = [] if is_remote(spark) else [frame._jdf.queryExecution() for frame in frames]
+    sizes = [int(str(plan.optimizedPlan().stats().sizeInBytes())) for plan in plans]
+    if sizes and max(sizes) < UNKNOWN_BYTES:
+        number = n_partitions_of(sum(sizes) // ROW_BYTES, tasks_at_once(spark))
+        resources.enter_context(setting(spark, SHUFFLE_PARTITIONS, str(number)))
+
+
+def n_partitions_of(n_rows: int, at_once: int) -> int:
+    """Return the number of partitions of a shuffle of rows; many rows occupy all tasks that run at once.
+
+    >>> [n_partitions_of(n_rows, at_once=4) for n_rows in (10, 250_000, 100_000_000)]
+    [1, 8, 201]
+    """
+    wanted = 1 + n_rows // ROWS_PER_PARTITION
+    return min(wanted if n_rows < LEAST_ROWS else max(wanted, 2 * at_once), MOST_PARTITIONS)
 
 
 def send(table: Rows, sender: MakeBatches, n_tasks: int) -> Rows:
