@@ -7,6 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.stores.attempts import TABLES, begun, die_before_every_call, found, publish, unfinished, whole
 
@@ -22,6 +23,7 @@ from spark_eval.publishing.remote import HadoopStore
 from spark_eval.publishing.stores import store_of
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime.hadoop_files import HadoopFiles
+from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import Table
 from spark_eval.sources.listing import fingerprint
 
@@ -174,6 +176,26 @@ def test_what_is_not_what_was_counted_is_not_published(store: HadoopFiles, manif
         attempt.publish(tables, {"fingerprint": "f"}, Expected(keys=2 * key_sum("a", table)))
     assert found(store) == {}
     attempt.publish(tables, {"fingerprint": "f"}, Expected(keys=key_sum("10", table) + key_sum("a", table)))
+
+
+def test_damaged_pages_are_found_before_they_are_published(store: HadoopFiles, tmp_path: Path) -> None:
+    """A bit of a metric flips between writing and publication; its bounds and the keys stay as they were."""
+    attempt = begun(store, True)
+    kinds = "model string, user long, n_relevant long, n_recommended long, ap double"
+    rows = store.spark.createDataFrame([("b", user, 1, 1, user / 100) for user in range(100)], kinds)
+    rows.coalesce(1).write.partitionBy("model").parquet(attempt.staged(Table.PER_USER))
+    [path] = (tmp_path / "store").rglob("per_user/*/model=*/*.parquet")
+    table = rows.drop("model").toArrow()
+    tables, expected = {**TABLES, Table.PER_USER: 100}, Expected({"ap": (0, 1.0)}, key_sum("b", table))
+    column = pq.ParquetFile(path).metadata.row_group(0).column(3)
+    content = bytearray(path.read_bytes())
+    content[column.data_page_offset + column.total_compressed_size // 2] ^= 1
+    path.write_bytes(content)
+    path.with_name(f".{path.name}.crc").unlink()
+    with pytest.raises(PySparkException) as raised:
+        attempt.publish(tables, {"fingerprint": "f"}, expected)
+    assert named_spark_error(raised.value).code == "CORRUPT_FILE"
+    assert found(store) == {}
 
 
 def test_stores_without_renames_need_the_manifest(spark: SparkSession, tmp_path: Path) -> None:

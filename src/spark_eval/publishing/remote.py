@@ -33,6 +33,7 @@ from spark_eval.publishing.commits import (
     warn_of_damage,
 )
 from spark_eval.publishing.verify import Expected
+from spark_eval.runtime.any_session import setting
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.schema import COMMITS
 
@@ -126,11 +127,17 @@ class HadoopStore:
         raise SetupError("CANNOT_SWAP", message)
 
     def seal(self, folder: str, expected: Expected | None) -> Sealed:
-        """Check a table by reading it through Spark; return its description."""
+        """Check a table by reading all of its pages; return its description."""
+        from spark_eval.tables.frames import INFERENCE
+        from spark_eval.tables.plain_files import CHECKSUMS
+        from spark_eval.tables.stored_files import AS_BYTES, READ
+
         files = [path for path, *_ in self.files.files_below(folder) if path.endswith(".parquet")]
         if not files:
             return Sealed([], 0, {})
-        rows = self.files.spark.read.parquet(literal_path(folder))
+        spark = self.files.spark
+        with setting(spark, INFERENCE, "false"):
+            rows = spark.read.options(**{CHECKSUMS: "true", READ: AS_BYTES}).parquet(literal_path(folder))
         n_rows = (expected or Expected()).check_rows(rows)
         partitions = PARTITION.findall(" ".join(files))
         return Sealed(files, n_rows, kinds_in_spark(rows.schema, partitions))

@@ -1,21 +1,26 @@
 """Check the written ``per_user`` against the measurement: its keys, and the bounds of the metrics."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.checksums import KEYS, key_sum
-from spark_eval.arrow.files import BATCH_ROWS, column_statistics, named_read_errors
+from spark_eval.arrow.files import BATCH_ROWS, Batches, column_statistics, named_read_errors
 from spark_eval.arrow.sound_footers import read_footer
 from spark_eval.errors import SparkEvalError
 from spark_eval.kernels.values import MetricValue
 from spark_eval.names import quote_column
+from spark_eval.runners.rows import SparkRows
+from spark_eval.runners.spread import NumberedObject, collect_objects, map_batches
 from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
 
 if TYPE_CHECKING:
@@ -62,7 +67,33 @@ class Expected:
             self.check_keys(keys)
 
     def check_rows(self, rows: "DataFrame") -> int:
-        """Return the number of rows of a Spark frame; raise SparkEvalError STAGED_OTHERWISE as above."""
+        """Return the number of rows of a Spark frame; raise SparkEvalError STAGED_OTHERWISE as above.
+
+        Workers read plain files whole, with the checksums of all pages. Spark reads all other rows, and only
+        counts them if nothing more is expected.
+        """
+        if not self.bounds and self.keys is None:
+            return self.check_in_spark(rows)
+        from spark_eval.tables.plain_files import VALUE_TYPES, plain_files
+
+        files = plain_files(rows, {name: name for name in rows.columns}, VALUE_TYPES, is_input=False)
+        return self.check_in_spark(rows) if files is None else self.check_in_workers(SparkRows(rows, files))
+
+    def check_in_workers(self, rows: SparkRows) -> int:
+        """Return the number of rows of plain files, which workers read; see ``check_rows``."""
+        look = partial(facts_of, bounds=list(self.bounds), has_keys=self.keys is not None)
+        found: list[Facts] = collect_objects(map_batches(rows, look))
+        for name in self.bounds:
+            if ends := [facts.ends[name] for facts in found if name in facts.ends]:
+                self.check_bounds(name, float(np.min(ends)), float(np.max(ends)))
+        if n_users := sum(facts.n_without_user for facts in found):
+            raise staged_otherwise(f"{n_users} rows have no user; report it")
+        if self.keys is not None:
+            self.check_keys(sum(facts.keys for facts in found))
+        return sum(facts.n_rows for facts in found)
+
+    def check_in_spark(self, rows: "DataFrame") -> int:
+        """Return the number of rows of a Spark frame, which Spark reads; see ``check_rows``."""
         from pyspark.sql import functions as F
 
         facts = [F.count("*"), F.lit(None) if self.keys is None else sum_of_keys()]
@@ -86,6 +117,34 @@ class Expected:
         if keys != self.keys:
             what = "models and users in the files are not those that were measured"
             raise staged_otherwise(f"{what}; try again")
+
+
+class Facts(NamedTuple):
+    """Rows of a task: their number, those without a user, the sum of their keys, the ends of columns."""
+
+    n_rows: int
+    n_without_user: int
+    keys: int
+    ends: Mapping[str, tuple[float, float]]
+
+
+def facts_of(batches: Batches, *, bounds: Sequence[str], has_keys: bool) -> Iterator[NumberedObject]:
+    """Yield the ``Facts`` of all rows of a task; NaN is an end of a column that has one."""
+    n_rows, n_without_user, keys = 0, 0, 0
+    values: dict[str, list[float]] = {name: [] for name in bounds}
+    for batch in batches:
+        n_rows += batch.num_rows
+        for name in bounds:
+            known = batch[name].drop_null().to_numpy(zero_copy_only=False)
+            values[name] += [float(known.min()), float(known.max())] if len(known) else []
+        if has_keys:
+            rows = pa.table(batch)
+            n_without_user += rows[USER].null_count
+            rows = rows.filter(pc.is_valid(rows[USER]))
+            for model in rows[MODEL].unique().to_pylist():
+                keys += key_sum(model, rows.filter(pc.equal(rows[MODEL], model)))
+    ends = {name: (float(np.min(some)), float(np.max(some))) for name, some in values.items() if some}
+    yield None, Facts(n_rows, n_without_user, keys, ends)
 
 
 def staged_otherwise(message: str) -> SparkEvalError:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 STATUS: Final = re.compile(
     r"path=([^\n]*?); isDirectory=false; length=(\d+);[^\n]*? modification_time=(\d+);"
 )
+# Path in the text of a status that only stands for another one, as those of ViewFs do.
+UNTOLD: Final = "null"
 # Maximum number of files named in a message.
 MOST_SHOWN: Final = 3
 PATHS: Final = ("path", "paths")
@@ -125,7 +127,12 @@ def class_of(one: Any) -> str:
 
 def listed(location: Any) -> Iterator[tuple[str, FileState]]:
     """Yield path and state of the files in a listing."""
-    for path, n_bytes, changed in STATUS.findall(location.allFiles().mkString("\n")):
+    files = location.allFiles()
+    found = STATUS.findall(files.mkString("\n"))
+    if any(path == UNTOLD for path, *_ in found):
+        every = (files.apply(index) for index in range(files.length()))
+        found = [(one.getPath().toString(), one.getLen(), one.getModificationTime()) for one in every]
+    for path, n_bytes, changed in found:
         yield str(local_path(path) or path), FileState(int(n_bytes), int(changed))
 
 

@@ -59,7 +59,11 @@ def source_columns(
 
 
 def plain_files(
-    frame: DataFrame, columns: Mapping[str, str], types: Sequence[type[T.DataType]] = PLAIN_TYPES
+    frame: DataFrame,
+    columns: Mapping[str, str],
+    types: Sequence[type[T.DataType]] = PLAIN_TYPES,
+    *,
+    is_input: bool = True,
 ) -> PlainFiles | StoredFiles | None:
     """Return the files of a frame that is only Parquet files: of this machine, a mounted disk or a store.
 
@@ -75,7 +79,7 @@ def plain_files(
         return None
     wanted = pa.schema({name: arrow_type(kind) for name, kind in kinds.items()})
     if listed.choice == AS_BYTES or not all(path.startswith("/") for path in listed.states):
-        return stored_files(listed, columns, wanted)
+        return stored_files(listed, columns, wanted, is_input=is_input)
     if listed.of_folders or not all(is_plain(path, wanted) for path in listed.states):
         return None
     return PlainFiles.of(listed.states, columns)

@@ -143,11 +143,13 @@ class Listed:
     choice: str
 
 
-def stored_files(listed: Listed, columns: Mapping[str, str], wanted: pa.Schema) -> StoredFiles | None:
+def stored_files(
+    listed: Listed, columns: Mapping[str, str], wanted: pa.Schema, *, is_input: bool = True
+) -> StoredFiles | None:
     """Return files of a store with these columns (ours: theirs); None if Spark reads all.
 
     ``wanted`` are the types of their columns. By the choice ``auto`` whole files travel only if a large share
-    of their bytes is needed.
+    of their bytes is needed. The log says how the files of inputs travel.
     """
     footers = footers_of(listed)
     in_files = pa.schema([one for one in wanted if one.name not in listed.of_folders])
@@ -166,7 +168,8 @@ def stored_files(listed: Listed, columns: Mapping[str, str], wanted: pa.Schema) 
     others = {path: state for path, state in listed.states.items() if path not in states}
     if others and listed.of_folders and len(listed.roots) > 1:
         others, states = dict(listed.states), {}  # Spark takes columns of folders below one root
-    say_read(len(states), others.values())
+    if is_input:
+        say_read(len(states), others.values())
     if not states:
         return None
     return StoredFiles(
