@@ -10,7 +10,6 @@ from spark_eval.calibration.effects import (
     METRIC,
     MOST,
     Effects,
-    Tested,
     covariances_of,
     effects_of,
     programme_rows,
@@ -147,10 +146,9 @@ def calibrate_effects(
     online: Effects,
     plan: CalibratePlan,
     covariances: Mapping[Any, float],
-    missing: Iterable[Tested] = (),
 ) -> Calibration:
     """Return the calibration of effects; see ``calibrate``."""
-    rows = programme_rows(offline, online, plan, covariances, missing)
+    rows = programme_rows(offline, online, plan, covariances)
     pairs: dict[tuple[str, str], list[ProgrammeRow]] = {}
     for row in rows:
         pairs.setdefault((row.metric, row.goal), []).append(row)

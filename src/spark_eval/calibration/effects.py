@@ -139,9 +139,8 @@ def programme_rows(
     online: Effects,
     plan: CalibratePlan,
     covariances: Mapping[tuple[str, str | None, str, str], float],
-    missing: Iterable[Tested] = (),
 ) -> list[ProgrammeRow]:
-    """Return a row for each experiment, metric and goal; ``missing`` are those whose runs are not there.
+    """Return a row for each experiment, metric and goal.
 
     Raises DataError NOTHING_IN_COMMON if no experiment has both sides, INVALID_COVARIANCE.
     """
@@ -154,15 +153,11 @@ def programme_rows(
         sides = [summarize_names(sorted({key[0] for key, _ in side})) for side in (offline, online)]
         message = f"no experiment has both sides: offline {sides[0]}; online {sides[1]}"
         raise DataError("NOTHING_IN_COMMON", message)
-    gone = set(missing) - tested
-    order = sorted(tested | gone, key=lambda key: (key[0], key[1] or ""))
+    order = sorted(tested, key=lambda key: (key[0], key[1] or ""))
     rows = []
     for metric in metrics:
         for goal in goals:
             for key in order:
-                if key in gone:
-                    rows.append(missing_row(key, metric, goal))
-                    continue
                 x = offline.get((key, metric), Effect(None, None, NotUsed.NO_OFFLINE))
                 y = online.get((key, goal), Effect(None, None, NotUsed.NO_ONLINE))
                 reason = x.reason or y.reason
@@ -174,11 +169,6 @@ def programme_rows(
                 check_covariance(row)
                 rows.append(row)
     return rows
-
-
-def missing_row(key: Tested, metric: str, goal: str) -> ProgrammeRow:
-    """Return the row of an experiment whose runs are not there."""
-    return ProgrammeRow(*key, metric, goal, None, None, None, None, None, NotUsed.MISSING_RUN.value)
 
 
 def check_covariance(row: ProgrammeRow) -> None:

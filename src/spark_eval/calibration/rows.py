@@ -26,7 +26,6 @@ class NotUsed(StrEnum):
     NO_ONLINE = "NO_ONLINE"
     NO_VALUE = "NO_VALUE"
     NOT_TRUSTED = "NOT_TRUSTED"
-    MISSING_RUN = "MISSING_RUN"
 
 
 class NotFitted(StrEnum):
