@@ -10,7 +10,14 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 
 from spark_eval.statistics.additive import Accumulator
-from spark_eval.statistics.exact import POINT_BITS, DigitSums, Ints, integer_of_limbs, normalize_limbs
+from spark_eval.statistics.exact import (
+    LIMB_BITS,
+    POINT_BITS,
+    DigitSums,
+    Ints,
+    integer_of_limbs,
+    normalize_limbs,
+)
 
 CellName = TypeVar("CellName")
 # Name of the sum, and index of its limb; counts have limb 0.
@@ -80,6 +87,26 @@ class CellTotals(Accumulator, Generic[CellName]):
         """Return one sum as a fraction; squares have twice as many bits after the binary point."""
         own = [key for key in self.sums if key[0] == name]
         return integer_of_limbs({key[1]: int(self.of(key)[cell]) for key in own}, bits)
+
+    def integers(self, name: str, where: Where, point_bits: int, bits: int) -> list[int]:
+        """Return one sum of each cell as an integer, in units of 2^-bits; ``where`` are the other axes.
+
+        ``point_bits`` is what ``number`` takes; with ``bits`` of ``most_bits`` nothing is lost.
+        """
+        columns = {
+            limb: amounts[(slice(None), *where)].tolist()
+            for limb, amounts in ((key[1], self.of(key)) for key in [*self.sums] if key[0] == name)
+        }
+        whole = [0] * len(self.cells)
+        for limb, amounts in columns.items():
+            shift = LIMB_BITS * limb + bits - point_bits
+            whole = [one + (amount << shift) for one, amount in zip(whole, amounts, strict=True)]
+        return whole
+
+    @property
+    def most_bits(self) -> int:
+        """Number of bits after the binary point that any sum of values has at most."""
+        return POINT_BITS + LIMB_BITS * max(0, -min((limb for _, limb in self.sums), default=0))
 
     def count(self, name: str, cell: tuple[int, ...]) -> int:
         """Return one count."""
