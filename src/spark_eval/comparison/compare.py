@@ -41,6 +41,7 @@ from spark_eval.comparison.matching import (
 )
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.comparison.predictions import compare_predictions
+from spark_eval.comparison.repeats import ComparedRepeats
 from spark_eval.comparison.requests import (
     check_by_request,
     merge_cells,
@@ -69,7 +70,7 @@ from spark_eval.comparison.slices import PairValue, TestedSums, evidence_of_slic
 from spark_eval.comparison.values import compared_direction
 from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, merge_slices
 from spark_eval.comparison.worker.sums import BucketTotals, sum_bucket
-from spark_eval.conventions.comparison import Interval, PairTest
+from spark_eval.conventions.comparison import Interval, PairTest, Question
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.plan import ListWeight
 from spark_eval.names import counted
@@ -84,6 +85,7 @@ from spark_eval.results.sentences import (
     SLICED,
     compared_lines,
     gated_lines,
+    seed_sentences,
     sentences,
     shortened,
     slice_sentences,
@@ -145,7 +147,7 @@ class Comparison(Writable):
         rows, gates, slices = (
             [row._asdict() for row in of] for of in (self.rows, self.gate_rows, self.slice_rows)
         )
-        notes = shortened(sentences(rows, compared_direction), MOST_SENTENCES)
+        notes = shortened(sentences(rows, compared_direction), MOST_SENTENCES) + seed_sentences(rows)
         tables = [
             TextTable("Comparison", COMPARED, compared_lines(rows), notes),
             TextTable("Slices", SLICED, sliced_lines(slices), slice_sentences(slices)[:MOST_SENTENCES]),
@@ -400,6 +402,9 @@ def compare_lists(
         check_over_folds(plan)
     task = comparison_task(baseline, candidate, requested, plan.slices)
     tables = user_tables(baseline, candidate)
+    repeats = ComparedRepeats.of(baseline, candidate, requested, plan)
+    if repeats.has_any:
+        return compare_repeats(tables, task, plan, shown, requested, repeats)
     if task.request is None:
         return measure_cells(tables, task, ExtraPasses.of(plan), shown, requested)
     plan = replace(plan, weight=plan.weight or weight_of(candidate.conventions))
@@ -415,6 +420,36 @@ def compare_lists(
         found = measure_cells(tables, one, ExtraPasses.of(on_means), shown, requested)
         by_mean = with_cells(by_mean, found, one)
     return merge_cells(by_row, by_mean, plan)
+
+
+def compare_repeats(
+    tables: Mapping[str, UserTable],
+    task: ComparisonTask,
+    plan: ComparePlan,
+    shown: Requested,
+    requested: Requested,
+    repeats: ComparedRepeats,
+) -> ComparedCells:
+    """Return the cells of models with repeats: of the users' means, and of pairs of repeats for recipes."""
+    task = repeats.task(task, requested)
+    found = measure_cells(tables, task, ExtraPasses.of(plan), shown, requested)
+    if repeats.question is Question.RECIPE:
+        of_pairs = repeats.task_of_pairs(task, requested)
+        alone = replace(requested, models=of_pairs.models, matches=of_pairs.matches)
+        no_tests = ExtraPasses.of(replace(plan, tests=(), interval=Interval.T, equivalence=None))
+        pairs = measure_cells(tables, of_pairs, no_tests, alone, alone)
+        found = repeats.with_recipes(found, pairs, task, requested)
+    numbers = repeats.numbers(requested)
+    of_rows = [
+        replace(
+            cell,
+            question=repeats.question,
+            n_repeats=numbers[cell.models],
+            of_requests=None if task.request is None else cell.sums,
+        )
+        for cell in found.of_rows
+    ]
+    return replace(found, of_rows=of_rows)
 
 
 def measure_cells(

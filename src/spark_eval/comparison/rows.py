@@ -15,6 +15,11 @@ class ComparisonRow(NamedTuple):
     ``wins`` counts the users with a better value of the candidate. ``baseline_run`` is None within one run.
     With lists by request, ``wins``, ``ties`` and ``losses`` count requests, ``user_wins`` and so on users by
     their means; these and ``n_requests`` are None otherwise.
+
+    ``question`` says what is compared: the recipes of models with repeats, or their artefacts, these lists.
+    ``baseline_repeats`` and ``candidate_repeats`` are numbers of repeats, None without any. Of recipes,
+    ``users_needed`` and ``repeats_needed`` would find a difference of this size with power 0.8, if more of
+    them alone came; None if no number would.
     """
 
     baseline: str
@@ -50,6 +55,11 @@ class ComparisonRow(NamedTuple):
     user_wins: int | None = None
     user_ties: int | None = None
     user_losses: int | None = None
+    question: str = "artefact"
+    baseline_repeats: int | None = None
+    candidate_repeats: int | None = None
+    users_needed: int | None = None
+    repeats_needed: int | None = None
 
 
 class SliceRow(NamedTuple):

@@ -19,6 +19,7 @@ from spark_eval.results.sentences import (
     SLICED,
     compared_lines,
     gated_lines,
+    seed_sentences,
     sentences,
     shortened,
     slice_sentences,
@@ -62,7 +63,8 @@ def show(run: Run, screen: Screen) -> None:
     if compared:
         lines = compared_lines(compared)
         screen.grid(COMPARED, lines, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
-        for text in shortened(sentences(compared, compared_direction), MOST_SENTENCES):
+        texts = shortened(sentences(compared, compared_direction), MOST_SENTENCES)
+        for text in (*texts, *seed_sentences(compared)):
             screen.say(text)
     if Table.SLICES in run.tables:
         slices = run.rows(Table.SLICES)
