@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.comparison.gates import Gate, make_gates
-from spark_eval.comparison.values import is_of_predictions
+from spark_eval.comparison.rows import is_of_predictions
 from spark_eval.conventions.comparison import (
     Alternative,
     Correction,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_eval.comparison.decisions import ModelPair
+from spark_eval.comparison.extra_passes import ExtraPasses, measure_cells
 from spark_eval.comparison.matching import Requested
 from spark_eval.comparison.plan import COMPARE, ComparePlan
 from spark_eval.comparison.results import ComparedCell, ComparedCells
@@ -13,6 +14,7 @@ from spark_eval.conventions.comparison import Interval, PairTest, Question
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.kernels.means import WeightedMean
 from spark_eval.names import split_repeat
+from spark_eval.runners.user_buckets import UserTable
 from spark_eval.statistics.differences import PairSums, RatioSums
 from spark_eval.statistics.repeats import RecipeSums
 from spark_eval.users.population import BASELINE, ComparisonTask
@@ -51,9 +53,9 @@ class ComparedRepeats:
             message = f"{', '.join(map(repr, few))} has one repeat, and its recipe at least {FEWEST}"
             hint = f"make it again with other seeds, or take {COMPARE}.question: artefact"
             raise DataError("TOO_FEW_REPEATS", f"{message}; {hint}")
-        found = cls(names, question, is_paired=plan.paired_repeats)
-        found.check(requested, plan)
-        return found
+        repeats = cls(names, question, is_paired=plan.paired_repeats)
+        repeats.check(requested, plan)
+        return repeats
 
     @property
     def has_any(self) -> bool:
@@ -118,7 +120,7 @@ class ComparedRepeats:
         return [[(one, first[1]) for one in baselines], [(first[0], one) for one in candidates]]
 
     def with_recipes(
-        self, found: ComparedCells, of_pairs: ComparedCells, task: ComparisonTask, requested: Requested
+        self, means: ComparedCells, of_pairs: ComparedCells, task: ComparisonTask, requested: Requested
     ) -> ComparedCells:
         """Return the cells of the means with the errors of the recipes."""
         parts = {
@@ -128,9 +130,9 @@ class ComparedRepeats:
             ]
             for index, pair in enumerate(requested.pairs)
         }
-        cells = {key: with_recipe(cell, parts[cell.models], of_pairs) for key, cell in found.cells.items()}
-        of_rows = [replace(cells[cell.key], ranks=cell.ranks) for cell in found.of_rows]
-        return replace(found, cells=cells, of_rows=of_rows)
+        cells = {key: with_recipe(cell, parts[cell.models], of_pairs) for key, cell in means.cells.items()}
+        of_rows = [replace(cells[cell.key], ranks=cell.ranks) for cell in means.of_rows]
+        return replace(means, cells=cells, of_rows=of_rows)
 
     def numbers(self, requested: Requested) -> Mapping[ModelPair, tuple[int, int]]:
         """Return the numbers of repeats of baseline and candidate of each pair."""
@@ -152,3 +154,33 @@ def with_recipe(
     assert isinstance(means, PairSums | RatioSums)
     known = [[one for one in part if isinstance(one, PairSums | RatioSums)] for part in repeats]
     return replace(cell, of_users=RecipeSums(means.n, means, known))
+
+
+def compare_repeats(
+    tables: Mapping[str, UserTable],
+    task: ComparisonTask,
+    plan: ComparePlan,
+    shown: Requested,
+    requested: Requested,
+    repeats: ComparedRepeats,
+) -> ComparedCells:
+    """Return the cells of models with repeats: of the users' means, and of pairs of repeats for recipes."""
+    task = repeats.task(task, requested)
+    cells = measure_cells(tables, task, ExtraPasses.of(plan), shown, requested)
+    if repeats.question is Question.RECIPE:
+        of_pairs = repeats.task_of_pairs(task, requested)
+        alone = replace(requested, models=of_pairs.models, matches=of_pairs.matches)
+        no_tests = ExtraPasses.of(replace(plan, tests=(), interval=Interval.T, equivalence=None))
+        pairs = measure_cells(tables, of_pairs, no_tests, alone, alone)
+        cells = repeats.with_recipes(cells, pairs, task, requested)
+    numbers = repeats.numbers(requested)
+    of_rows = [
+        replace(
+            cell,
+            question=repeats.question,
+            n_repeats=numbers[cell.models],
+            of_requests=None if task.request is None else cell.sums,
+        )
+        for cell in cells.of_rows
+    ]
+    return replace(cells, of_rows=of_rows)

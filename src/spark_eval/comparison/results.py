@@ -11,8 +11,7 @@ from typing import Any, Final
 from spark_eval.comparison.decisions import ModelPair, PairCell
 from spark_eval.comparison.matching import Requested
 from spark_eval.comparison.plan import ComparePlan
-from spark_eval.comparison.rows import ComparisonRow, finite_row
-from spark_eval.comparison.values import ComparedValue
+from spark_eval.comparison.rows import ComparedValue, ComparisonRow, finite_row
 from spark_eval.comparison.worker.slices import SliceTotals
 from spark_eval.comparison.worker.sums import (
     N_COMMON,

@@ -1,11 +1,13 @@
-"""Rows of the tables ``comparisons``, ``slices`` and ``gates``."""
+"""Rows of the tables ``comparisons``, ``slices`` and ``gates``, and the values that they are about."""
 
 import math
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from spark_eval.errors import DataError
-from spark_eval.results.leaderboard import measure_of
-from spark_eval.schema import ddl_of
+from spark_eval.kernels.values import MetricValue
+from spark_eval.predictions.values import PredictionValue
+from spark_eval.results.leaderboard import is_list_metric, list_direction, measure_of
+from spark_eval.schema import Direction, ddl_of
 
 
 class ComparisonRow(NamedTuple):
@@ -151,3 +153,25 @@ def finite_row(row: Row) -> Row:
             )
             raise DataError("METRIC_OVERFLOW", message)
     return row
+
+
+ComparedValue: TypeAlias = MetricValue | PredictionValue
+
+
+def is_of_predictions(text: str) -> bool:
+    """Return True if a text names a metric of predictions, and no metric of lists at a cutoff.
+
+    >>> is_of_predictions("auc"), is_of_predictions("f1(threshold=0.5)"), is_of_predictions("f1@5")
+    (True, True, False)
+    """
+    return PredictionValue.of(text) is not None and "@" not in text and not is_list_metric(text)
+
+
+def compared_direction(metric: str) -> Direction:
+    """Return the direction of better values of a metric in the table ``comparisons``.
+
+    >>> compared_direction("ndcg"), compared_direction("log_loss")
+    (<Direction.HIGHER: 'higher'>, <Direction.LOWER: 'lower'>)
+    """
+    value = PredictionValue.of(metric) if is_of_predictions(metric) else None
+    return list_direction(metric) if value is None else value.metric.direction

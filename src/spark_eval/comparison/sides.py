@@ -20,7 +20,7 @@ from spark_eval.comparison.matching import (
     check_known,
 )
 from spark_eval.comparison.plan import COMPARE, SlicePlan
-from spark_eval.comparison.values import ComparedValue
+from spark_eval.comparison.rows import ComparedValue
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.kernels.columns import looks_like_metric, value_of_foreign_column

@@ -48,10 +48,10 @@ class Zeros(Choice):
 
 
 class Question(Choice):
-    """What a comparison of models with repeats is about."""
+    """Subject of a comparison of models with repeats."""
 
     ARTEFACT = "artefact", "these lists, or the means of their repeats; seeds count as fixed"
-    RECIPE = "recipe", "the way in which the models are made: users and repeats vary"
+    RECIPE = "recipe", "the way the models are made: users and repeats vary"
 
 
 class Drop(Choice):

@@ -153,7 +153,7 @@ def minimal_detectable_effect(estimate: Estimate, confidence: float) -> float | 
 
 
 def more_needed(estimate: Estimate, n: int, fixed: Fraction, confidence: float) -> int | None:
-    """Return how many of n users, or repeats, would find the difference with power 0.8; None if no number.
+    """Number of users, or repeats, that would find the difference with power 0.8; None if no number would.
 
     The part ``fixed`` of the variance does not shrink with their number. By normal quantiles, for two-sided
     tests.

@@ -7,9 +7,8 @@ from spark_eval.comparison.compare import compare_sides
 from spark_eval.comparison.decisions import failure_of
 from spark_eval.comparison.gates import Gate, IfMissing, check_models
 from spark_eval.comparison.plan import ComparePlan
-from spark_eval.comparison.rows import GateRow
+from spark_eval.comparison.rows import GateRow, compared_direction
 from spark_eval.comparison.sides import BaselineName
-from spark_eval.comparison.values import compared_direction
 from spark_eval.errors import DataError
 from spark_eval.publishing.stores import store_of
 from spark_eval.results.sentences import (
