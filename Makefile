@@ -11,6 +11,7 @@
 #   make test-parity  the numbers of nine libraries against those of our presets
 #   make test-browser reports and the site in a Chromium of this machine, which apt-get installs where it may
 #   make test-airflow the DAG of dags/ in a real Airflow
+#   make test-airflow-brief  of these what one scheduler does: a run, one that is killed, one that fails
 #   make test-stores  runs on servers of stores that it starts, HDFS and S3; Maven fetches their jars once
 #   make test-stores-brief  of these one whole run and one kill on each, in three minutes
 #   make docs    the site of the pages in site/, whole from a disk; a broken link or an undocumented name fails
@@ -26,7 +27,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-all test-spark test-slow test-slow-brief test-exhaustive test-pages test-parity test-browser test-airflow test-stores test-stores-brief test-versions mutants benchmarks check docs environments package archive archive-driver lock clean
+.PHONY: setup demo test test-all test-spark test-slow test-slow-brief test-exhaustive test-pages test-parity test-browser test-airflow test-airflow-brief test-stores test-stores-brief test-versions mutants benchmarks check docs environments package archive archive-driver lock clean
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE SPARK_HOME
 
 dist := dist
@@ -74,6 +75,9 @@ test-browser: .venv/.classes.jsa docs
 
 test-airflow: .venv/.classes.jsa .venv-airflow/.installed
 	@$(in_venv) pytest -m airflow tests/airflow $(ARGS)
+
+test-airflow-brief: .venv/.classes.jsa .venv-airflow/.installed
+	@$(in_venv) pytest -m "airflow and brief" tests/airflow $(ARGS)
 
 test-stores: .venv/.classes.jsa .venv-stores/.installed
 	@$(in_venv) tests.stores.jars

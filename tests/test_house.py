@@ -80,22 +80,32 @@ def modules_imported() -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for path, tree in trees().items():
         module = name_of(path).removesuffix(".__init__")
-        typed = {
-            id(child)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.If) and last_name(node.test) == "TYPE_CHECKING"
-            for child in ast.walk(node)
-        }
-        for node in (one for one in ast.walk(tree) if id(one) not in typed):
+        for node in statements_of(tree):
             imported: list[str] = []
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("spark_eval."):
                 imported = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
             elif isinstance(node, ast.ImportFrom) and node.module == "spark_eval":
                 imported = [f"spark_eval.{alias.name}" for alias in node.names]
-            elif isinstance(node, ast.Call) and last_name(node.func) == "import_module" and node.args:
-                imported = [str(node.args[0].value)] if isinstance(node.args[0], ast.Constant) else []
             found[module] |= {name.removeprefix("spark_eval.") for name in imported} & names
+        if "import_module" in path.read_text(encoding="utf-8"):
+            found[module] |= {name.removeprefix("spark_eval.") for name in imported_by_name(tree)} & names
     return found
+
+
+def statements_of(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every statement, but for those that the type checker alone reads."""
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for node in getattr(tree, part, ()):
+            if not isinstance(node, ast.If) or last_name(node.test) != "TYPE_CHECKING":
+                yield node
+                yield from statements_of(node)
+
+
+def imported_by_name(tree: ast.AST) -> Iterator[str]:
+    """The names that `import_module` is called with."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and last_name(node.func) == "import_module":
+            yield from [str(name.value) for name in node.args[:1] if isinstance(name, ast.Constant)]
 
 
 def last_name(node: ast.expr) -> str:

@@ -108,6 +108,7 @@ def python(airflow: "Airflow", *arguments: str) -> "subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.brief
 def test_the_dag_is_imported_without_a_warning_and_without_spark(airflow: "Airflow") -> None:
     imported = "import spark_eval_daily, spark_eval_gated, spark_eval_ctr, spark_eval_windows, "
     imported += "spark_eval_online, sys; print({'pyspark', 'spark_eval'} & set(sys.modules))"
@@ -131,6 +132,7 @@ def test_a_log_that_has_ended_has_no_run_of_yesterday(airflow: "Airflow", last_d
     assert [day is None for day in following.values()] == [bool(last_day)] * 5
 
 
+@pytest.mark.brief
 def test_what_becomes_of_every_exit_code(airflow: "Airflow", tmp_path: Path) -> None:
     submit = tmp_path / ".venv" / "bin" / "spark-submit"
     submit.parent.mkdir(parents=True)
@@ -155,6 +157,7 @@ def test_what_becomes_of_every_exit_code(airflow: "Airflow", tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.brief
 def test_the_link_to_the_report(airflow: "Airflow", tmp_path: Path) -> None:
     done = python(airflow, "-c", LINKS, str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -263,6 +266,7 @@ def ended(served: "Airflow", desk: "Desk") -> Ended:
         return Ended(*names, {name: served.ended(name) for name in names})
 
 
+@pytest.mark.brief
 def test_the_scheduler_runs_it(served: "Airflow", desk: "Desk", ended: Ended) -> None:
     assert ended.states[ended.whole] == "success"
     assert served.tasks(ended.whole) == {"split": ("success", 1), "evaluate": ("success", 1)}
@@ -278,6 +282,7 @@ def test_the_scheduler_runs_it(served: "Airflow", desk: "Desk", ended: Ended) ->
     }
 
 
+@pytest.mark.brief
 def test_a_run_that_cannot_succeed_is_not_retried_and_says_why(
     served: "Airflow", desk: "Desk", ended: Ended
 ) -> None:
@@ -292,6 +297,7 @@ def test_a_run_that_cannot_succeed_is_not_retried_and_says_why(
     assert not (desk.out / "splits" / f"run_id={run['logical_date'][:10]}").exists()
 
 
+@pytest.mark.brief
 def test_a_run_whose_driver_is_killed_publishes_once(served: "Airflow", desk: "Desk", ended: Ended) -> None:
     day = DAYS[2]
     assert ended.states[ended.killed] == "success"

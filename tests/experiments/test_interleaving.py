@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -124,6 +124,7 @@ def slow_paired(rows: Sequence[Row]) -> dict[int, list[int]]:
     return found
 
 
+@settings(max_examples=25)
 @given(drafts(), st.randoms(use_true_random=False))
 def test_both_analyses_are_those_of_a_slow_loop_in_any_order(rows: list[Row], shuffle: Any) -> None:
     mixed = list(rows)
