@@ -215,8 +215,10 @@ class RecipeSums(ComparedSums):
         factors = [(baseline, candidate)]
         if len(self.repeats) > 1:
             factors = [(baseline, Fraction()), (Fraction(), candidate)]
-        found = [self.crossed(rows, own).parts for rows, own in zip(self.repeats, factors, strict=True)]
-        of_models = [parts for parts in found if parts is not None]
+        crossed_parts = [
+            self.crossed(rows, own).parts for rows, own in zip(self.repeats, factors, strict=True)
+        ]
+        of_models = [parts for parts in crossed_parts if parts is not None]
         return VarianceParts(
             users=of_means.variance,
             n_users=self.n,

@@ -153,10 +153,10 @@ def minimal_detectable_effect(estimate: Estimate, confidence: float) -> float | 
 
 
 def more_needed(estimate: Estimate, n: int, fixed: Fraction, confidence: float) -> int | None:
-    """Number of users, or repeats, that would find the difference with power 0.8; None if no number would.
+    """Return the number of users, or repeats, that would find the difference with power 0.8.
 
-    The part ``fixed`` of the variance does not shrink with their number. By normal quantiles, for two-sided
-    tests.
+    None if no number would. The part ``fixed`` of the variance does not shrink with it. By normal quantiles,
+    for two-sided tests.
 
     >>> more_needed(Estimate(Fraction(1, 10), Fraction(1, 100), 9), 10, Fraction(), 0.95)
     79
