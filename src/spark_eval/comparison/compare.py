@@ -23,12 +23,11 @@ from spark_eval.comparison.decisions import (
     failure_of,
     gated_pairs,
 )
-from spark_eval.comparison.extra_passes import ExtraPasses, measure_cells
 from spark_eval.comparison.gates import Gate, Pairing, with_baseline
 from spark_eval.comparison.given import Measured, open_sides, table_of
+from spark_eval.comparison.lists import compare_lists
 from spark_eval.comparison.matching import (
     Requested,
-    check_over_folds,
     match_metrics,
     match_models,
     model_entries,
@@ -37,17 +36,7 @@ from spark_eval.comparison.matching import (
 )
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.comparison.predictions import compare_predictions
-from spark_eval.comparison.repeats import ComparedRepeats, compare_repeats
-from spark_eval.comparison.requests import (
-    check_by_request,
-    merge_cells,
-    split_tests,
-    tasks_of_means,
-    weight_of,
-    with_cells,
-)
 from spark_eval.comparison.results import (
-    ComparedCells,
     comparison_rows,
 )
 from spark_eval.comparison.rows import (
@@ -64,13 +53,10 @@ from spark_eval.comparison.sides import (
     Side,
     Sides,
     check_comparable,
-    comparison_task,
-    user_tables,
 )
 from spark_eval.comparison.slices import PairValue, TestedSums, evidence_of_slices, found_slices
 from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.errors import ConfigError
-from spark_eval.evaluation.plan import ListWeight
 from spark_eval.names import counted
 from spark_eval.options import Given, checked_call, documented
 from spark_eval.predictions import PREDICTION_METRICS
@@ -385,34 +371,3 @@ def compare_pairs(
         slice_rows=slices.rows,
         slice_sums=slices.sums,
     )
-
-
-def compare_lists(
-    baseline: Side, candidate: Side, plan: ComparePlan, shown: Requested, requested: Requested
-) -> ComparedCells:
-    """Return the cells of lists: sums of their users' values, and the extra passes of tests.
-
-    With a list per request there are two: over requests, with users as clusters, and over users' means.
-    """
-    if candidate.users.by_fold:
-        check_over_folds(plan)
-    task = comparison_task(baseline, candidate, requested, plan.slices)
-    tables = user_tables(baseline, candidate)
-    repeats = ComparedRepeats.of(baseline, candidate, requested, plan)
-    if repeats.has_any:
-        return compare_repeats(tables, task, plan, shown, requested, repeats)
-    if task.request is None:
-        return measure_cells(tables, task, ExtraPasses.of(plan), shown, requested)
-    plan = replace(plan, weight=plan.weight or weight_of(candidate.conventions))
-    check_by_request(plan)
-    of_means = replace(task, of_means=True)
-    on_rows, on_means = split_tests(plan)
-    if task.slices is not None:
-        by_means = plan.weight is ListWeight.USERS
-        task = replace(task, slices=replace(task.slices, by_means=by_means))
-    by_row = measure_cells(tables, task, ExtraPasses.of(on_rows), shown, requested)
-    by_mean = ComparedCells({}, [], by_row.counts)
-    for one in tasks_of_means(of_means):
-        found = measure_cells(tables, one, ExtraPasses.of(on_means), shown, requested)
-        by_mean = with_cells(by_mean, found, one)
-    return merge_cells(by_row, by_mean, plan)

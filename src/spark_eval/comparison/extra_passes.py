@@ -1,25 +1,18 @@
-"""Sums of the users of all pairs, the extra passes over them that some tests need, and the cells of both."""
+"""Extra passes over the users that some tests need, and their results in the cells."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import reduce
 from itertools import product
-from operator import add, iadd
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 
-from spark_eval.comparison.matching import Requested, check_counts
 from spark_eval.comparison.plan import ComparePlan
-from spark_eval.comparison.results import ComparedCell, ComparedCells, cells_of_pairs, cells_of_rows
-from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, merge_slices, slices_for
-from spark_eval.comparison.worker.sums import N_AMOUNTS, BucketTotals, pair_parts, sum_bucket
+from spark_eval.comparison.results import ComparedCell
+from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, slices_for
+from spark_eval.comparison.worker.sums import N_AMOUNTS, BucketTotals, pair_parts
 from spark_eval.conventions.comparison import Interval, PairTest
-from spark_eval.errors import DataError
-from spark_eval.runners.spread import NumberedObject, collect_or_raise, group_by_key
-from spark_eval.runners.user_buckets import Buckets, UserTable, buckets_of_users
 from spark_eval.statistics.ranked import RankSums
 from spark_eval.statistics.resampling import (
     MOST_ENUMERATED,
@@ -30,11 +23,9 @@ from spark_eval.statistics.resampling import (
     scale_of,
     subtract,
 )
-from spark_eval.users.population import AlignedUsers, ComparisonTask
+from spark_eval.users.population import ComparisonTask
 from spark_eval.users.resampling import Amount, ResampledSums, Resampler, check_replicates
 
-# Number of shuffle partitions of counted differences, per concurrent task.
-PARTS_PER_TASK: Final = 4
 NO_RANKS: Final = Ranked(RankSums(0, 0, 0, 0, ()), ())
 
 
@@ -175,64 +166,3 @@ def replicates_of_ratios(
     baseline = quotients(sums[0], sums[1], scales[0] / scales[1])
     candidate = quotients(sums[2], sums[3], scales[2] / scales[3])
     return Replicates.of_means(subtract(candidate, baseline))
-
-
-def measure_cells(
-    tables: Mapping[str, UserTable],
-    task: ComparisonTask,
-    passes: ExtraPasses,
-    shown: Requested,
-    requested: Requested,
-) -> ComparedCells:
-    """Return the cells of a task, completed by the extra passes."""
-    task, pairs = passes.completed_task(task), requested.pairs
-    with ExitStack() as stack:
-        buckets = buckets_of_users(tables, task)
-        if passes.needs and buckets.is_sent:
-            buckets = replace(buckets, frame=buckets.frame.persist(stack))
-        totals = sum_pairs(buckets)
-        check_counts(pairs, totals.counts)
-        cells = cells_of_pairs(totals, pairs, requested.list_metrics, task)
-        of_rows = cells_of_rows(cells, shown)
-        of_rows = run_extra_passes(passes, of_rows, task, buckets, totals)
-    return ComparedCells(cells, of_rows, totals.counts, task.moved, totals.slices, task)
-
-
-def run_extra_passes(
-    passes: ExtraPasses,
-    cells: Sequence[ComparedCell],
-    task: ComparisonTask,
-    buckets: Buckets,
-    totals: BucketTotals,
-) -> list[ComparedCell]:
-    """Return the cells, completed by a pass for ranks and one for replicates if their tests need them."""
-    at_once = buckets.frame.at_once
-    ranked, sampled = dict[int, Ranked](), None
-    if (counter := passes.counter(totals, cells, PARTS_PER_TASK * at_once)) is not None:
-        ranked = merge_slices(collect_or_raise(ranked_pairs(buckets, counter)))
-    if (resampler := passes.resampler(totals, cells, task)) is not None:
-        sampled = reduce(add, collect_or_raise(buckets.added(resampler.sums)))
-    return [passes.completed(cell, totals, ranked, sampled) for cell in cells]
-
-
-def sum_pairs(buckets: Buckets) -> BucketTotals:
-    """Return the sums of all pairs; raise DataError NO_COMMON_USERS if there are no users."""
-    parts = collect_or_raise(buckets.added(sum_bucket))
-    if not parts:
-        raise DataError("NO_COMMON_USERS", "no side has any user")
-    totals: BucketTotals = reduce(iadd, parts)
-    return totals
-
-
-def ranked_pairs(buckets: Buckets, counter: DifferenceCounter) -> Any:
-    """Return rank statistics of slices of cells, from differences counted by size: one shuffle of counts."""
-
-    def count(populations: Iterator[AlignedUsers]) -> Iterator[NumberedObject]:
-        for population in populations:
-            yield from counter.counts(population)
-
-    def rank(_: int, parts: Sequence[Any]) -> Any:
-        errors = [part for part in parts if isinstance(part, DataError)]
-        return errors[0] if errors else counter.ranked(parts)
-
-    return group_by_key(buckets.map(count), counter.n_parts, rank)

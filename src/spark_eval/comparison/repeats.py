@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_eval.comparison.decisions import ModelPair
-from spark_eval.comparison.extra_passes import ExtraPasses, measure_cells
 from spark_eval.comparison.matching import Requested
 from spark_eval.comparison.plan import COMPARE, ComparePlan
 from spark_eval.comparison.results import ComparedCell, ComparedCells
@@ -14,7 +13,6 @@ from spark_eval.conventions.comparison import Interval, PairTest, Question
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.kernels.means import WeightedMean
 from spark_eval.names import split_repeat
-from spark_eval.runners.user_buckets import UserTable
 from spark_eval.statistics.differences import PairSums, RatioSums
 from spark_eval.statistics.repeats import RecipeSums
 from spark_eval.users.population import BASELINE, ComparisonTask
@@ -154,33 +152,3 @@ def with_recipe(
     assert isinstance(means, PairSums | RatioSums)
     known = [[one for one in part if isinstance(one, PairSums | RatioSums)] for part in repeats]
     return replace(cell, of_users=RecipeSums(means.n, means, known))
-
-
-def compare_repeats(
-    tables: Mapping[str, UserTable],
-    task: ComparisonTask,
-    plan: ComparePlan,
-    shown: Requested,
-    requested: Requested,
-    repeats: ComparedRepeats,
-) -> ComparedCells:
-    """Return the cells of models with repeats: of the users' means, and of pairs of repeats for recipes."""
-    task = repeats.task(task, requested)
-    cells = measure_cells(tables, task, ExtraPasses.of(plan), shown, requested)
-    if repeats.question is Question.RECIPE:
-        of_pairs = repeats.task_of_pairs(task, requested)
-        alone = replace(requested, models=of_pairs.models, matches=of_pairs.matches)
-        no_tests = ExtraPasses.of(replace(plan, tests=(), interval=Interval.T, equivalence=None))
-        pairs = measure_cells(tables, of_pairs, no_tests, alone, alone)
-        cells = repeats.with_recipes(cells, pairs, task, requested)
-    numbers = repeats.numbers(requested)
-    of_rows = [
-        replace(
-            cell,
-            question=repeats.question,
-            n_repeats=numbers[cell.models],
-            of_requests=None if task.request is None else cell.sums,
-        )
-        for cell in cells.of_rows
-    ]
-    return replace(cells, of_rows=of_rows)
