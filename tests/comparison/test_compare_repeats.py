@@ -304,7 +304,7 @@ def test_detectable_effect_is_that_of_few_repeats() -> None:
 
 
 def test_numbers_needed_are_the_first_that_detect_the_difference() -> None:
-    tables = repeated(0.1)
+    tables = repeated(0.15)
     row = only_row(users_of(tables))
     a, b = tables["a"], tables["b"]
     assert row.difference is not None

@@ -191,7 +191,7 @@ def smallest_number(effect: float, detectable: Callable[[int], float]) -> int | 
 def users_and_repeats_needed(
     parts: VarianceParts, effect: float, level: float
 ) -> tuple[int | None, int | None]:
-    """Return how many users, or repeats of each model, alone would detect an effect with power 0.8."""
+    """Return the numbers of users, and of repeats of each model, that detect an effect with power 0.8."""
     if not effect or not parts.variance:
         return None, None
     users = smallest_number(effect, lambda n: detectable_effect(parts, level, n_users=n))
