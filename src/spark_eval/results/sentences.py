@@ -5,10 +5,19 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from spark_eval.conventions.comparison import Correction, PairTest, Role, SliceVerdict
+from spark_eval.conventions.comparison import Correction, PairTest, Question, Role, SliceVerdict
 from spark_eval.results.leaderboard import list_direction, measure_of
 from spark_eval.schema import ALL, Direction, Row
 
+# Columns of comparisons: numbers of repeats.
+OF_REPEATS: Final = ("baseline_repeats", "candidate_repeats")
+SEEDS_ALONE: Final = (
+    "seeds were not varied: this is about these lists, and models that are made again may differ otherwise "
+    "(column repeat)"
+)
+SEEDS_FIXED: Final = (
+    "repeats count as fixed: this is about these lists (question: recipe is about the models)"
+)
 TextLines = list[list[str]]
 COMPARED: Final = ("candidate", "baseline", "metric", "test", "difference", "interval", "win/tie/loss", "p")
 SLICED: Final = (
@@ -124,6 +133,19 @@ def sentences(rows: Iterable[Row], better: Callable[[str], Direction] = list_dir
         if row["segment"] == ALL and row["test"] in set(PairTest):
             of_pairs.setdefault(key, sentence(row, better))
     return list(of_pairs.values())
+
+
+def seed_sentences(rows: Iterable[Row]) -> list[str]:
+    """Return a sentence if lists are compared as they are, although other seeds would give others.
+
+    >>> seed_sentences([{"question": "recipe", "baseline_repeats": 3}])
+    []
+    """
+    of_artefacts = [row for row in rows if row.get("question") == Question.ARTEFACT]
+    if not of_artefacts:
+        return []
+    is_alone = any((row.get(name) or 1) == 1 for row in of_artefacts for name in OF_REPEATS)
+    return [SEEDS_ALONE if is_alone else SEEDS_FIXED]
 
 
 def sentence(row: Row, better: Callable[[str], Direction] = list_direction) -> str:
