@@ -99,8 +99,8 @@ def tiles_of(
 def baseline_mean(facts: RunFacts, model: str, measure: str) -> float | None:
     """Return the mean of the model in the other run; None if unknown."""
     rows = [] if facts.baseline is None else facts.baseline.everybody
-    found = [row["value"] for row in rows if (row[MODEL], row["measure"]) == (model, measure)]
-    return next(iter(found), None)
+    means = [row["value"] for row in rows if (row[MODEL], row["measure"]) == (model, measure)]
+    return next(iter(means), None)
 
 
 def change_tile(difference: Difference, other: str, before: float | None) -> Tile:
@@ -117,7 +117,7 @@ def change_tile(difference: Difference, other: str, before: float | None) -> Til
 
 
 def certainty(difference: Difference | None) -> str:
-    """Return how sure a difference is: the interval excludes 0, and its adjusted p-value is small."""
+    """Return the certainty of a difference: its interval excludes 0, and its adjusted p-value is small."""
     if difference is None:
         return "nothing to compare with"
     p = "" if difference.p is None else f", p {p_text(difference.p)}"
