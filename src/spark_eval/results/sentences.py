@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from typing import Any, Final
 
 from spark_eval.conventions.comparison import Correction, PairTest, Question, Role, SliceVerdict
@@ -38,6 +39,8 @@ RARE: Final = 0.05
 LEAST_DECIMALS: Final = 3
 LEAST_P: Final = 0.001
 MOST_DECIMALS: Final = 6
+# Gain of a model, as a share of its baseline: ``users_needed`` assumes it if a gate allows no drop.
+ASSUMED_GAIN: Final = Fraction(1, 20)
 # Of intervals: more decimals than any difference of doubles needs.
 MOST_SHOWN: Final = 12
 
@@ -205,6 +208,28 @@ def where(row: Row) -> str:
     """Return metric, cutoff and segment of a row: ``ndcg@10 (country DE)``."""
     of = "" if row["segment"] == ALL else f" ({row['segment']} {row['segment_value']})"
     return measure_of(row) + of
+
+
+def undecided_text(max_drop: float, n_users: int, needed: int | None) -> str:
+    """Return the reason that a gate is undecided, with the number of users that would decide it.
+
+    With enough users for an equal model, the difference is too close to the limit.
+
+    >>> undecided_text(0.01, 656, 2400)
+    'not enough users to tell: 656; about 2,400 would do'
+    >>> undecided_text(0.0, 656, 3190)
+    'not enough users to tell: 656; about 3,190 would show a gain of 5 %'
+    >>> undecided_text(0.01, 5000, 2400)
+    'too close to the limit to tell with 5,000 users; a model as good as the baseline needs about 2,400'
+    """
+    gain = f"{float(100 * ASSUMED_GAIN):g} %"
+    if needed is not None and needed <= n_users:
+        model = "as good as the baseline" if max_drop else f"better by {gain}"
+        few = f"too close to the limit to tell with {n_users:,} users"
+        return f"{few}; a model {model} needs about {needed:,}"
+    would = "would do" if max_drop else f"would show a gain of {gain}"
+    more = "" if needed is None else f"; about {needed:,} {would}"
+    return f"not enough users to tell: {n_users:,}{more}"
 
 
 def in_run(model: str, run: str | None) -> str:

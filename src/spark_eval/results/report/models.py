@@ -29,6 +29,7 @@ from spark_eval.results.sentences import (
     seed_sentences,
     sentences,
     short,
+    undecided_text,
     where,
 )
 from spark_eval.schema import ALL, MODEL, SEGMENT, WATCH, Outcome, Reason, Row, Table
@@ -109,9 +110,8 @@ def gate_sentence(row: Row) -> str:
     if row["mode"] == Mode.OBSERVED:
         certainty = "by the values alone, whatever chance does"
     elif row["decision"] == Decision.UNDECIDED:
-        needed = row["users_needed"]
-        certainty = f"not enough users to tell{at_confidence(row)}"
-        certainty += "" if needed is None else f", about {needed:,} would do"
+        few = undecided_text(row["max_drop"], row["n_users"], row["users_needed"])
+        certainty = f"{few}{at_confidence(row)}"
     else:
         certainty = f"certain{at_confidence(row)}"
     means = f"{short(row['baseline_value'])} to {short(row['candidate_value'])}"
