@@ -98,8 +98,7 @@ class Option:
         return self.parse(given, where)
 
 
-@cache
-def declared(options: type[Options]) -> Mapping[str, tuple[Any, Option]]:
+def declared(options: type[Options]) -> dict[str, tuple[Any, Option]]:
     """Return the type and the declaration of every option."""
     hints = get_type_hints(options, include_extras=True)
     return {name: (hint.__origin__, Option(*hint.__metadata__)) for name, hint in hints.items()}
