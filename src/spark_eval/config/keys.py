@@ -21,7 +21,7 @@ Several = Annotated[list[Item], BeforeValidator(lambda given: None if given is N
 class Section(BaseModel):
     """A mapping of known keys; an unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 def keyed(options: Any, but: Sequence[str] = ()) -> Callable[[type[Keyed]], type[Keyed]]:
