@@ -24,6 +24,7 @@ from spark_eval.conventions import CONVENTIONS
 from spark_eval.conventions.choice import Need
 from spark_eval.kernels.registry import RANKING
 from spark_eval.kernels.values import without_metric
+from spark_eval.runs.calibrate_section import CalibrateSection, PredictSection
 from spark_eval.runs.sections import (
     Baseline,
     CompareSection,
@@ -68,6 +69,8 @@ SHOWN_SECTIONS: Final[Mapping[str, type[Section]]] = {
     "online.experiments.assignment": AssignmentSection,
     "online.experiments.weights": WeightsSection,
     "reviews": ReviewsSection,
+    "calibrate": CalibrateSection,
+    "calibrate.predict": PredictSection,
     "linkage": LinkageSection,
     "sample": SampleSection,
     "interleaving": InterleavingSection,

@@ -159,6 +159,8 @@ class Table(StrEnum):
     DECISIONS = "decisions"
     LINKAGE = "linkage"
     SAMPLE = "sample"
+    CALIBRATION = "calibration"
+    PROGRAMME = "programme"
     INTERLEAVINGS = "interleavings"
     USER_DAYS = "user_days"
     ITEM_SEGMENTS = "item_segments"
@@ -313,6 +315,7 @@ class Reason(StrEnum):
     NOT_SAMPLED = "not_sampled"
     UNDECIDED = "undecided"
     INCONSISTENT = "inconsistent"
+    NO_RUN = "no_run"
 
 
 SEGMENT: Final = "segment"

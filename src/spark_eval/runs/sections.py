@@ -24,7 +24,7 @@ from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare
 from spark_eval.config.experiments import ExperimentSection, MetricSection
 from spark_eval.config.input_policy import check_secrets
 from spark_eval.config.inputs import Output, Recommendations, RunId, Scalar, Source
-from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed, setting_keys
+from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, given_to, keyed, setting_keys
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import EvaluateOptions, Plan, make_plan
@@ -58,11 +58,12 @@ from spark_eval.monitoring.plan import (
     make_watch_plan,
     make_window_plan,
 )
-from spark_eval.options import check_keys, declared
+from spark_eval.options import check_keys
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.predictions.task import PredictionPlan
 from spark_eval.results.mlflow_runs import parse_model_version
+from spark_eval.runs.calibrate_section import CalibrateSection
 from spark_eval.splits.rules.fold_rule import FoldRule
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
 
@@ -101,11 +102,6 @@ class SplitSection(Section):
             for name, value in vars(self.rule()).items()
         }
         return {"method": self.method, **options}
-
-
-def given_to(section: Section, options: Any) -> Any:
-    """Return the options of a plan as a section gives them, by name."""
-    return {name: getattr(section, name) for name in declared(options)}
 
 
 @keyed(EvaluateOptions, but=("threshold", "stages"))
@@ -401,6 +397,9 @@ class Config(Section):
     sample: SampleSection = Field(
         default=SampleSection(), description="pairs that are drawn from the candidates for review"
     )
+    calibrate: CalibrateSection | None = Field(
+        default=None, description="past experiments: which offline metric has predicted them"
+    )
     mlflow: MlflowSection | None = Field(
         default=None, description="a registered model version: tags, and an alias where all gates passed"
     )
@@ -430,6 +429,8 @@ class Config(Section):
         self.watch.checked()
         self.linkage.checked()
         self.sample.checked()
+        if self.calibrate is not None:
+            self.calibrate.checked()
         given = [name for name in ("train", "users", "items") if getattr(self, name) is not None]
         check_given(self.plan, given, None if self.recommendations is None else self.recommendations.model)
         return self
