@@ -60,12 +60,24 @@ def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "precision," not in shown(rows, 10, capsys)[-1]
 
 
+def test_a_threshold_says_which_gain_ndcg_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    stamps = {"conventions": "default, gain=exp2; no_hits=zero; relevance>=4.0"}
+    rows = [row(name) | stamps for name in ("ndcg", "ndcg(gain=binary)", "map")]
+    said = "an item of relevance 4 or more gains"
+    assert [" ".join(line) for line in shown(rows, 80, capsys)[-2:]] == [
+        f"ndcg: {said} 2^relevance - 1 (gain=exp2); others gain 0",
+        f"ndcg(gain=binary): {said} 1 (gain=binary); others gain 0",
+    ]
+    without = [row("ndcg") | {"conventions": "default; relevance>0"}]
+    assert "gain" not in " ".join(shown(without, 80, capsys)[-1])
+
+
 def test_segments_and_folds_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [row("map"), row("map", segment="shop", value="x"), row("map", segment="folds", value="mean")]
     rows.append(row("map", segment="folds", value="sd"))
     lines = shown(rows, 80, capsys)
     assert ["m", "10", "0.2500", "±", "0.2500", "82"] in lines
-    assert " ".join(lines[-1]) == "means by shop stand in the table metrics"
+    assert " ".join(lines[-1]) == "by shop: `leaderboard(segment='shop')` in Python, or the table metrics"
 
 
 def mean(

@@ -148,7 +148,13 @@ def test_so_many_users_are_needed() -> None:
     assert row.users_needed is not None
     # The t distribution asks for half a squared quantile more.
     assert row.users_needed == math.ceil(by_normal + 1.6448536269514722**2 / 2)
-    assert decide(max_drop=0.0).users_needed is None
+    # Where no drop is allowed, a gain of 5 % of the baseline is assumed.
+    gain = 0.05 * 6.2 / 12
+    by_normal = ((1.6448536269514722 + 0.8416212335729143) * deviation / gain) ** 2
+    for drop in ("absolute", "relative"):
+        row = decide(max_drop=0.0, drop=drop)
+        assert row.users_needed == math.ceil(by_normal + 1.6448536269514722**2 / 2)
+    assert decide([0.0] * 12, WORSE, max_drop=0.0).users_needed is None
     # One user has no error; and no table has so many.
     assert decide(max_drop=1e6).users_needed == 2
     assert decide(max_drop=1e-300).users_needed is None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final, TypedDict, Unpack
 
 from spark_eval.comparison.plan import as_published, chosen_names
-from spark_eval.comparison.values import compared_direction
+from spark_eval.comparison.rows import compared_direction
 from spark_eval.errors import ConfigError
 from spark_eval.kernels.aliases import as_list
 from spark_eval.options import checked

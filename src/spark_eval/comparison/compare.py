@@ -5,11 +5,8 @@ All gates take this path: those of ``compare`` and ``evaluate`` on published run
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import chain
-from operator import add, iadd
 from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
 
@@ -26,13 +23,11 @@ from spark_eval.comparison.decisions import (
     failure_of,
     gated_pairs,
 )
-from spark_eval.comparison.extra_passes import ExtraPasses
 from spark_eval.comparison.gates import Gate, Pairing, with_baseline
 from spark_eval.comparison.given import Measured, open_sides, table_of
+from spark_eval.comparison.lists import compare_lists
 from spark_eval.comparison.matching import (
     Requested,
-    check_counts,
-    check_over_folds,
     match_metrics,
     match_models,
     model_entries,
@@ -41,37 +36,27 @@ from spark_eval.comparison.matching import (
 )
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.comparison.predictions import compare_predictions
-from spark_eval.comparison.requests import (
-    check_by_request,
-    merge_cells,
-    split_tests,
-    tasks_of_means,
-    weight_of,
-    with_cells,
-)
 from spark_eval.comparison.results import (
-    ComparedCell,
-    ComparedCells,
-    cells_of_pairs,
-    cells_of_rows,
     comparison_rows,
 )
-from spark_eval.comparison.rows import COMPARISONS, GATES, SLICES, ComparisonRow, GateRow, SliceRow
+from spark_eval.comparison.rows import (
+    COMPARISONS,
+    GATES,
+    SLICES,
+    ComparisonRow,
+    GateRow,
+    SliceRow,
+    compared_direction,
+)
 from spark_eval.comparison.sides import (
     BaselineName,
     Side,
     Sides,
     check_comparable,
-    comparison_task,
-    user_tables,
 )
 from spark_eval.comparison.slices import PairValue, TestedSums, evidence_of_slices, found_slices
-from spark_eval.comparison.values import compared_direction
-from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, merge_slices
-from spark_eval.comparison.worker.sums import BucketTotals, sum_bucket
 from spark_eval.conventions.comparison import Interval, PairTest
-from spark_eval.errors import ConfigError, DataError
-from spark_eval.evaluation.plan import ListWeight
+from spark_eval.errors import ConfigError
 from spark_eval.names import counted
 from spark_eval.options import Given, checked_call, documented
 from spark_eval.predictions import PREDICTION_METRICS
@@ -84,21 +69,18 @@ from spark_eval.results.sentences import (
     SLICED,
     compared_lines,
     gated_lines,
+    seed_sentences,
     sentences,
     shortened,
     slice_sentences,
     sliced_lines,
 )
 from spark_eval.results.shown import TextTable, Writable
-from spark_eval.runners.spread import NumberedObject, collect_or_raise, group_by_key
-from spark_eval.runners.user_buckets import Buckets, UserTable, buckets_of_users
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, FOLDS, Table
 from spark_eval.statistics.differences import ComparedSums
-from spark_eval.users.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.users.population import BASELINE, CANDIDATE
 
-# Number of shuffle partitions of counted differences, per concurrent task.
-PARTS_PER_TASK: Final = 4
 # Hint for a gate against another run if ``compare`` was given no baseline.
 NO_BASELINE: Final = "compare has no baseline: give it that run's result or table"
 # Sentences that print shows; the display of a notebook has more.
@@ -145,7 +127,7 @@ class Comparison(Writable):
         rows, gates, slices = (
             [row._asdict() for row in of] for of in (self.rows, self.gate_rows, self.slice_rows)
         )
-        notes = shortened(sentences(rows, compared_direction), MOST_SENTENCES)
+        notes = shortened(sentences(rows, compared_direction), MOST_SENTENCES) + seed_sentences(rows)
         tables = [
             TextTable("Comparison", COMPARED, compared_lines(rows), notes),
             TextTable("Slices", SLICED, sliced_lines(slices), slice_sentences(slices)[:MOST_SENTENCES]),
@@ -156,12 +138,14 @@ class Comparison(Writable):
     def __repr__(self) -> str:
         tests = ", ".join(dict.fromkeys(row.test for row in self.rows))
         sizes = f"{counted(len(self.pairs), 'pair')}: {counted(len(self.rows), 'row')} of {tests}"
-        texts = shortened(sentences([row._asdict() for row in self.rows], compared_direction), MOST_PRINTED)
+        rows = [row._asdict() for row in self.rows]
+        texts = shortened(sentences(rows, compared_direction), MOST_PRINTED)
         failure = failure_of(self.gate_rows)
         gates = [] if failure is None else [failure.message.partition("; the run is")[0]]
         tables = "comparisons, slices, gates, accounting are DataFrames"
         slices = slice_sentences([row._asdict() for row in self.slice_rows])[:MOST_PRINTED]
-        return "\n".join([*gates, *texts, *slices, f"Comparison of {sizes}; {tables}"])
+        seeds = seed_sentences(rows)
+        return "\n".join([*gates, *texts, *slices, *seeds, f"Comparison of {sizes}; {tables}"])
 
     @property
     def small_tables(self) -> dict[str, SmallRows]:
@@ -387,92 +371,3 @@ def compare_pairs(
         slice_rows=slices.rows,
         slice_sums=slices.sums,
     )
-
-
-def compare_lists(
-    baseline: Side, candidate: Side, plan: ComparePlan, shown: Requested, requested: Requested
-) -> ComparedCells:
-    """Return the cells of lists: sums of their users' values, and the extra passes of tests.
-
-    With a list per request there are two: over requests, with users as clusters, and over users' means.
-    """
-    if candidate.users.by_fold:
-        check_over_folds(plan)
-    task = comparison_task(baseline, candidate, requested, plan.slices)
-    tables = user_tables(baseline, candidate)
-    if task.request is None:
-        return measure_cells(tables, task, ExtraPasses.of(plan), shown, requested)
-    plan = replace(plan, weight=plan.weight or weight_of(candidate.conventions))
-    check_by_request(plan)
-    of_means = replace(task, of_means=True)
-    on_rows, on_means = split_tests(plan)
-    if task.slices is not None:
-        by_means = plan.weight is ListWeight.USERS
-        task = replace(task, slices=replace(task.slices, by_means=by_means))
-    by_row = measure_cells(tables, task, ExtraPasses.of(on_rows), shown, requested)
-    by_mean = ComparedCells({}, [], by_row.counts)
-    for one in tasks_of_means(of_means):
-        found = measure_cells(tables, one, ExtraPasses.of(on_means), shown, requested)
-        by_mean = with_cells(by_mean, found, one)
-    return merge_cells(by_row, by_mean, plan)
-
-
-def measure_cells(
-    tables: Mapping[str, UserTable],
-    task: ComparisonTask,
-    passes: ExtraPasses,
-    shown: Requested,
-    requested: Requested,
-) -> ComparedCells:
-    """Return the cells of a task, completed by the extra passes."""
-    task, pairs = passes.completed_task(task), requested.pairs
-    with ExitStack() as stack:
-        buckets = buckets_of_users(tables, task)
-        if passes.needs and buckets.is_sent:
-            buckets = replace(buckets, frame=buckets.frame.persist(stack))
-        totals = sum_pairs(buckets)
-        check_counts(pairs, totals.counts)
-        cells = cells_of_pairs(totals, pairs, requested.list_metrics, task)
-        of_rows = cells_of_rows(cells, shown)
-        of_rows = run_extra_passes(passes, of_rows, task, buckets, totals)
-    return ComparedCells(cells, of_rows, totals.counts, task.moved, totals.slices, task)
-
-
-def run_extra_passes(
-    passes: ExtraPasses,
-    cells: Sequence[ComparedCell],
-    task: ComparisonTask,
-    buckets: Buckets,
-    totals: BucketTotals,
-) -> list[ComparedCell]:
-    """Return the cells, completed by a pass for ranks and one for replicates if their tests need them."""
-    at_once = buckets.frame.at_once
-    ranked, sampled = dict[int, Ranked](), None
-    if (counter := passes.counter(totals, cells, PARTS_PER_TASK * at_once)) is not None:
-        ranked = merge_slices(collect_or_raise(ranked_pairs(buckets, counter)))
-    if (resampler := passes.resampler(totals, cells, task)) is not None:
-        sampled = reduce(add, collect_or_raise(buckets.added(resampler.sums)))
-    return [passes.completed(cell, totals, ranked, sampled) for cell in cells]
-
-
-def sum_pairs(buckets: Buckets) -> BucketTotals:
-    """Return the sums of all pairs; raise DataError NO_COMMON_USERS if there are no users."""
-    parts = collect_or_raise(buckets.added(sum_bucket))
-    if not parts:
-        raise DataError("NO_COMMON_USERS", "no side has any user")
-    totals: BucketTotals = reduce(iadd, parts)
-    return totals
-
-
-def ranked_pairs(buckets: Buckets, counter: DifferenceCounter) -> Any:
-    """Return rank statistics of slices of cells, from differences counted by size: one shuffle of counts."""
-
-    def count(populations: Iterator[AlignedUsers]) -> Iterator[NumberedObject]:
-        for population in populations:
-            yield from counter.counts(population)
-
-    def rank(_: int, parts: Sequence[Any]) -> Any:
-        errors = [part for part in parts if isinstance(part, DataError)]
-        return errors[0] if errors else counter.ranked(parts)
-
-    return group_by_key(buckets.map(count), counter.n_parts, rank)

@@ -7,6 +7,7 @@ users of both models or from published means, and the decisions (``decide_gates`
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Any, Final, Self
 
 from spark_eval.comparison.gates import GATES_KEY, Gate, IfMissing
@@ -14,10 +15,11 @@ from spark_eval.comparison.rows import GateRow, finite_row
 from spark_eval.conventions.comparison import Decision, Drop, Mode
 from spark_eval.errors import ConfigError, DataError, GateFailure, nearest
 from spark_eval.results.leaderboard import measure_of
+from spark_eval.results.sentences import ASSUMED_GAIN, undecided_text
 from spark_eval.schema import ALL
 from spark_eval.statistics.differences import DUST, ComparedSums, Estimate, PairSums, signed_root, unpaired
 from spark_eval.statistics.intervals import Summary, nearest_double, square_root
-from spark_eval.statistics.significance import LARGEST_EFFECT, adjusted, bounds, p_of_t, users_needed
+from spark_eval.statistics.significance import LARGEST_EFFECT, POWER, adjusted, bounds, p_of_t, users_needed
 
 # Names of baseline and candidate.
 ModelPair = tuple[str, str]
@@ -95,13 +97,22 @@ class Evidence:
     def users_needed(self) -> int | None:
         """Number of users for 80 % power to show that a model as good as the baseline is not worse.
 
-        None if no drop is allowed, if nothing varies, or if users are not paired.
+        If no drop is allowed, the model is better by ASSUMED_GAIN of the baseline. None if nothing varies, if
+        users are not paired, or if the baseline is 0 where the limit is a share of it.
         """
-        is_relative = self.gate.drop is Drop.RELATIVE
-        limit = Fraction(self.gate.max_drop) * (abs(self.baseline or Fraction()) if is_relative else 1)
+        is_relative = self.gate.drop is Drop.RELATIVE or not self.gate.max_drop
+        share = Fraction(self.gate.max_drop) or ASSUMED_GAIN
+        limit = share * (abs(self.baseline or Fraction()) if is_relative else 1)
         if self.common is None or not limit or not self.estimate.variance:
             return None
-        squared = limit**2 / (self.estimate.variance * self.n_users)
+        # By normal quantiles, what repeats leave undetermined takes its share of the squared limit.
+        normal = NormalDist()
+        quantiles = Fraction(normal.inv_cdf(self.gate.confidence) + normal.inv_cdf(POWER))
+        left = limit**2 - quantiles**2 * self.estimate.fixed
+        shrinking = self.estimate.variance - self.estimate.fixed
+        if left <= 0 or shrinking <= 0:
+            return None
+        squared = left / (shrinking * self.n_users)
         return users_needed(Fraction(square_root(min(squared, LARGEST_EFFECT**2))), self.gate.confidence)
 
     def insufficiencies(self) -> list[DataError]:
@@ -167,10 +178,8 @@ class Evidence:
             return "by the values alone, whatever chance does"
         if decision is not Decision.UNDECIDED:
             return decision.meaning
-        needed = self.users_needed
-        more = "" if needed is None else f"; about {needed:,} would do"
         is_warning = "warning: " if self.gate.mode is Mode.CERTAIN_DROP else ""
-        return f"{is_warning}not enough users to tell: {self.n_users:,}{more}"
+        return is_warning + undecided_text(self.gate.max_drop, self.n_users, self.users_needed)
 
 
 def drop_rounding_noise(estimate: Estimate) -> Estimate:

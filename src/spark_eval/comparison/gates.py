@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, Final, TypedDict
 
-from spark_eval.comparison.values import ComparedValue, is_of_predictions
+from spark_eval.comparison.rows import ComparedValue, is_of_predictions
 from spark_eval.conventions.choice import Choice
 from spark_eval.conventions.comparison import Drop, Mode
 from spark_eval.errors import ConfigError

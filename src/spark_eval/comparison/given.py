@@ -21,7 +21,7 @@ from spark_eval.runners.door import open_given
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runners.rows import Rows
 from spark_eval.runners.user_buckets import UserTable
-from spark_eval.schema import FOLD, MODEL, N_RELEVANT, REQUEST, USER
+from spark_eval.schema import FOLD, MODEL, N_RELEVANT, REPEAT, REQUEST, USER
 from spark_eval.tables.arrow_frames import Frame
 from spark_eval.tables.opened import path_here
 from spark_eval.tables.spec import Column, Kind, TableSpec
@@ -88,6 +88,7 @@ def spec_of(
             *([Column(MODEL, Kind.TEXT)] if MODEL in columns else []),
             Column(FOLD, Kind.WHOLE, is_needed=False),
             Column(REQUEST, Kind.ID, is_needed=False),
+            Column(REPEAT, Kind.ID, is_needed=False),
             Column(N_RELEVANT, Kind.NUMBER, is_needed=False),
             *(Column(one, Kind.NUMBER, named=users.theirs[one]) for one in values),
             *other_columns(users.segments, segments),

@@ -7,7 +7,7 @@ from typing import Final
 from spark_eval.accounting import Entry
 from spark_eval.comparison.decisions import GatedPair, ModelPair, UserCounts
 from spark_eval.comparison.plan import COMPARE, OF_VALUES, OF_WEIGHTED_MEANS, OVER_FOLDS, ComparePlan
-from spark_eval.comparison.values import ComparedValue
+from spark_eval.comparison.rows import ComparedValue
 from spark_eval.conventions import POPULATION
 from spark_eval.conventions.presets import CANDIDATES, parse_stamp, part_of, request_rules
 from spark_eval.errors import ConfigError, DataError, nearest

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.comparison.gates import Gate, make_gates
-from spark_eval.comparison.values import is_of_predictions
+from spark_eval.comparison.rows import is_of_predictions
 from spark_eval.conventions.comparison import (
     Alternative,
     Correction,
     Interval,
     PairTest,
+    Question,
     SliceCorrection,
     Zeros,
 )
@@ -162,6 +163,15 @@ class CompareOptions(TypedDict, total=False):
         None,
         parse_slices,
     ]
+    question: Annotated[
+        str | None,
+        "of lists with repeats: recipe, or artefact, which compares these lists; None: recipe if it can.",
+        None,
+        Question,
+    ]
+    paired_repeats: Annotated[
+        bool, "repeats of one name belong together, such as those of one seed or of one day's data.", False
+    ]
 
 
 @dataclass(frozen=True)
@@ -184,6 +194,8 @@ class ComparePlan:
     test_train_ratio: float | None
     max_pairs: int
     slices: SlicePlan | None = None
+    question: Question | None = None
+    paired_repeats: bool = False
     gates: Sequence[Gate] = ()
 
     @property

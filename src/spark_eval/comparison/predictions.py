@@ -11,8 +11,8 @@ from spark_eval.comparison.decisions import NO_SUMS, ModelPair, PairCell
 from spark_eval.comparison.matching import Requested, check_counts, check_folds, check_known, check_rows
 from spark_eval.comparison.plan import COMPARE, ComparePlan
 from spark_eval.comparison.results import ComparedCell, ComparedCells, cell_order, cells_of_rows
+from spark_eval.comparison.rows import ComparedValue
 from spark_eval.comparison.sides import Side, user_tables
-from spark_eval.comparison.values import ComparedValue
 from spark_eval.comparison.worker.influences import InfluenceAdder, InfluenceTotals
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.predictions.values import ModelValues, SlopedValue

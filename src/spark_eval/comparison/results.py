@@ -11,8 +11,7 @@ from typing import Any, Final
 from spark_eval.comparison.decisions import ModelPair, PairCell
 from spark_eval.comparison.matching import Requested
 from spark_eval.comparison.plan import ComparePlan
-from spark_eval.comparison.rows import ComparisonRow, finite_row
-from spark_eval.comparison.values import ComparedValue
+from spark_eval.comparison.rows import ComparedValue, ComparisonRow, finite_row
 from spark_eval.comparison.worker.slices import SliceTotals
 from spark_eval.comparison.worker.sums import (
     N_COMMON,
@@ -22,10 +21,11 @@ from spark_eval.comparison.worker.sums import (
     pair_sums,
     ratio_sums,
 )
-from spark_eval.conventions.comparison import Interval, PairTest
+from spark_eval.conventions.comparison import Interval, PairTest, Question
 from spark_eval.kernels.means import WeightedMean
 from spark_eval.kernels.values import MetricValue
 from spark_eval.predictions.values import PredictionValue
+from spark_eval.results.sentences import OF_REPEATS
 from spark_eval.schema import ALL, FOLD, FOLDS, Direction
 from spark_eval.statistics.differences import (
     UNTESTED,
@@ -37,11 +37,13 @@ from spark_eval.statistics.differences import (
 )
 from spark_eval.statistics.intervals import nearest_double
 from spark_eval.statistics.ranked import RankSums, wilcoxon
+from spark_eval.statistics.repeats import RecipeSums
 from spark_eval.statistics.resampling import Replicates, bca_interval, percentile_interval
 from spark_eval.statistics.significance import (
     adjusted,
     effect_size,
     minimal_detectable_effect,
+    more_needed,
     relative_change,
     sign_test,
     t_test,
@@ -69,7 +71,8 @@ class ComparedCell:
     Estimates use ``of_users``: the same sums, or sums by user if users have rows in several folds, or the
     sums of weighted means. With lists by request, ``of_requests`` are sums over these, and ``of_means`` over
     the users' means, which sign test and Wilcoxon's take. ``ranks``, ``flipped`` (a p-value), ``replicates``
-    and ``acceleration`` are set if a test needs them.
+    and ``acceleration`` are set if a test needs them. ``n_repeats`` are those of baseline and candidate, None
+    without repeats.
     """
 
     models: ModelPair
@@ -88,6 +91,8 @@ class ComparedCell:
     flipped: float | None = None
     replicates: Replicates | None = None
     acceleration: float = 0.0
+    question: Question = Question.ARTEFACT
+    n_repeats: tuple[int, int] | None = None
 
     @property
     def key(self) -> PairCell:
@@ -159,9 +164,11 @@ class ComparedCell:
         rows, means = self.of_requests or sums, self.of_means
         wins, losses = (rows.less, rows.greater) if is_lower else (rows.greater, rows.less)
         of_users: dict[str, Any] = {}
+        if self.of_requests is not None:
+            of_users = {"n_requests": rows.n}
         if means is not None:
             better, worse = (means.less, means.greater) if is_lower else (means.greater, means.less)
-            of_users = {"n_requests": rows.n, "user_wins": better, "user_losses": worse}
+            of_users |= {"n_requests": rows.n, "user_wins": better, "user_losses": worse}
             of_users["user_ties"] = means.n - better - worse
         row = ComparisonRow(
             baseline=self.models[0],
@@ -170,7 +177,7 @@ class ComparedCell:
             k=self.value.k,
             segment=self.segment,
             segment_value=self.segment_value,
-            n_users=sums.n if means is None else self.of_users.n,
+            n_users=sums.n if self.of_requests is None else self.of_users.n,
             n_undefined=self.n_common - sums.n,
             baseline_value=baseline,
             candidate_value=candidate,
@@ -183,9 +190,23 @@ class ComparedCell:
             relative_std_error=relative_error,
             effect_size=effect_size(sums) if self.has_effect_size else None,
             mde=minimal_detectable_effect(estimate, plan.confidence),
+            question=str(self.question),
+            **self.of_repeats(plan),
             **of_users,
         )
         return finite_row(row)
+
+    def of_repeats(self, plan: ComparePlan) -> dict[str, Any]:
+        """Return the columns of a row that are about repeats; none without repeats."""
+        if self.n_repeats is None:
+            return {}
+        columns: dict[str, Any] = dict(zip(OF_REPEATS, self.n_repeats, strict=True))
+        if isinstance(self.of_users, RecipeSums):
+            estimate = self.estimate
+            columns["users_needed"] = more_needed(estimate, self.of_users.n, estimate.fixed, plan.confidence)
+            users = self.of_users.users_alone
+            columns["repeats_needed"] = more_needed(estimate, max(self.n_repeats), users, plan.confidence)
+        return columns
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
-"""Rows of the tables ``comparisons``, ``slices`` and ``gates``."""
+"""Rows of the tables ``comparisons``, ``slices`` and ``gates``, and the values that they are about."""
 
 import math
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from spark_eval.errors import DataError
-from spark_eval.results.leaderboard import measure_of
-from spark_eval.schema import ddl_of
+from spark_eval.kernels.values import MetricValue
+from spark_eval.predictions.values import PredictionValue
+from spark_eval.results.leaderboard import is_list_metric, list_direction, measure_of
+from spark_eval.schema import Direction, ddl_of
 
 
 class ComparisonRow(NamedTuple):
@@ -15,6 +17,11 @@ class ComparisonRow(NamedTuple):
     ``wins`` counts the users with a better value of the candidate. ``baseline_run`` is None within one run.
     With lists by request, ``wins``, ``ties`` and ``losses`` count requests, ``user_wins`` and so on users by
     their means; these and ``n_requests`` are None otherwise.
+
+    ``question`` says what is compared: the recipes of models with repeats, or their artefacts, these lists.
+    ``baseline_repeats`` and ``candidate_repeats`` are numbers of repeats, None without any. Of recipes,
+    ``users_needed`` and ``repeats_needed`` would find a difference of this size with power 0.8, if more of
+    them alone came; None if no number would.
     """
 
     baseline: str
@@ -50,6 +57,11 @@ class ComparisonRow(NamedTuple):
     user_wins: int | None = None
     user_ties: int | None = None
     user_losses: int | None = None
+    question: str = "artefact"
+    baseline_repeats: int | None = None
+    candidate_repeats: int | None = None
+    users_needed: int | None = None
+    repeats_needed: int | None = None
 
 
 class SliceRow(NamedTuple):
@@ -141,3 +153,25 @@ def finite_row(row: Row) -> Row:
             )
             raise DataError("METRIC_OVERFLOW", message)
     return row
+
+
+ComparedValue: TypeAlias = MetricValue | PredictionValue
+
+
+def is_of_predictions(text: str) -> bool:
+    """Return True if a text names a metric of predictions, and no metric of lists at a cutoff.
+
+    >>> is_of_predictions("auc"), is_of_predictions("f1(threshold=0.5)"), is_of_predictions("f1@5")
+    (True, True, False)
+    """
+    return PredictionValue.of(text) is not None and "@" not in text and not is_list_metric(text)
+
+
+def compared_direction(metric: str) -> Direction:
+    """Return the direction of better values of a metric in the table ``comparisons``.
+
+    >>> compared_direction("ndcg"), compared_direction("log_loss")
+    (<Direction.HIGHER: 'higher'>, <Direction.LOWER: 'lower'>)
+    """
+    value = PredictionValue.of(metric) if is_of_predictions(metric) else None
+    return list_direction(metric) if value is None else value.metric.direction

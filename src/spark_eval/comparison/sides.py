@@ -2,11 +2,15 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+
+from spark_eval.arrow.files import Batches
+from spark_eval.arrow.send import repeats_as_models
 from spark_eval.comparison.decisions import MeanCell
 from spark_eval.comparison.matching import (
     Requested,
@@ -16,13 +20,14 @@ from spark_eval.comparison.matching import (
     check_known,
 )
 from spark_eval.comparison.plan import COMPARE, SlicePlan
-from spark_eval.comparison.values import ComparedValue
+from spark_eval.comparison.rows import ComparedValue
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.evaluation.result import Evaluation
 from spark_eval.kernels.columns import looks_like_metric, value_of_foreign_column
 from spark_eval.kernels.means import WeightedMean, means_of_users
 from spark_eval.kernels.registry import RANKING
 from spark_eval.kernels.values import MetricValue
+from spark_eval.names import split_repeat
 from spark_eval.predictions.evaluate import Predictions
 from spark_eval.predictions.values import ModelValues, compared_values
 from spark_eval.runners.conformed import check_id_types, has_text_ids
@@ -30,13 +35,13 @@ from spark_eval.runners.local_tables import is_number
 from spark_eval.runners.rows import Rows
 from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runtime import events
-from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, REQUEST, USER, Row
+from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, REPEAT, REQUEST, USER, Row
 from spark_eval.statistics.intervals import Summary
 from spark_eval.users.population import BASELINE, CANDIDATE, ComparisonTask, SliceTask
 
 Means = Mapping[MeanCell, Summary]
 # Columns of a per-user table that are neither segments nor metrics.
-NO_SEGMENTS: Final = frozenset({MODEL, USER, REQUEST, N_RELEVANT, N_RECOMMENDED})
+NO_SEGMENTS: Final = frozenset({MODEL, REPEAT, USER, REQUEST, N_RELEVANT, N_RECOMMENDED})
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +66,42 @@ class Side:
 
     @cached_property
     def users(self) -> UserTable:
-        """The per-user table."""
-        return self.read_users()
+        """The per-user table; each repeat of a model is a model of its own."""
+        users = self.read_users()
+        return with_repeats_as_models(users) if REPEAT in users.frame.columns else users
+
+    @cached_property
+    def repeats(self) -> Mapping[str, Sequence[str]]:
+        """Names of the repeats of each model, in order; those that are models of their own in ``users``.
+
+        A model without repeats is its own.
+        """
+        repeats: dict[str, list[str]] = {model: [] for model in self.models}
+        if self.users.has_repeats:
+            for name in sorted(check_models(self.users.frame.distinct(MODEL), "per_user")):
+                repeats.setdefault(split_repeat(name)[0], []).append(name)
+        return {model: names or [model] for model, names in repeats.items()}
 
     @cached_property
     def means(self) -> Means:
         """Means of models by model, metric, k, segment and segment value."""
         return {} if self.read_means is None else self.read_means()
+
+
+def with_repeats_as_models(users: UserTable) -> UserTable:
+    """Return a per-user table whose models are named with their repeats; raise DataError NULL_REPEAT."""
+    frame = users.frame
+    schema = pa.schema(
+        {name: frame.kind(name) for name in frame.columns if name != REPEAT} | {MODEL: pa.string()}
+    )
+
+    def named(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = repeats_as_models(pa.table(batch), None)
+            yield from rows.select(schema.names).cast(schema).to_batches()
+
+    joined = frame.map(named, schema)
+    return users._replace(frame=joined, folder=None, files=None, has_repeats=True)
 
 
 class BaselineName(NamedTuple):

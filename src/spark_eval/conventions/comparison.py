@@ -47,6 +47,13 @@ class Zeros(Choice):
     ZSPLIT = "zsplit", "they are ranked, and count half to either side"
 
 
+class Question(Choice):
+    """Subject of a comparison of models with repeats."""
+
+    ARTEFACT = "artefact", "these lists, or the means of their repeats; seeds count as fixed"
+    RECIPE = "recipe", "the way the models are made: users and repeats vary"
+
+
 class Drop(Choice):
     """Unit of ``max_drop``."""
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from spark_eval.conventions import NoRecommendations
+from spark_eval.conventions import Gain, NoRecommendations
+from spark_eval.conventions.presets import parse_stamp
 from spark_eval.errors import ConfigError
 from spark_eval.kernels.values import (
     UNCUT,
@@ -36,6 +37,7 @@ WITHOUT_LIST: Final[Mapping[str, str]] = {
 MOST_MODELS: Final = 5
 # Options of metrics of predictions.
 OF_PREDICTIONS: Final = re.compile("(threshold|class|label|sampling_rate)=")
+GAIN_OPTION: Final = re.compile(r"\bgain=(\w+)")
 WHERE: Final = "leaderboard"
 Columns = Mapping[str, Sequence[str]]
 # Model and cutoff; None is no cutoff.
@@ -150,14 +152,38 @@ class Leaderboard:
             {"users": [f"{n_users[line]:,}" for line in lines]},
             [
                 *([EXPLAINED] if marks else []),
+                *gains_in_words(rows),
                 *([OTHER_USERS] if of_others.keys() - over_folds.keys() else []),
                 *(
                     f"no list: {models}; {WITHOUT_LIST[choice]} (no_recommendations={choice})"
                     for choice, models in models_without_lists(entries).items()
                 ),
-                *([f"means by {', '.join(segments)} stand in the table metrics"] if segments else []),
+                *(
+                    f"by {name}: `leaderboard(segment={name!r})` in Python, or the table metrics"
+                    for name in segments
+                ),
             ],
         )
+
+
+def gains_in_words(rows: Iterable[Row]) -> list[str]:
+    """Return the gain of each metric with gains, such as nDCG, if there is a relevance threshold.
+
+    >>> gains_in_words([{"metric": "ndcg", "conventions": "default; relevance>=4.0"}])
+    ['ndcg: an item of relevance 4 or more gains its relevance (gain=linear); others gain 0']
+    """
+    notes = dict[str, None]()
+    for metric, text in dict.fromkeys((row["metric"], row.get("conventions")) for row in rows):
+        form = split_metric_text(metric)
+        if text is None or "gain" not in ranking_names()[form["name"]].options:
+            continue
+        conventions = parse_stamp(text)
+        if conventions.threshold is not None:
+            option = GAIN_OPTION.search(metric)
+            gain = next((one for one in Gain if option and one.value == option[1]), conventions.gain)
+            gained = f"gains {gain.meaning} (gain={gain}); others gain 0"
+            notes[f"{metric}: an item of relevance {conventions.threshold:g} or more {gained}"] = None
+    return list(notes)
 
 
 def models_without_lists(entries: Iterable[Row], n_users: Mapping[str, int] | None = None) -> dict[str, str]:

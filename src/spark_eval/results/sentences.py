@@ -2,12 +2,22 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from typing import Any, Final
 
-from spark_eval.conventions.comparison import Correction, PairTest, Role, SliceVerdict
+from spark_eval.conventions.comparison import Correction, PairTest, Question, Role, SliceVerdict
 from spark_eval.results.leaderboard import list_direction, measure_of
 from spark_eval.schema import ALL, Direction, Row
 
+# Columns of comparisons: numbers of repeats.
+OF_REPEATS: Final = ("baseline_repeats", "candidate_repeats")
+SEEDS_ALONE: Final = (
+    "seeds were not varied: this is about these lists, and models that are made again may differ otherwise "
+    "(column repeat)"
+)
+SEEDS_FIXED: Final = (
+    "repeats count as fixed: this is about these lists (question: recipe is about the models)"
+)
 TextLines = list[list[str]]
 COMPARED: Final = ("candidate", "baseline", "metric", "test", "difference", "interval", "win/tie/loss", "p")
 SLICED: Final = (
@@ -29,6 +39,8 @@ RARE: Final = 0.05
 LEAST_DECIMALS: Final = 3
 LEAST_P: Final = 0.001
 MOST_DECIMALS: Final = 6
+# Gain of a model, as a share of its baseline: ``users_needed`` assumes it if a gate allows no drop.
+ASSUMED_GAIN: Final = Fraction(1, 20)
 # Of intervals: more decimals than any difference of doubles needs.
 MOST_SHOWN: Final = 12
 
@@ -123,6 +135,19 @@ def sentences(rows: Iterable[Row], better: Callable[[str], Direction] = list_dir
     return list(of_pairs.values())
 
 
+def seed_sentences(rows: Iterable[Row]) -> list[str]:
+    """Return a sentence if lists are compared as they are, although other seeds would give others.
+
+    >>> seed_sentences([{"question": "recipe", "baseline_repeats": 3}])
+    []
+    """
+    of_artefacts = [row for row in rows if row.get("question") == Question.ARTEFACT]
+    if not of_artefacts:
+        return []
+    is_alone = any((row.get(name) or 1) == 1 for row in of_artefacts for name in OF_REPEATS)
+    return [SEEDS_ALONE if is_alone else SEEDS_FIXED]
+
+
 def sentence(row: Row, better: Callable[[str], Direction] = list_direction) -> str:
     """Return a row as a sentence: the better model, the difference, and the adjusted p-value.
 
@@ -183,6 +208,28 @@ def where(row: Row) -> str:
     """Return metric, cutoff and segment of a row: ``ndcg@10 (country DE)``."""
     of = "" if row["segment"] == ALL else f" ({row['segment']} {row['segment_value']})"
     return measure_of(row) + of
+
+
+def undecided_text(max_drop: float, n_users: int, needed: int | None) -> str:
+    """Return the reason that a gate is undecided, with the number of users that would decide it.
+
+    With enough users for an equal model, the difference is too close to the limit.
+
+    >>> undecided_text(0.01, 656, 2400)
+    'not enough users to tell: 656; about 2,400 would do'
+    >>> undecided_text(0.0, 656, 3190)
+    'not enough users to tell: 656; about 3,190 would show a gain of 5 %'
+    >>> undecided_text(0.01, 5000, 2400)
+    'too close to the limit to tell with 5,000 users; a model as good as the baseline needs about 2,400'
+    """
+    gain = f"{float(100 * ASSUMED_GAIN):g} %"
+    if needed is not None and needed <= n_users:
+        model = "as good as the baseline" if max_drop else f"better by {gain}"
+        few = f"too close to the limit to tell with {n_users:,} users"
+        return f"{few}; a model {model} needs about {needed:,}"
+    would = "would do" if max_drop else f"would show a gain of {gain}"
+    more = "" if needed is None else f"; about {needed:,} {would}"
+    return f"not enough users to tell: {n_users:,}{more}"
 
 
 def in_run(model: str, run: str | None) -> str:

@@ -26,7 +26,38 @@ class SubsetRow(NamedTuple):
     cold_items: int | None
 
 
+SUBSET_HEADER: Final = ("subset", "rows", "users", "items", "trained on", "cold users", "cold items")
 SUBSET_TABLE: Final = ddl_of(SubsetRow)
+
+
+def subset_lines(rows: Iterable[Row], names_folds: bool) -> list[tuple[str, ...]]:
+    """Return a line of SUBSET_HEADER per row of ``subsets``, with the fold in its name if ``names_folds``."""
+    return [
+        (
+            f"fold {row['fold']} {row['subset']}" if names_folds else row["subset"],
+            *(f"{row[name]:,}" for name in ("rows", "users", "items")),
+            row["trained_on"] or "",
+            *(with_share(row[f"cold_{kind}"], row[kind]) for kind in ("users", "items")),
+        )
+        for row in rows
+    ]
+
+
+def with_share(count: int | None, of: int) -> str:
+    """Return a count with its share of ``of`` in percent; an empty text for None."""
+    if count is None:
+        return ""
+    return f"{count:,} ({count / of:.0%})" if of else f"{count:,}"
+
+
+def leaks_in_words(rows: Iterable[Row]) -> str:
+    """Return the number of leaked rows, from rows of ``leakage``.
+
+    >>> leaks_in_words([{"rows": 3, "leaked": False}])
+    'no row leaks'
+    """
+    n_leaked = sum(row["rows"] for row in rows if row["leaked"])
+    return f"LEAK: {n_leaked:,} leaked row{'s' * (n_leaked > 1)}" if n_leaked else "no row leaks"
 
 
 def ways_to_train(trained_on: Mapping[str, str], sizes: Mapping[str, str] | None = None) -> list[str]:

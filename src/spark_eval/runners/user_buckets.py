@@ -211,7 +211,7 @@ class UserTable(NamedTuple):
     column, and the weights of weighted means. ``folder`` is set if it is stored as files by bucket on this
     machine or a mounted disk: ``<folder>/model=<name>/part-<bucket>-of-<buckets>-<id>.parquet``. ``files``
     are the expected paths below it; None if unknown. ``test_train_ratio`` is the ratio of test to train rows
-    in a fold; None if unknown.
+    in a fold; None if unknown. With ``has_repeats``, models are named with their repeats.
     """
 
     frame: Rows
@@ -219,6 +219,7 @@ class UserTable(NamedTuple):
     folder: str | None = None
     files: frozenset[str] | None = None
     test_train_ratio: float | None = None
+    has_repeats: bool = False
 
     @property
     def by_fold(self) -> bool:

@@ -6,13 +6,22 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from spark_eval.accounting import ACCOUNTING, Entry
-from spark_eval.errors import ConfigError, nearest
+from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.options import checked_call
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.shown import Displayable, TextTable, as_if_published
-from spark_eval.results.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
+from spark_eval.results.subsets import (
+    SUBSET_HEADER,
+    SUBSET_TABLE,
+    SubsetRow,
+    cold_warnings,
+    counted_ways_to_train,
+    leaks_in_words,
+    subset_lines,
+    ways_to_train,
+)
 from spark_eval.runners.door import open_given
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runners.rows import Rows, SparkRows
@@ -74,16 +83,39 @@ class Split(Displayable):
         return next(name for name, kind in METHODS.items() if kind is type(self.rule))
 
     def shown(self) -> list[TextTable]:
+        """Return the subsets, if they are counted, and the options of the rule."""
+        return [*self.counted(), self.chosen()]
+
+    def counted(self) -> list[TextTable]:
+        """Return the decision on leaks with the subsets and warnings of cold users and items.
+
+        This process counts for a display. Spark shows what has been counted before, and rows that cannot be
+        counted raise their error where a table is asked for: nothing is returned then.
+        """
+        if self.spark is not None and not {"subset_rows", "leaks"} <= vars(self).keys():
+            return []
+        try:
+            rows, leaks = ([row._asdict() for row in of] for of in (self.subset_rows, self.leaks[0]))
+        except DataError:
+            return []
+        title = f"Split by {self.method}: {leaks_in_words(leaks)}"
+        warnings = [f"warning: {text}" for text in cold_warnings(rows)]
+        notes = [*counted_ways_to_train(rows), *warnings]
+        return [TextTable(title, SUBSET_HEADER, subset_lines(rows, self.layout.n_folds > 1), notes)]
+
+    def chosen(self) -> TextTable:
         """Return the options of the rule, with notes on its subsets."""
         shared = {field.name for field in fields(FoldRule)}  # options of all rules come last
         names = sorted(vars(self.rule), key=lambda name: name in shared)
         options = {name: str(value) for name in names if (value := getattr(self.rule, name)) is not None}
         notes = [*self.hints, "accounting, leakage and subsets count the rows when they are asked for"]
-        return [TextTable(f"Split by {self.method}", ("option", "value"), list(options.items()), notes)]
+        return TextTable(f"Split by {self.method}", ("option", "value"), list(options.items()), notes)
 
     def __repr__(self) -> str:
-        hints = "; ".join(self.hints)
-        return f"Split by {self.method}: {hints}; rows, accounting, leakage, subsets are DataFrames"
+        tables = "rows, accounting, leakage, subsets are DataFrames"
+        for table in self.counted():
+            return f"{table!r}\n{self.hints[-1]}; {tables}"
+        return f"Split by {self.method}: {'; '.join(self.hints)}; {tables}"
 
     @property
     def hints(self) -> list[str]:

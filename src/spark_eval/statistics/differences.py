@@ -39,12 +39,14 @@ UNTESTED: Final = TestResult()
 class Estimate:
     """A mean, its variance (the squared standard error) and its degrees of freedom.
 
-    ``value`` is None without users, ``variance`` with fewer than two.
+    ``value`` is None without users, ``variance`` with fewer than two. ``fixed`` is the part of the variance
+    that more users do not change: that of a model's repeats.
     """
 
     value: Fraction | None
     variance: Fraction | None
     freedom: float
+    fixed: Fraction = Fraction()
 
     @cached_property
     def std_error(self) -> float | None:

@@ -5,14 +5,21 @@ method of moments takes both parts from sums that can be added in any order.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from spark_eval.statistics.differences import UNMEASURED, Estimate
+from spark_eval.statistics.differences import (
+    UNMEASURED,
+    ComparedSums,
+    Estimate,
+    Means,
+    PairSums,
+    RatioSums,
+)
 from spark_eval.statistics.exact import Floats
 from spark_eval.statistics.intervals import Summary, nearest_double, square_root
 
@@ -60,6 +67,11 @@ class VarianceParts:
     def variance(self) -> Fraction:
         """Variance of the mean."""
         return max(self.users + self.of_repeats - self.residual, self.users, self.of_repeats)
+
+    @property
+    def fixed(self) -> Fraction:
+        """Part of the variance that more users do not change."""
+        return max(self.of_repeats - self.residual, Fraction())
 
     @property
     def share(self) -> float:
@@ -163,6 +175,88 @@ class CrossedSums:
     def std_repeat(self) -> float | None:
         """Standard deviation of the repeats' means; None with fewer than two."""
         return standard_deviation(self.repeat_means)
+
+
+@dataclass(frozen=True)
+class RecipeSums(ComparedSums):
+    """Sums over n users and the repeats of two models, for the difference of their recipes.
+
+    ``of_means`` are the sums of the users' means over the repeats. ``repeats`` are sums of pairs of repeats:
+    each of the baseline's with one of the candidate's, then each of the candidate's with one of the
+    baseline's; if repeats are paired, of each pair.
+    """
+
+    of_means: PairSums | RatioSums
+    repeats: Sequence[Sequence[PairSums | RatioSums]]
+
+    @property
+    def means(self) -> Means:
+        """Means of the baseline and of the candidate."""
+        return self.of_means.means
+
+    def combination(self, baseline: Fraction, candidate: Fraction, *, amount: float = 0) -> Estimate:
+        """Return the estimate of baseline * its mean + candidate * its mean + amount."""
+        estimate = self.of_means.combination(baseline, candidate, amount=amount)
+        parts = self.parts(baseline, candidate, estimate)
+        if parts is None:
+            return estimate
+        return replace(estimate, variance=parts.variance, freedom=parts.freedom, fixed=parts.fixed)
+
+    @property
+    def users_alone(self) -> Fraction:
+        """Part of the variance of the difference that more repeats do not change."""
+        parts = self.parts(Fraction(-1), Fraction(1), self.of_means.estimate)
+        return Fraction() if parts is None else max(parts.users - parts.residual, Fraction())
+
+    def parts(self, baseline: Fraction, candidate: Fraction, of_means: Estimate) -> VarianceParts | None:
+        """Return the parts of the variance of a combination; ``of_means`` is its estimate by users alone."""
+        if of_means.variance is None:
+            return None
+        factors = [(baseline, candidate)]
+        if len(self.repeats) > 1:
+            factors = [(baseline, Fraction()), (Fraction(), candidate)]
+        crossed_parts = [
+            self.crossed(rows, own).parts for rows, own in zip(self.repeats, factors, strict=True)
+        ]
+        of_models = [parts for parts in crossed_parts if parts is not None]
+        return VarianceParts(
+            users=of_means.variance,
+            n_users=self.n,
+            repeats=[part for parts in of_models for part in parts.repeats],
+            residual=sum((parts.residual for parts in of_models), Fraction()),
+        )
+
+    def crossed(
+        self, rows: Sequence[PairSums | RatioSums], factors: tuple[Fraction, Fraction]
+    ) -> CrossedSums:
+        """Return the sums of a combination of values over users and some pairs of repeats."""
+        of_rows = [combined(one, *factors) for one in rows]
+        _, _, of_users = combined(self.of_means, *factors)
+        squares, cells = len(rows) ** 2, [moments for _, _, moments in of_rows]
+        return CrossedSums(
+            n_users=self.n,
+            repeats=[(total, weight) for total, weight, _ in of_rows],
+            users=Moments(*(squares * number for number in of_users)),
+            cells=Moments(*(sum(numbers, Fraction()) for numbers in zip(*cells, strict=True))),
+        )
+
+
+def combined(
+    sums: PairSums | RatioSums, baseline: Fraction, candidate: Fraction
+) -> tuple[Fraction, Fraction, Moments]:
+    """Return total, weight and moments of baseline * A + candidate * B, whose rows have both values."""
+    if isinstance(sums, PairSums):
+        n = Fraction(sums.n)
+        total = baseline * sums.baseline + candidate * sums.candidate
+        doubled = sums.baseline_squares + sums.candidate_squares - sums.difference_squares
+        squares = baseline**2 * sums.baseline_squares + candidate**2 * sums.candidate_squares
+        return total, n, Moments(squares + baseline * candidate * doubled, total, n)
+    of_a, weight, of_b, _ = sums.totals
+    products = sums.products
+    squares = baseline**2 * products[0][0] + candidate**2 * products[2][2]
+    both = 2 * baseline * candidate * products[0][2]
+    with_weight = baseline * products[0][1] + candidate * products[2][1]
+    return baseline * of_a + candidate * of_b, weight, Moments(squares + both, with_weight, products[1][1])
 
 
 def standard_deviation(numbers: Sequence[Fraction]) -> float | None:

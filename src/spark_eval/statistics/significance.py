@@ -152,6 +152,23 @@ def minimal_detectable_effect(estimate: Estimate, confidence: float) -> float | 
     return (normal.inv_cdf((1 + confidence) / 2) + normal.inv_cdf(POWER)) * estimate.std_error
 
 
+def more_needed(estimate: Estimate, n: int, fixed: Fraction, confidence: float) -> int | None:
+    """Return the number of users, or repeats, that would find the difference with power 0.8.
+
+    None if no number would. The part ``fixed`` of the variance does not shrink with it. By normal quantiles,
+    for two-sided tests.
+
+    >>> more_needed(Estimate(Fraction(1, 10), Fraction(1, 100), 9), 10, Fraction(), 0.95)
+    79
+    """
+    if not estimate.value or not estimate.variance:
+        return None
+    normal = NormalDist()
+    quantiles = Fraction(normal.inv_cdf((1 + confidence) / 2) + normal.inv_cdf(POWER))
+    left = (estimate.value / quantiles) ** 2 - fixed
+    return None if left <= 0 else math.ceil(max(estimate.variance - fixed, Fraction()) * n / left)
+
+
 def users_needed(effect: Fraction, confidence: float) -> int | None:
     """Return the number of users needed to detect a mean above 0 by a one-sided t test with power 0.8.
 

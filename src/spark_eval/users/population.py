@@ -47,6 +47,10 @@ class ComparisonTask:
     is the type of ids of requests, None if users have one list; with ``of_means``, each user then has one
     row, with the means over the user's requests; one for each value of the segment ``apart``, if it is given.
     Means of a pair are over the requests where both models have a value. ``slices`` are summed as well.
+
+    If models have repeats, each is a model of its own, and ``repeats`` has the indices of those of each
+    model. A row has a value only if it has one under every repeat of the model. With ``of_repeat_means``, the
+    compared values are the means over the repeats, and ``matches`` select the first repeat of each model.
     """
 
     models: Sequence[tuple[str, str]]
@@ -65,6 +69,8 @@ class ComparisonTask:
     apart: str | None = None
     row_segments: Sequence[str] | None = None
     slices: SliceTask | None = None
+    repeats: Sequence[Sequence[int]] = ()
+    of_repeat_means: bool = False
 
     @cached_property
     def ends(self) -> tuple[Ints, Ints]:
@@ -90,12 +96,17 @@ class ComparisonTask:
     @cached_property
     def value_models(self) -> list[int]:
         """Index in ``models`` of each row of ``AlignedUsers.values``."""
-        return np.concatenate(self.ends).tolist() if self.has_pairs_apart else [*range(len(self.models))]
+        rows = self.repeats if self.of_repeat_means else self.models
+        return np.concatenate(self.ends).tolist() if self.has_pairs_apart else [*range(len(rows))]
 
     @property
     def value_matches(self) -> Sequence[Match]:
         """The pairs as slices of the rows of ``AlignedUsers.values``."""
         n = self.n_pairs
+        if self.of_repeat_means:
+            index = {own[0]: number for number, own in enumerate(self.repeats)}
+            pairs = [(index[baseline], index[candidate]) for baseline, candidate in self.pairs]
+            return [(slice(a, a + 1), slice(b, b + 1)) for a, b in pairs]
         return [(slice(0, n), slice(n, 2 * n))] if self.has_pairs_apart else self.matches
 
     @property
@@ -346,6 +357,8 @@ class AlignedUsers:
         They are in ``memory`` if it is given, because fresh memory costs as much as the values.
         """
         models, of_models = self.task.value_models, self.rows if self.averaged is None else self.averaged[1]
+        if self.task.of_repeat_means:
+            models, memory = [*range(len(self.task.models))], None
         shape = len(models), len(columns), self.n_read
         values = np.empty(shape) if memory is None else memory[: prod(shape)].reshape(shape)
         is_finite = True
@@ -366,6 +379,9 @@ class AlignedUsers:
             infinite = columns[int(np.flatnonzero(np.isinf(values).any(axis=(0, 2)))[0])]
             message = f"per_user: {infinite} holds infinite values; leave them null"
             raise DataError("METRIC_OVERFLOW", message)
+        if self.task.repeats:
+            leave_out_undefined(values, self.task.repeats)
+            return means_of_repeats(values, self.task.repeats) if self.task.of_repeat_means else values
         if self.averaged is None:
             return values
         if not is_finite:
@@ -395,11 +411,22 @@ class AlignedUsers:
         return column if rows is None else np.append(column, -1)[rows]
 
 
-def leave_out_undefined(values: Floats, pairs: Sequence[tuple[int, int]]) -> None:
-    """Set the values of a pair to NaN in the rows where either model has none; shape (models, columns, n)."""
-    for pair in pairs:
-        of_pair = values[list(pair)]
-        values[list(pair)] = np.where(np.isfinite(of_pair).all(axis=0), of_pair, np.nan)
+def leave_out_undefined(values: Floats, groups: Sequence[Sequence[int]]) -> None:
+    """Set the values of some models to NaN in the rows where any has none; shape (models, columns, n)."""
+    for group in groups:
+        together = values[list(group)]
+        values[list(group)] = np.where(np.isfinite(together).all(axis=0), together, np.nan)
+
+
+def means_of_repeats(values: Floats, repeats: Sequence[Sequence[int]]) -> Floats:
+    """Return the means over the repeats of each model, added in their order; shape (models, columns, n)."""
+    means = np.empty((len(repeats), *values.shape[1:]))
+    for mean, own in zip(means, repeats, strict=True):
+        mean[:] = values[own[0]]
+        for index in own[1:]:
+            mean += values[index]
+        mean /= len(own)
+    return means
 
 
 def fill(memory: Floats, column: pa.ChunkedArray) -> None:

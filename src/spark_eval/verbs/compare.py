@@ -7,9 +7,8 @@ from spark_eval.comparison.compare import compare_sides
 from spark_eval.comparison.decisions import failure_of
 from spark_eval.comparison.gates import Gate, IfMissing, check_models
 from spark_eval.comparison.plan import ComparePlan
-from spark_eval.comparison.rows import GateRow
+from spark_eval.comparison.rows import GateRow, compared_direction
 from spark_eval.comparison.sides import BaselineName
-from spark_eval.comparison.values import compared_direction
 from spark_eval.errors import DataError
 from spark_eval.publishing.stores import store_of
 from spark_eval.results.sentences import (
@@ -19,6 +18,7 @@ from spark_eval.results.sentences import (
     SLICED,
     compared_lines,
     gated_lines,
+    seed_sentences,
     sentences,
     shortened,
     slice_sentences,
@@ -62,7 +62,8 @@ def show(run: Run, screen: Screen) -> None:
     if compared:
         lines = compared_lines(compared)
         screen.grid(COMPARED, lines, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
-        for text in shortened(sentences(compared, compared_direction), MOST_SENTENCES):
+        texts = shortened(sentences(compared, compared_direction), MOST_SENTENCES)
+        for text in (*texts, *seed_sentences(compared)):
             screen.say(text)
     if Table.SLICES in run.tables:
         slices = run.rows(Table.SLICES)

@@ -6,7 +6,13 @@ from dataclasses import asdict
 from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
 from spark_eval.errors import DataError
 from spark_eval.results.report.origins import leak_verdict
-from spark_eval.results.subsets import SUBSET_TABLE, cold_warnings, counted_ways_to_train
+from spark_eval.results.subsets import (
+    SUBSET_HEADER,
+    SUBSET_TABLE,
+    cold_warnings,
+    counted_ways_to_train,
+    subset_lines,
+)
 from spark_eval.runners.quarantine import share_faults
 from spark_eval.runs.job import SPLIT, Run
 from spark_eval.runs.tables import rows_of, sources_here
@@ -74,20 +80,7 @@ def show(run: Run, screen: Screen) -> None:
     ]
     screen.grid(("outcome", "reason", "rows"), parts, f"split of run {run.run_id}")
     of_folds = [row for row in lines if row["source"] == FOLDS]
-    counted = [
-        (
-            f"fold {row['fold']} {row['subset']}" if of_folds else row["subset"],
-            *(f"{row[name]:,}" for name in ("rows", "users", "items")),
-            row["trained_on"] or "",
-            *(with_share(row[f"cold_{kind}"], row[kind]) for kind in ("users", "items")),
-        )
-        for row in subsets
-    ]
-    screen.grid(
-        ("subset", "rows", "users", "items", "trained on", "cold users", "cold items"),
-        counted,
-        of=Table.SUBSETS,
-    )
+    screen.grid(SUBSET_HEADER, subset_lines(subsets, bool(of_folds)), of=Table.SUBSETS)
     if dropped := [row for row in of_folds if row["outcome"] == Outcome.DROPPED]:
         screen.grid(("dropped in folds", "rows"), [(row["reason"], f"{row['rows']:,}") for row in dropped])
     checks = [
@@ -110,13 +103,6 @@ def show(run: Run, screen: Screen) -> None:
         screen.say(way)
     for text in cold_warnings(subsets):
         screen.say(f"warning: {text}")
-
-
-def with_share(count: int | None, of: int) -> str:
-    """Return a count with its share of ``of`` in percent; an empty text for None."""
-    if count is None:
-        return ""
-    return f"{count:,} ({count / of:.0%})" if of else f"{count:,}"
 
 
 def options() -> list[tuple[str, str]]:

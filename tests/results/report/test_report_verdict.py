@@ -205,10 +205,10 @@ def test_means_that_nobody_asked_for_stay_out_of_pages_and_mlflow(metric: Any) -
     [
         ({}, "at most .01 worse: certain (95 %)"),
         ({"decision": "worse"}, "more than .01 worse: certain (95 %)"),
-        ({"decision": "undecided"}, "at most .01 worse: not enough users to tell (95 %)"),
+        ({"decision": "undecided"}, "at most .01 worse: not enough users to tell: 400 (95 %)"),
         (
             {"decision": "undecided", "users_needed": 5120},
-            "users to tell (95 %), about 5,120 would do",
+            "users to tell: 400; about 5,120 would do (95 %)",
         ),
         ({"drop": "relative", "max_drop": 0.025}, "at most 2.5 % worse: certain"),
         ({"mode": "observed"}, "at most .01 worse: by the values alone, whatever chance does"),

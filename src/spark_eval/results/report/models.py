@@ -23,7 +23,15 @@ from spark_eval.results.report.chapters import (
     warning,
 )
 from spark_eval.results.report.data import RunFacts, as_number, metric_of, part_of
-from spark_eval.results.sentences import in_run, interval_text, sentences, short, where
+from spark_eval.results.sentences import (
+    in_run,
+    interval_text,
+    seed_sentences,
+    sentences,
+    short,
+    undecided_text,
+    where,
+)
 from spark_eval.schema import ALL, MODEL, SEGMENT, WATCH, Outcome, Reason, Row, Table
 from spark_eval.statistics.differences import unpaired
 from spark_eval.statistics.significance import t_test
@@ -102,9 +110,8 @@ def gate_sentence(row: Row) -> str:
     if row["mode"] == Mode.OBSERVED:
         certainty = "by the values alone, whatever chance does"
     elif row["decision"] == Decision.UNDECIDED:
-        needed = row["users_needed"]
-        certainty = f"not enough users to tell{at_confidence(row)}"
-        certainty += "" if needed is None else f", about {needed:,} would do"
+        few = undecided_text(row["max_drop"], row["n_users"], row["users_needed"])
+        certainty = f"{few}{at_confidence(row)}"
     else:
         certainty = f"certain{at_confidence(row)}"
     means = f"{short(row['baseline_value'])} to {short(row['candidate_value'])}"
@@ -286,6 +293,7 @@ def differences(facts: RunFacts) -> Chapter | None:
         ),
     ]
     statements = [Statement(text) for text in sentences(rows, facts.direction)[:MOST_SENTENCES_SHOWN]]
+    statements += [Statement(text) for text in seed_sentences(rows)]
     statements.append(Statement("A dot is full where its interval leaves 0 out."))
     if len(rows) > MOST_COMPARISONS:
         more = f"{len(rows) - MOST_COMPARISONS:,} more rows, of segments, stand in the table comparisons."

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from spark_eval.conventions.comparison import Decision, PairTest
-from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, measure_of
+from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, gains_in_words, measure_of
 from spark_eval.results.report.chapters import FAILED, PASSED, UNDECIDED, Chapter, Statement, Tone
 from spark_eval.results.report.data import RunFacts, part_of
 from spark_eval.results.report.models import change
@@ -111,7 +111,11 @@ def metric_text(facts: RunFacts, model: str, measure: str) -> str:
         for row in rows[:1]
     )
     chosen = "" if facts.asked_primary else " Chosen by default; report.primary names another."
-    return f"{measure}{mean}. {facts.definition(measure.rpartition('@')[0] or measure)}{chosen}"
+    metric = measure.rpartition("@")[0] or measure
+    of_metric = [row for row in facts.rows(Table.METRICS) if row["metric"] == metric]
+    gains = [] if facts.has_predictions else gains_in_words(of_metric)
+    texts = [f"{measure}{mean}.", facts.definition(metric), *(f"In {text}." for text in gains)]
+    return " ".join(filter(None, texts)) + chosen
 
 
 def compared_with(facts: RunFacts, model: str, measure: str) -> tuple[str | None, list[Difference], str]:

@@ -1,0 +1,308 @@
+"""Comparison of models with repeats: the recipes, whose seeds vary, or these artefacts."""
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from spark_eval import compare, evaluate
+from spark_eval.comparison.rows import ComparisonRow
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.results.sentences import SEEDS_ALONE, SEEDS_FIXED
+
+sys.path.append(str(Path(__file__).parents[1] / "evaluation"))
+from repeated_lists import WORKED, drawn, lists_of, truth_of, worked
+
+PRECISION: Final[dict[str, Any]] = {"metrics": ["precision"], "k": 10, "engine": "local"}
+Tables = dict[str, np.ndarray]
+
+
+def users_of(tables: dict[str, Any], column: str = "precision_at_10") -> pd.DataFrame:
+    """A per-user table of values (repeats, users) by model."""
+    rows = [
+        (model, f"r{repeat}", user, value)
+        for model, values in tables.items()
+        for repeat, of_users in enumerate(values)
+        for user, value in enumerate(of_users)
+    ]
+    return pd.DataFrame(rows, columns=["model", "repeat", "user", column])
+
+
+def only_row(table: Any, **options: Any) -> ComparisonRow:
+    [row] = compare(table, engine="local", **options).rows
+    return row
+
+
+def crossed(values: np.ndarray) -> tuple[float, float]:
+    """Variance of the mean of values (repeats, users) by repeats, and the residual."""
+    n_repeats, n_users = values.shape
+    of_users, of_repeats = values.mean(axis=0), values.mean(axis=1)
+    rest = values - of_users - of_repeats[:, None] + values.mean()
+    residual = (rest**2).sum() / ((n_users - 1) * (n_repeats - 1)) / (n_users * n_repeats)
+    return of_repeats.var(ddof=1) / n_repeats, residual
+
+
+def slow(a: np.ndarray, b: np.ndarray, *, is_paired: bool = False) -> tuple[float, float, float, float]:
+    """Difference B - A of the recipes, standard error, degrees of freedom and p."""
+    means = b.mean(axis=0) - a.mean(axis=0)
+    users = means.var(ddof=1) / len(means)
+    parts = [(b - a,)] if is_paired else [(a,), (b,)]
+    found = [(*crossed(values), len(values)) for (values,) in parts]
+    repeats, residual = sum(part[0] for part in found), sum(part[1] for part in found)
+    variance = max(users + repeats - residual, users, repeats)
+    spread = sum(part[0] ** 2 / (part[2] - 1) for part in found) + users**2 / (len(means) - 1)
+    freedom = variance**2 / spread
+    p = 2 * stats.t.sf(abs(means.mean()) / variance**0.5, freedom)
+    return means.mean(), variance**0.5, freedom, p
+
+
+def test_worked_difference_of_recipes() -> None:
+    lists, truth = worked()
+    row = only_row(evaluate(lists, truth, **PRECISION))
+    assert (row.difference, row.std_error) == pytest.approx((-0.075, 0.05123475), abs=1e-8)
+    assert row.p_value == pytest.approx(0.20263866, abs=1e-8)
+    margin = stats.t.ppf(0.975, 5.04195236) * 0.05123475
+    assert row.ci_high == pytest.approx(-0.075 + margin, abs=1e-7)
+    assert (row.question, row.baseline_repeats, row.candidate_repeats, row.n_users) == ("recipe", 3, 2, 6)
+
+
+def test_worked_difference_of_paired_repeats() -> None:
+    lists, truth = worked()
+    result = evaluate(lists.query("repeat != '3'"), truth, **PRECISION)
+    row = only_row(result, paired_repeats=True)
+    assert (row.difference, row.p_value) == pytest.approx((-0.05, 0.203111), abs=1e-6)
+    assert row.std_error == pytest.approx(0.00116667**0.5, abs=1e-6)
+    assert row.ci_high == pytest.approx(-0.05 + stats.t.ppf(0.975, 5) * 0.00116667**0.5, abs=1e-6)
+
+
+@pytest.mark.parametrize("is_paired", [False, True])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_recipes_are_those_of_a_slow_computation(seed: int, is_paired: bool) -> None:
+    draw = np.random.default_rng(seed)
+    users, shape = draw.normal(0, 1, 50), (4, 4 if is_paired else 3)
+    tables = {
+        model: users + draw.normal(0, 0.3, (n, 1)) + draw.normal(0, 0.5, (n, 50))
+        for model, n in zip("ab", shape, strict=True)
+    }
+    row = only_row(users_of(tables), paired_repeats=is_paired)
+    mean, error, freedom, p = slow(tables["a"], tables["b"], is_paired=is_paired)
+    margin = stats.t.ppf(0.975, freedom) * error
+    found = (row.difference, row.std_error, row.p_value, row.ci_low)
+    assert found == pytest.approx((mean, error, p, mean - margin))
+
+
+def test_segments_and_users_of_one_side_are_compared_alike() -> None:
+    frames: dict[str, Any] = drawn()
+    lists = frames["recommendations"].query("model != 'pop'")
+    lands = pd.DataFrame({"user": range(40), "land": ["de", "fr"] * 20})
+    result = evaluate(
+        lists, frames["truth"], users=lands, segments=["land"], metrics=["recall"], k=8, engine="local"
+    )
+    per_user = result.per_user
+    for row in compare(result, segments=["land"], engine="local").rows:
+        own = per_user if row.segment == "all" else per_user[per_user["land"] == row.segment_value]
+        a, b = (
+            own[own["model"] == model].pivot(index="repeat", columns="user", values="recall_at_8").to_numpy()
+            for model in ("als", "bpr")
+        )
+        mean, error, _, p = slow(a, b)
+        assert (row.difference, row.std_error, row.p_value) == pytest.approx((mean, error, p))
+        assert (row.baseline_repeats, row.candidate_repeats) == (4, 2)
+
+
+def test_artefacts_are_compared_by_the_means_of_repeats() -> None:
+    lists, truth = worked()
+    result = evaluate(lists, truth, **PRECISION)
+    means = pd.DataFrame(
+        [
+            (model, user, value)
+            for model, values in WORKED.items()
+            for user, value in enumerate(np.mean(list(values.values()), axis=0))
+        ],
+        columns=["model", "user", "precision_at_10"],
+    )
+    tests = ["t", "sign", "wilcoxon", "randomization", "bootstrap", "bca"]
+    found = compare(result, question="artefact", tests=tests, engine="local").rows
+    for row, expected in zip(found, compare(means, tests=tests, engine="local").rows, strict=True):
+        values = [
+            getattr(row, name) for name in ("difference", "std_error", "p_value", "wins", "ties", "ci_low")
+        ]
+        others = [
+            getattr(expected, name)
+            for name in ("difference", "std_error", "p_value", "wins", "ties", "ci_low")
+        ]
+        assert values == pytest.approx(others)
+        assert row.question == "artefact"
+
+
+def test_one_repeat_has_the_bits_of_lists_without_a_column() -> None:
+    lists, truth = worked()
+    first = lists.query("repeat == '1'")
+    tests = ["t", "sign", "bootstrap"]
+    found, expected = (
+        compare(evaluate(frame, truth, **PRECISION), tests=tests, engine="local").rows
+        for frame in (first, first.drop(columns="repeat"))
+    )
+    assert [row._replace(baseline_repeats=None, candidate_repeats=None) for row in found] == expected
+
+
+def test_a_sentence_says_that_seeds_were_not_varied() -> None:
+    lists, truth = worked()
+    every = evaluate(lists, truth, **PRECISION)
+    alone = evaluate(lists.query("repeat == '1'").drop(columns="repeat"), truth, **PRECISION)
+    named = evaluate(lists.query("model == 'A' or repeat == '1'"), truth, **PRECISION)
+    notes = [compare(one, engine="local").shown()[0].notes for one in (every, alone, named)]
+    assert [SEEDS_ALONE in of_one for of_one in notes] == [False, True, True]
+    assert SEEDS_FIXED in compare(every, question="artefact", engine="local").shown()[0].notes
+
+
+def test_two_results_with_repeats_are_compared() -> None:
+    lists, truth = worked()
+    before, after = (
+        evaluate(lists[lists["model"] == name].assign(model="m"), truth, **PRECISION) for name in "AB"
+    )
+    row = only_row(after, baseline=before)
+    assert row.std_error == pytest.approx(0.05123475, abs=1e-8)
+
+
+def test_requests_of_a_user_are_a_cluster() -> None:
+    frames: dict[str, Any] = drawn(by_request=True)
+    frames["recommendations"] = frames["recommendations"].query("model != 'pop'")
+    result = evaluate(**frames, metrics=["recall"], k=8, engine="local")
+    row = only_row(result)
+    per_user = result.per_user
+    totals = {}
+    for model in ("als", "bpr"):
+        own = per_user[per_user["model"] == model].assign(one=1.0)
+        values = own.pivot_table(
+            index="repeat", columns="user", values="recall_at_8", aggfunc="sum"
+        ).to_numpy()
+        number = own.pivot_table(index="repeat", columns="user", values="one", aggfunc="sum").to_numpy()
+        totals[model] = (values - values.sum() / number.sum() * number) / number.mean()
+    _, error, _, _ = slow(totals["als"], totals["bpr"])
+    assert row.std_error == pytest.approx(error)
+    assert row.n_users == totals["als"].shape[1]
+    assert row.n_requests == len(per_user.query("model == 'bpr' and repeat == 'x'"))
+
+
+def test_a_user_without_a_value_under_every_repeat_is_left_out() -> None:
+    table = users_of({"a": [[0.1, 0.2, 0.4], [0.2, 0.1, 0.3]], "b": [[0.1, 0.3, 0.5], [0.2, 0.2, 0.9]]})
+    table.loc[
+        (table["model"] == "a") & (table["repeat"] == "r1") & (table["user"] == 2), "precision_at_10"
+    ] = None
+    row = only_row(table)
+    assert (row.n_users, row.n_undefined) == (2, 1)
+    expected = only_row(table[table["user"] < 2])
+    assert (row.difference, row.std_error) == (expected.difference, expected.std_error)
+
+
+LISTS, TRUTH = worked()
+ONE = LISTS.query("model == 'A' or repeat == '1'")
+
+
+@pytest.mark.parametrize(
+    ("lists", "options", "message"),
+    [
+        (ONE, {"question": "recipe"}, "TOO_FEW_REPEATS.*'B'.*question: artefact"),
+        (
+            ONE.drop(columns="repeat").drop_duplicates(["model", "user", "item"]),
+            {"question": "recipe"},
+            "TOO_FEW_REPEATS|DUPLICATE",
+        ),
+        (LISTS, {"paired_repeats": True}, "REPEATS_DIFFER"),
+        (LISTS, {"tests": ["sign"]}, "NOT_BY_REPEAT.*sign.*artefact"),
+        (LISTS, {"interval": "bca"}, "NOT_BY_REPEAT.*bca"),
+        (LISTS, {"question": "recipes"}, "recipe"),
+    ],
+)
+def test_questions_without_an_answer_are_refused(lists: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises((ConfigError, DataError), match=message):
+        compare(evaluate(lists, TRUTH, **PRECISION), engine="local", **options)
+
+
+def test_weighted_means_are_refused() -> None:
+    frames: dict[str, Any] = drawn()
+    result = evaluate(**frames, metrics=["fcp"], k=8, engine="local")
+    with pytest.raises(ConfigError, match="NOT_BY_REPEAT"):
+        compare(result, question="artefact", engine="local")
+
+
+def test_gates_are_about_recipes() -> None:
+    lists, truth = worked()
+    result = evaluate(lists, truth, **PRECISION)
+    gate = {
+        "metric": "precision",
+        "k": 10,
+        "model": "B",
+        "against": {"model": "A"},
+        "max_drop": 0.2,
+        "min_users": 2,
+    }
+    [row] = compare(result, gates=[gate], engine="local").gate_rows
+    low = -0.075 + 0.2 - stats.t.ppf(0.95, 5.04195236) * 0.05123475
+    assert row.bound_low == pytest.approx(low, abs=1e-7)
+    assert row.decision == "not_worse"
+
+
+def test_more_users_do_not_help_where_repeats_differ() -> None:
+    draw = np.random.default_rng(1)
+    users = draw.normal(0, 1, 4000)
+    noisy = {m: users + draw.normal(0, 0.2, (3, 1)) + draw.normal(0, 0.1, (3, 4000)) for m in "ab"}
+    row = only_row(users_of(noisy))
+    assert row.users_needed is None
+    assert row.repeats_needed is not None
+    assert row.repeats_needed > 3
+
+
+def needed(n_users: int, n_repeats: int) -> ComparisonRow:
+    """Values whose parts are exact: users ±1, repeats and residuals drawn."""
+    draw = np.random.default_rng(7)
+    users = draw.normal(0, 1, n_users)
+    tables = {
+        m: draw.normal(0, 1, n_users) / 4 + users + draw.normal(0, 0.02, (n_repeats, 1)) + 0.2 * (m == "b")
+        for m in "ab"
+    }
+    return only_row(users_of(tables))
+
+
+def test_numbers_needed_are_those_of_the_parts() -> None:
+    row = needed(30, 5)
+    assert row.users_needed is not None
+    z = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
+    assert row.mde == pytest.approx(z * (row.std_error or 0))
+    assert row.difference is not None
+    # As many users as there are would do where the difference is as large as mde.
+    assert (row.users_needed <= 30) == (abs(row.difference) >= (row.mde or 0))
+
+
+def test_order_of_rows_changes_no_bit() -> None:
+    lists, truth = worked()
+    result = evaluate(lists, truth, **PRECISION)
+    table = result.per_user
+    assert (
+        compare(table, engine="local").rows
+        == compare(table.sample(frac=1, random_state=4), engine="local").rows
+    )
+
+
+def test_both_engines_give_the_same_bits(spark: Any) -> None:
+    frames: dict[str, Any] = drawn(by_request=True)
+    frames["recommendations"] = frames["recommendations"].query("model != 'pop'")
+    result = evaluate(**frames, metrics=["recall", "ndcg"], k=[3, 8], engine="local")
+    there = spark.createDataFrame(result.per_user).repartition(3)
+    assert compare(there, engine="spark").rows == compare(result.per_user, engine="local").rows
+    on_spark = evaluate(
+        **{name: spark.createDataFrame(frame) for name, frame in frames.items()},
+        metrics=["recall", "ndcg"],
+        k=[3, 8],
+    )
+    assert compare(on_spark).rows == compare(result, engine="local").rows
+
+
+def test_lists_of_equal_worth_are_made_by_the_helper() -> None:
+    assert len(lists_of(WORKED)) == 10 * 6 * 5
+    assert len(truth_of(6)) == 60
