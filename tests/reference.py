@@ -11,6 +11,7 @@ import click
 
 from spark_eval.cli.commands import program
 from spark_eval.cli.metric_tables import TextRows, document, markdown
+from spark_eval.config.calibrate import CalibrateSection, PredictSection
 from spark_eval.config.experiments import (
     AssignmentSection,
     ExperimentSection,
@@ -24,7 +25,6 @@ from spark_eval.conventions import CONVENTIONS
 from spark_eval.conventions.choice import Need
 from spark_eval.kernels.registry import RANKING
 from spark_eval.kernels.values import without_metric
-from spark_eval.runs.calibrate_section import CalibrateSection, PredictSection
 from spark_eval.runs.sections import (
     Baseline,
     CompareSection,

@@ -58,6 +58,8 @@ N_ROWS: Final = "n_rows"
 EPOCH_1900: Final = -2_208_988_800_000_000
 # A double represents every integer up to this one exactly.
 LARGEST_EXACT: Final = 2**53
+# Largest effect of an experiment, and of its error.
+LARGEST_EFFECT: Final = 1e30
 # Doubles distinguish decimals of up to this many digits, wherever the point is.
 EXACT_DIGITS: Final = 15
 # Text ids that look like others: with a control character, leading or trailing blanks, a detached accent, or

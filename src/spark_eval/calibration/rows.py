@@ -176,8 +176,8 @@ def sentence(row: Row) -> str:
 def forecast_sentence(forecast: Row) -> str:
     """Return the forecast for a candidate as a sentence.
 
-    >>> asked = {"metric": "ndcg@10", "goal": "ctr", "difference": 0.8, "std_error": 0.25, "reason": None}
-    >>> forecast_sentence({**asked, "expected": 0.447716, "deviation": 0.593387, "p_win": 0.774728})
+    >>> candidate = {"metric": "ndcg@10", "goal": "ctr", "difference": 0.8, "std_error": 0.25, "reason": None}
+    >>> forecast_sentence({**candidate, "expected": 0.447716, "deviation": 0.593387, "p_win": 0.774728})
     'ndcg@10 of 0.8 ± 0.25: ctr is expected to rise by 0.448 ± 0.593; a gain like this has won in about 77 %'
     """
     start = f"{forecast['metric']} of {forecast['difference']:.3g} ± {forecast['std_error']:.3g}"

@@ -21,6 +21,7 @@ from pydantic import (
 
 from spark_eval.comparison.gates import GateOptions, with_baseline
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
+from spark_eval.config.calibrate import CalibrateSection
 from spark_eval.config.experiments import ExperimentSection, MetricSection
 from spark_eval.config.input_policy import check_secrets
 from spark_eval.config.inputs import Output, Recommendations, RunId, Scalar, Source
@@ -63,7 +64,6 @@ from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.predictions.task import PredictionPlan
 from spark_eval.results.mlflow_runs import parse_model_version
-from spark_eval.runs.calibrate_section import CalibrateSection
 from spark_eval.splits.rules.fold_rule import FoldRule
 from spark_eval.splits.rules.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
 
@@ -429,8 +429,6 @@ class Config(Section):
         self.watch.checked()
         self.linkage.checked()
         self.sample.checked()
-        if self.calibrate is not None:
-            self.calibrate.checked()
         given = [name for name in ("train", "users", "items") if getattr(self, name) is not None]
         check_given(self.plan, given, None if self.recommendations is None else self.recommendations.model)
         return self

@@ -9,7 +9,7 @@ from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
 from spark_eval.accounting import Entry, check_accounting
 from spark_eval.calibration.calibrate import Calibration, calibrate_effects, row_of
 from spark_eval.calibration.effects import GOAL, METRIC, effects_of
-from spark_eval.calibration.plan import CalibrateOptions, CalibratePlan
+from spark_eval.calibration.plan import CalibrateOptions, CalibratePlan, make_calibrate_plan
 from spark_eval.calibration.programme import (
     PROGRAMME_FILE,
     PastExperiment,
@@ -27,6 +27,7 @@ from spark_eval.calibration.rows import (
     shipped_lines,
     shown_lines,
 )
+from spark_eval.config.calibrate import CalibrateSection
 from spark_eval.errors import DataError
 from spark_eval.names import summarize_names
 from spark_eval.options import meanings
@@ -34,7 +35,6 @@ from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import published, records_of
 from spark_eval.publishing.published import open_table, unknown_run
 from spark_eval.publishing.stores import store_of
-from spark_eval.runs.calibrate_section import CalibrateSection
 from spark_eval.runs.job import Job, JobKind, Run, digest_of, fingerprints_of, settings_of, usual_id
 from spark_eval.runs.run import needed
 from spark_eval.runs.sections import Config
@@ -63,16 +63,19 @@ class Programme(NamedTuple):
         With ``if_missing: leave_out`` only if no experiment has both of its runs.
         """
         section = needed(config.calibrate, "calibrate")
+        plan_of(section)
         experiments, store = read_programme(section.programme), store_of(config.output, session)
         runs: dict[tuple[str, str], str | None] = {}
         for verb, ids in {
             COMPARE: {past.offline_run for past in experiments},
             ONLINE: {past.online_run for past in experiments},
         }.items():
-            found = fingerprints_of(store, sorted(ids), (verb,))
-            runs |= {(verb, run_id): fingerprint for run_id, fingerprint in found.items()}
+            fingerprints = fingerprints_of(store, sorted(ids), (verb,))
+            runs |= {(verb, run_id): fingerprint for run_id, fingerprint in fingerprints.items()}
         programme = cls(section, store, experiments, runs)
-        missing = [f"{run_id} of {verb}" for (verb, run_id), found in runs.items() if found is None]
+        missing = [
+            f"{run_id} of {verb}" for (verb, run_id), fingerprint in runs.items() if fingerprint is None
+        ]
         if missing and (section.if_missing == "refuse" or not programme.used):
             raise programme.unknown(missing)
         return programme
@@ -137,6 +140,11 @@ class Programme(NamedTuple):
         return digest_of(config=settings, programme=list(map(list, self.experiments)), runs=runs)
 
 
+def plan_of(section: CalibrateSection) -> CalibratePlan:
+    """Return the validated options of a section; raise ConfigError for an invalid one."""
+    return make_calibrate_plan(metrics=section.metrics, goals=section.goals, lower=section.lower)
+
+
 def job_of_programme(verb: JobKind, config: Config, run_id: str | None, session: OpenSession) -> Job:
     """Return the job of a calibration, which reads published runs instead of sources."""
     programme = Programme.of(config, session)
@@ -151,29 +159,29 @@ def compute(work: Work) -> Computed:
     Raises DataError INPUT_CHANGED_DURING_RUN if a run was published again, or the programme was changed.
     """
     programme = Programme.of(work.config, work.session)
-    found = programme.calibration(programme.section.checked())
-    forecasts = [forecast_of(found, dict(one)) for one in programme.section.predict]
+    calibration = programme.calibration(plan_of(programme.section))
+    forecasts = [forecast_of(calibration, dict(one)) for one in programme.section.predict]
     if Programme.of(work.config, work.session).digest(work.job.config) != work.job.fingerprint:
         message = "the programme, or one of its runs, was changed while it was read; start again"
         raise DataError("INPUT_CHANGED_DURING_RUN", message)
     return Computed(
-        rows=dict(found.small_tables) | {Table.ACCOUNTING: (programme.entries, ACCOUNTING_COLUMNS)},
+        rows=dict(calibration.small_tables) | {Table.ACCOUNTING: (programme.entries, ACCOUNTING_COLUMNS)},
         entries=programme.entries,
         facts={
             "runs": {f"{verb} {run_id}": one for (verb, run_id), one in programme.runs.items()},
             "forecasts": forecasts,
         },
-        n_rows=len(found.rows),
+        n_rows=len(calibration.rows),
     )
 
 
-def forecast_of(calibration: Calibration, asked: Mapping[str, Any]) -> Row:
+def forecast_of(calibration: Calibration, candidate: Mapping[str, Any]) -> Row:
     """Return the forecast for a candidate with its metric and goal; of a row without estimate the reason."""
-    row = row_of(calibration.rows, asked["metric"], asked["goal"])
+    row = row_of(calibration.rows, candidate["metric"], candidate["goal"])
     forecast = dict.fromkeys(("expected", "deviation", "p_win"))
     if row.fitted is not None:
-        forecast |= row.fitted.predict(asked["difference"], asked["std_error"])._asdict()
-    return {**asked, "metric": row.metric, "goal": row.goal, **forecast, "reason": row.reason}
+        forecast |= row.fitted.predict(candidate["difference"], candidate["std_error"])._asdict()
+    return {**candidate, "metric": row.metric, "goal": row.goal, **forecast, "reason": row.reason}
 
 
 def show(run: Run, screen: Screen) -> None:
@@ -194,7 +202,9 @@ def show(run: Run, screen: Screen) -> None:
 def check(_verb: Verb, config: Config, session: OpenSession) -> list[str]:
     """Check the programme and that its runs are published; return their names."""
     programme = Programme.of(config, session)
-    return [f"run {run_id} of {verb}" for (verb, run_id), found in programme.runs.items() if found]
+    return [
+        f"run {run_id} of {verb}" for (verb, run_id), fingerprint in programme.runs.items() if fingerprint
+    ]
 
 
 def options() -> list[tuple[str, str]]:

@@ -4,21 +4,21 @@ from typing import Literal
 
 from pydantic import Field
 
-from spark_eval.calibration.effects import MOST
-from spark_eval.calibration.plan import CalibrateOptions, CalibratePlan, make_calibrate_plan
-from spark_eval.config.keys import Section, Several, given_to, keyed
+from spark_eval.config.keys import Section, Several
+from spark_eval.schema import LARGEST_EFFECT
 
 
 class PredictSection(Section):
     """A new candidate, whose online effect is to be predicted."""
 
-    difference: float = Field(ge=-MOST, le=MOST, description="offline difference; more is better")
-    std_error: float = Field(ge=0, le=MOST, description="its standard error")
+    difference: float = Field(
+        ge=-LARGEST_EFFECT, le=LARGEST_EFFECT, description="offline difference; more is better"
+    )
+    std_error: float = Field(ge=0, le=LARGEST_EFFECT, description="its standard error")
     metric: str | None = Field(default=None, description="offline metric, ndcg@10; null: the only one")
     goal: str | None = Field(default=None, description="online metric; null: the only one")
 
 
-@keyed(CalibrateOptions)
 class CalibrateSection(Section):
     """Past experiments, and which offline metric has predicted them."""
 
@@ -29,8 +29,13 @@ class CalibrateSection(Section):
     if_missing: Literal["refuse", "leave_out"] = Field(
         default="refuse", description="experiments whose runs are not published: an error, or counted"
     )
+    metrics: Several[str] | None = Field(
+        default=None, description="offline metrics, with their k: ndcg@10; null: all"
+    )
+    goals: Several[str] | None = Field(default=None, description="online metrics; null: all")
+    lower: Several[str] = Field(
+        default=[],
+        description="metrics and goals whose lower values are better; our own metrics, and runs of online, "
+        "say so themselves",
+    )
     predict: Several[PredictSection] = Field(default=[], description="new candidates")
-
-    def checked(self) -> CalibratePlan:
-        """Return the validated plan; raise ConfigError for an invalid option."""
-        return make_calibrate_plan(**given_to(self, CalibrateOptions))
