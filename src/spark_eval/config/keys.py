@@ -38,6 +38,11 @@ def keyed(options: Any, but: Sequence[str] = ()) -> Callable[[type[Keyed]], type
     return decorate
 
 
+def given_to(section: Section, options: Any) -> Any:
+    """Return the options of a plan as a section gives them, by name."""
+    return {name: getattr(section, name) for name in declared(options)}
+
+
 def config_key(kind: Any, option: Option) -> tuple[Any, Any]:
     """Return the type and the field of an option's key; a sequence is a list or a single value.
 
