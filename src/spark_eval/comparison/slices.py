@@ -51,7 +51,7 @@ class SliceSums:
 
     ``n_amounts`` is the number of amounts of a user: the difference; the difference and the number of rows,
     if users have several; or the four of a weighted mean. ``is_clustered`` if users have several rows.
-    ``known`` are the sums that were read.
+    ``known`` are the sums that were read, and ``numbers`` the sums of all slices by name.
     """
 
     totals: SliceTotals
@@ -61,6 +61,7 @@ class SliceSums:
     n_amounts: int
     is_clustered: bool
     known: dict[Slice, RatioSums] = field(default_factory=dict)
+    numbers: dict[str, list[Fraction]] = field(default_factory=dict)
 
     def of(self, cell: Slice) -> RatioSums:
         """Return the sums of a slice."""
@@ -82,12 +83,12 @@ class SliceSums:
         """Return sums by their names; users without several amounts have the weight 1."""
         where, indices = (self.index_of[cell], self.pair, self.metric), range(self.n_amounts)
         n = self.totals.count(n_users, where)
-        totals = [self.totals.number(f"{prefix}{one}", where) for one in indices]
+        totals = [self.number(f"{prefix}{one}", cell) for one in indices]
         products = [
             [
-                self.totals.number(
+                self.number(
                     f"{prefix}{min(one, other)}{max(one, other)}",
-                    where,
+                    cell,
                     2 * POINT_BITS if one == other else POINT_BITS,
                 )
                 for other in indices
@@ -98,6 +99,12 @@ class SliceSums:
             [total], weight = totals, Fraction(n)
             totals, products = [total, weight], [[products[0][0], total], [total, weight]]
         return RatioSums(n, totals, products)
+
+    def number(self, name: str, cell: Slice, bits: int = POINT_BITS) -> Fraction:
+        """Return one sum of a slice; those of all slices are read together."""
+        if name not in self.numbers:
+            self.numbers[name] = self.totals.numbers(name, (self.pair, self.metric), bits)
+        return self.numbers[name][self.index_of[cell]]
 
     def estimate(self, sums: RatioSums) -> Estimate:
         """Return the mean difference of users."""

@@ -193,10 +193,14 @@ def unpaired(
     value = Fraction(candidate) - Fraction(baseline)
     if baseline_error is None or candidate_error is None:
         return Estimate(value, None, 0)
-    below, above = Fraction(baseline_error) ** 2, Fraction(candidate_error) ** 2
-    parts = below**2 / (n_baseline - 1) + above**2 / (n_candidate - 1)
-    freedom = float((below + above) ** 2 / parts) if parts else n_baseline + n_candidate - 2
-    return Estimate(value, below + above, freedom)
+    # Variances as multiples of the same power of two.
+    (below, unit), (above, other) = baseline_error.as_integer_ratio(), candidate_error.as_integer_ratio()
+    below, above, unit = (below * other) ** 2, (above * unit) ** 2, (unit * other) ** 2
+    parts = below**2 * (n_candidate - 1) + above**2 * (n_baseline - 1)
+    freedom: float = n_baseline + n_candidate - 2
+    if parts:
+        freedom = (below + above) ** 2 * (n_baseline - 1) * (n_candidate - 1) / parts
+    return Estimate(value, Fraction(below + above, unit), freedom)
 
 
 def estimate_of(mean: Fraction, spread: Fraction, n: int, squares: Fraction) -> Estimate:

@@ -104,7 +104,10 @@ def square_root(number: Fraction) -> float:
     root = math.isqrt(above // below)
     # A remainder sets the last bit, which decides between two doubles.
     root |= root * root * below != above
-    return nearest_double(root * Fraction(2) ** -shift)
+    try:
+        return root / (1 << shift) if shift >= 0 else float(root << -shift)
+    except OverflowError:
+        return math.inf
 
 
 def nearest_double(number: Fraction) -> float:

@@ -10,7 +10,14 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 
 from spark_eval.statistics.additive import Accumulator
-from spark_eval.statistics.exact import POINT_BITS, DigitSums, Ints, integer_of_limbs, normalize_limbs
+from spark_eval.statistics.exact import (
+    LIMB_BITS,
+    POINT_BITS,
+    DigitSums,
+    Ints,
+    integer_of_limbs,
+    normalize_limbs,
+)
 
 CellName = TypeVar("CellName")
 # Name of the sum, and index of its limb; counts have limb 0.
@@ -80,6 +87,21 @@ class CellTotals(Accumulator, Generic[CellName]):
         """Return one sum as a fraction; squares have twice as many bits after the binary point."""
         own = [key for key in self.sums if key[0] == name]
         return integer_of_limbs({key[1]: int(self.of(key)[cell]) for key in own}, bits)
+
+    def numbers(self, name: str, where: tuple[int, ...], bits: int = POINT_BITS) -> list[Fraction]:
+        """Return one sum of every cell, as ``number`` does; ``where`` is the index of the other axes."""
+        all_cells: Where = (slice(None), *where)
+        of_limbs = {limb: self.of((of, limb))[all_cells].tolist() for of, limb in self.sums if of == name}
+        if not of_limbs:
+            return [Fraction(0)] * len(self.cells)
+        lowest = min(of_limbs)
+        shifts = [LIMB_BITS * (limb - lowest) for limb in of_limbs]
+        exponent = LIMB_BITS * lowest - bits
+        above, below = 1 << max(exponent, 0), 1 << max(-exponent, 0)
+        return [
+            Fraction(sum(amount << shift for amount, shift in zip(cell, shifts, strict=True)) * above, below)
+            for cell in zip(*of_limbs.values(), strict=True)
+        ]
 
     def count(self, name: str, cell: tuple[int, ...]) -> int:
         """Return one count."""
