@@ -7,12 +7,15 @@ from typing import Any, Final, NamedTuple
 
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.errors import DataError, SparkEvalError
+from spark_eval.names import counted
 from spark_eval.schema import FATAL, FOLDS, Fault, Outcome, Reason, ddl_of
 from spark_eval.statistics.additive import Additive, added_by
 
 RECOMMENDATIONS: Final = "recommendations"
 USERS: Final = "users"
 REQUESTS: Final = "requests"
+# Warn if at least this share of the lists of a model belongs to users without truth.
+MOST_UNMATCHED: Final = 0.5
 # Outcomes that are counted for users (or lists) only, not for rows.
 BESIDE: Final = (
     Outcome.TIES_AT_CUT,
@@ -218,6 +221,33 @@ def unusable(entries: Iterable[Entry]) -> list[str]:
         share = f"{100 * n_bad / known[table]:.3g} % of " if known.get(table) else ""
         what = f"{n_bad:,} rows could not be used ({share}{table}: {codes})"
         notes.append(f"{what}; the table accounting tells why")
+    return notes
+
+
+def unmatched_lists(entries: Iterable[Entry]) -> list[str]:
+    """Return a warning for each model if half of its lists or more belong to users without truth.
+
+    >>> lists, unmatched = ("users", "als", "in", None, 10, 10), ("users", "als", "dropped", "no_truth", 8, 8)
+    >>> [note] = unmatched_lists([Entry(*lists), Entry(*unmatched)])
+    >>> note.partition("; ")[0]
+    'warning: 8 of 10 lists of als met no truth (80 %, no_truth=drop)'
+    """
+    n_lists, unmatched = Counter[tuple[str, str | None]](), dict[tuple[str, str | None], Entry]()
+    for entry in entries:
+        if entry.source in (USERS, REQUESTS):
+            key = entry.source, entry.model
+            n_lists[key] += entry.rows if entry.outcome == Outcome.IN else 0
+            n_lists[key] -= entry.rows if entry.reason == Reason.NO_RECOMMENDATIONS else 0
+            if entry.reason == Reason.NO_TRUTH:
+                unmatched[key] = entry
+    notes = []
+    for (source, model), entry in unmatched.items():
+        n = n_lists[source, model]
+        if n and entry.rows >= MOST_UNMATCHED * n:
+            rule = f"no_truth={'drop' if entry.outcome == Outcome.DROPPED else 'zero'}"
+            what = f"{entry.rows:,} of {counted(n, 'list')} of {model} met no truth"
+            share = f"{100 * entry.rows / n:.3g} %, {rule}"
+            notes.append(f"warning: {what} ({share}); check `user` of both tables, and the subset")
     return notes
 
 

@@ -34,9 +34,9 @@ def test_runs_by_manifest_are_those_of_a_folder(desk: "Desk", spark: "SparkSessi
     assert {row["k"] for row in read_published(spark, str(there.out), "metrics").collect()} == {2}
 
     said = there.done("status").out
-    assert "1 runs published under file://" in said
-    assert "a split" in said
-    assert "1 attempts unfinished" in said  # what was replaced, until nobody can be reading it
+    assert "1 run published under file://" in said
+    assert "│ a   │ split " in said
+    assert "1 attempt unfinished" in said  # what was replaced, until nobody can be reading it
 
     # What is said of a session that exists already is no part of the object.
     there.change("spark", conf={"spark.sql.session.timeZone": "Asia/Tokyo"})

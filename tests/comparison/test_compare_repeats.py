@@ -258,25 +258,73 @@ def test_more_users_do_not_help_where_repeats_differ() -> None:
     assert row.repeats_needed > 3
 
 
-def needed(n_users: int, n_repeats: int) -> ComparisonRow:
-    """Values whose parts are exact: users ±1, repeats and residuals drawn."""
+def planned(a: np.ndarray, b: np.ndarray, n_users: int, n_repeats: tuple[int, int]) -> tuple[float, float]:
+    """Expected standard error and degrees of freedom with other numbers, by components of the variance."""
+    n, means = a.shape[1], b.mean(axis=0) - a.mean(axis=0)
+    found = [(*crossed(values), len(values)) for values in (a, b)]
+    rest = sum(residual for _, residual, _ in found)
+    cells = [
+        residual * n * many / (n_users * new)
+        for (_, residual, many), new in zip(found, n_repeats, strict=False)
+    ]
+    users = (means.var(ddof=1) / n - rest) * n / n_users + sum(cells)
+    repeats = [
+        (variance - residual) * many / new + cell
+        for (variance, residual, many), new, cell in zip(found, n_repeats, cells, strict=False)
+    ]
+    variance = users + sum(repeats) - sum(cells)
+    spread = users**2 / (n_users - 1) + sum(
+        part**2 / (new - 1) for part, new in zip(repeats, n_repeats, strict=False)
+    )
+    return variance**0.5, variance**2 / spread
+
+
+def detected(error: float, freedom: float) -> float:
+    return float(stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom)) * error
+
+
+def repeated(difference: float) -> Tables:
     draw = np.random.default_rng(7)
-    users = draw.normal(0, 1, n_users)
-    tables = {
-        m: draw.normal(0, 1, n_users) / 4 + users + draw.normal(0, 0.02, (n_repeats, 1)) + 0.2 * (m == "b")
-        for m in "ab"
+    users = draw.normal(0, 1, 60)
+    return {
+        model: users * (1 + 0.2 * (model == "b"))
+        + draw.normal(0, 0.04, (n, 1))
+        + draw.normal(0, 0.2, (n, 60))
+        + difference * (model == "b")
+        for model, n in (("a", 4), ("b", 3))
     }
-    return only_row(users_of(tables))
 
 
-def test_numbers_needed_are_those_of_the_parts() -> None:
-    row = needed(30, 5)
-    assert row.users_needed is not None
-    z = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
-    assert row.mde == pytest.approx(z * (row.std_error or 0))
+def test_detectable_effect_is_that_of_few_repeats() -> None:
+    tables = repeated(0.1)
+    row = only_row(users_of(tables))
+    assert row.mde == pytest.approx(detected(*planned(tables["a"], tables["b"], 60, (4, 3))))
+    _, error, freedom, _ = slow(tables["a"], tables["b"])
+    assert row.mde == pytest.approx(detected(error, freedom))
+
+
+def test_numbers_needed_are_the_first_that_detect_the_difference() -> None:
+    tables = repeated(0.15)
+    row = only_row(users_of(tables))
+    a, b = tables["a"], tables["b"]
     assert row.difference is not None
-    # As many users as there are would do where the difference is as large as mde.
-    assert (row.users_needed <= 30) == (abs(row.difference) >= (row.mde or 0))
+    assert row.users_needed is not None
+    assert row.repeats_needed is not None
+    users, repeats, size = row.users_needed, row.repeats_needed, abs(row.difference)
+    assert detected(*planned(a, b, users, (4, 3))) <= size < detected(*planned(a, b, users - 1, (4, 3)))
+    assert detected(*planned(a, b, 60, (repeats, repeats))) <= size
+    assert size < detected(*planned(a, b, 60, (repeats - 1, repeats - 1)))
+
+
+def test_a_gate_tells_how_many_users_it_needs() -> None:
+    tables = repeated(0.0)
+    gate = {"metric": "precision@10", "model": "b", "against": {"model": "a"}, "min_users": 2}
+    [close, far] = compare(
+        users_of(tables), gates=[{**gate, "max_drop": 1e-4}, {**gate, "max_drop": 0.2}], engine="local"
+    ).gate_rows
+    assert close.users_needed is None
+    error, freedom = planned(tables["a"], tables["b"], far.users_needed or 0, (4, 3))
+    assert (stats.t.ppf(0.95, freedom) + stats.t.ppf(0.8, freedom)) * error <= 0.2
 
 
 def test_order_of_rows_changes_no_bit() -> None:

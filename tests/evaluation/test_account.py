@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pandas as pd
+import pytest
 from frames import assert_rows
 from pyspark.sql import SparkSession
 
@@ -122,3 +124,15 @@ def test_users_without_truth_are_used_where_they_count(spark: SparkSession) -> N
     ]
     assert_rows(evaluation.to_spark("accounting"), ACCOUNTING, lines)
     evaluation.unpersist()
+
+
+@pytest.mark.parametrize("no_truth", ["drop", "zero"])
+def test_lists_that_mostly_met_no_truth_are_warned_of(no_truth: str) -> None:
+    lists = pd.DataFrame({"user": [1, 2, 3, 4], "item": 7, "rank": 1})
+    truth = pd.DataFrame({"user": [1, 2, 9], "item": 7})
+    done = evaluate(lists, truth, model="m", metrics="mrr", k=1, no_truth=no_truth, engine="local")
+    warning = f"warning: 2 of 4 lists of m met no truth (50 %, no_truth={no_truth}); check `user`"
+    assert warning in repr(done)
+    assert any(note.startswith(warning) for note in done.summary().notes)
+    most = evaluate(lists[:3], truth, model="m", metrics="mrr", k=1, no_truth=no_truth, engine="local")
+    assert "met no truth" not in repr(most)

@@ -301,10 +301,18 @@ def test_a_watch_is_published_as_a_gate_with_exit_5_and_turns_stale(
     assert run("watch", "--run-id", day) == 5
     said = capsys.readouterr()
     assert f"run {day}_watch published" in said.out
-    assert "error[GATE_FAILED] 1 alarms: map@2 of 'als': difference to frozen" in said.err
+    assert "error[GATE_FAILED] 1 alarm: map@2 of 'als': difference to frozen" in said.err
     assert run("watch", "--run-id", day) == 5
     assert "already published" in capsys.readouterr().out
     assert run("watch", "--run-id", names[-2]) == 0
+    capsys.readouterr()
+    assert run("status", "--failed") == 0
+    listed = capsys.readouterr().out
+    assert listed.startswith("1 run with gates that failed or are undecided published under ")
+    assert f"{day}_watch" in listed
+    assert " 1 alarm " in listed
+    assert run("status", "--failed", "--json") == 0
+    assert [one["gates"] for one in json.loads(capsys.readouterr().out)["runs"]] == [{"alarm": 1}]
     rows = history(str(out), metrics=["map@2"], models=["als"]).rows
     assert [(row.alarm, row.failed_gates) for row in rows[-2:]] == [(None, 0), ("model", 0)]
     publish_day(out, names[3], {"als": users(0.5, 9), "frozen": users(0.4, 9)}, fingerprint="late")

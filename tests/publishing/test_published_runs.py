@@ -145,8 +145,8 @@ def test_a_damaged_record_takes_no_other_run_down(
     record = root / "_commits" / "b.json"
     spoil(record)
     lines = status(root, capsys).splitlines()
-    assert lines[0] == f"1 runs published under {root}"
-    assert any(line.startswith("  a evaluate ") for line in lines)
+    assert lines[0] == f"1 run published under {root}"
+    assert any(line.split()[1:4:2] == ["a", "evaluate"] for line in lines if line.startswith("│"))
     assert any(line.startswith(f"  b is damaged: {str(record)!r}") for line in lines)
     listed = json.loads(status(root, capsys, "--json"))
     assert [run["run_id"] for run in listed["runs"]] == ["a"]
@@ -168,8 +168,8 @@ def test_status_names_damaged_tables(root: Path, kind: str, capsys: pytest.Captu
     assert "not whole" not in status(root, capsys)
     TABLES[kind].spoil(place_of(root, "b", Table.PER_USER))
     lines = status(root, capsys).splitlines()
-    place = next(n for n, line in enumerate(lines) if line.startswith("  b evaluate "))
-    assert "run_id=b" in lines[place + 1]
+    [damage] = [line for line in lines if line.startswith("  b evaluate: ")]
+    assert "run_id=b" in damage
     assert lines[0] == f"2 runs published under {root}"
 
 

@@ -20,7 +20,7 @@ from spark_eval.errors import ConfigError, escape_control_characters
 from spark_eval.experiments.tables import DecisionRow
 from spark_eval.results.mlflow_runs import log_run
 from spark_eval.results.report.data import RunFacts
-from spark_eval.runs.verdict import Verdict, check_verdict, decision_line, plain_text
+from spark_eval.runs.verdict import Verdict, check_verdict, decision_line, gate_results, plain_text
 
 GATE = GateRow(
     *("mrr", 4, "als", None, "pop", 0.0, "absolute", "observed", 0.95, "all", "all", 1, 0.9, "user"),
@@ -74,6 +74,19 @@ def test_decisions_on_experiments_are_gates_and_names_are_text() -> None:
     verdict = Verdict("r", "online", [lost._asdict()], lines)
     assert "a\\|&lt;b&gt;" in verdict.as_markdown()
     assert not verdict.passed
+
+
+def test_results_of_gates_are_counted_the_worst_first() -> None:
+    row = {"passed": False, "decision": "worse", "mode": "non_inferior"}
+    gates = [row, {**row, "decision": "undecided"}, {**row, "mode": "watch"}, {**row, "passed": True}, row]
+    decisions = [
+        DecisionRow("home", "b", decision, "why", trusted, gate=True)._asdict()
+        for decision, trusted in (("win", True), ("blocked", True), ("win", False), ("undecided", True))
+    ]
+    assert gate_results({"gates": gates}) == {"failed": 2, "alarm": 1, "undecided": 1, "passed": 1}
+    assert gate_results({"decisions": decisions}) == {"failed": 2, "undecided": 1, "passed": 1}
+    assert list(gate_results({"gates": gates[::-1]})) == ["failed", "alarm", "undecided", "passed"]
+    assert gate_results({}) == {}
 
 
 def test_a_verdict_tells_undecided_gates_from_failed_ones() -> None:

@@ -338,8 +338,14 @@ def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
 @program.command()
 @CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
-def status(file: Path, as_json: bool) -> None:
-    """List the runs published under the output root, and unfinished attempts, running or dead."""
+@click.option(
+    "--failed",
+    "failed_only",
+    is_flag=True,
+    help="Only runs with gates that failed, alarms or undecided gates.",
+)
+def status(file: Path, as_json: bool, failed_only: bool) -> None:
+    """List published runs with the results of their gates, and unfinished attempts, running or dead."""
     from spark_eval.cli import terminal
     from spark_eval.cli.runner import open_config, open_session
 
@@ -347,7 +353,7 @@ def status(file: Path, as_json: bool) -> None:
         events.listen(as_json=True)  # on stderr
     events.log.setLevel(logging.WARNING)  # stdout is the list
     config = open_config(file, (), None)
-    terminal.show_status(config, lambda: open_session(config, "status"), as_json)
+    terminal.show_status(config, lambda: open_session(config, "status"), as_json, failed_only)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

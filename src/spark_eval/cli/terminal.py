@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from spark_eval.accounting import entries_of_rows, unusable
+from spark_eval.accounting import entries_of_rows, unmatched_lists, unusable
 from spark_eval.cli import metric_tables
 from spark_eval.cli.funnel import show_funnel
 from spark_eval.cli.leaderboard import drawn, show
 from spark_eval.conventions.presets import PRESETS, conventions_of
 from spark_eval.errors import DataError, escape_control_characters
-from spark_eval.names import summarize_names
+from spark_eval.names import counted, summarize_names
 from spark_eval.publishing.commits import Record, published
 from spark_eval.publishing.published import check_is_there, damage_of, open_table
 from spark_eval.publishing.remote import MOST_HOURS
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # Maximum number of lines of a published table; several classes give many more.
 MOST_LINES = 50
+RUNS = ("run", "verb", "published", "seconds", "gates", "rows")
 
 
 def console() -> Console:
@@ -64,7 +65,8 @@ def show_done(verb: Verb, run: Run) -> None:
     screen = Terminal()
     verb.show(run, screen)
     if Table.ACCOUNTING in run.tables:
-        for note in unusable(entries_of_rows(run.rows(Table.ACCOUNTING))):
+        entries = entries_of_rows(run.rows(Table.ACCOUNTING))
+        for note in (*unusable(entries), *unmatched_lists(entries)):
             screen.say(note)
     outcome = "published" if run.is_new else "already published, nothing to do:"
     print(f"run {run.run_id} {outcome}")
@@ -118,8 +120,10 @@ def show_checked(file: Path, sources: Sequence[str]) -> None:
     print(f"{file}: config is valid; inputs checked: {', '.join(sources) or 'none'}")
 
 
-def show_status(config: Config, session: "Callable[[], SparkSession]", as_json: bool) -> None:
-    """Print published runs and unfinished attempts."""
+def show_status(
+    config: Config, session: "Callable[[], SparkSession]", as_json: bool, failed_only: bool = False
+) -> None:
+    """Print published runs and unfinished attempts; with ``failed_only``, runs with a gate that fails."""
     from spark_eval.verbs.window import stale_parts
 
     store = store_of(config.output, session)
@@ -132,6 +136,7 @@ def show_status(config: Config, session: "Callable[[], SparkSession]", as_json: 
     runs = [
         summary(record, damage_of(store.files, record, check)) | {"stale": stale_parts(record, current)}
         for record in records
+        if not failed_only or is_failed(record)
     ]
     attempts = [store.about(attempt) for attempt in store.unfinished()]
     if as_json:
@@ -140,19 +145,20 @@ def show_status(config: Config, session: "Callable[[], SparkSession]", as_json: 
         ]
         print(json.dumps({"root": root, "runs": runs, "damaged": unread, "attempts": attempts}, indent=2))
         return
-    print(f"{len({run['run_id'] for run in runs})} runs published under {root}")
+    chosen = " with gates that failed or are undecided" if failed_only else ""
+    print(f"{counted(len({run['run_id'] for run in runs}), 'run')}{chosen} published under {root}")
+    if runs:
+        grid(RUNS, [line_of_run(run) for run in runs])
     for run in runs:
-        sizes = ", ".join(f"{table} {n_rows:,}" for table, n_rows in run["rows"].items())
-        took = "" if run["seconds"] is None else f" in {run['seconds']:.1f} s"
-        print(f"  {run['run_id']} {run['verb']} {run['published_at']}{took} rows: {sizes}")
+        name = f"  {run['run_id']} {run['verb']}"
         if run["damage"] is not None:
-            print(f"    {run['damage']}")
+            print(f"{name}: {run['damage']}")
         if run["stale"]:
             days = summarize_names(run["stale"])
-            print(f"    stale: {days} changed since; make it again with --replace")
+            print(f"{name} is stale: {days} changed since; make it again with --replace")
     for run_id, fault in damaged.items():
         print(f"  {run_id} is damaged: {fault.message}")
-    print(f"{len(attempts)} attempts unfinished")
+    print(f"{counted(len(attempts), 'attempt')} unfinished")
     for attempt in attempts:
         print(f"  {attempt['attempt']} {state(attempt)}")
 
@@ -167,7 +173,23 @@ def summary(record: Record, damage: DataError | None) -> dict[str, Any]:
         **columns,
         "rows": rows,
         "damage": damage and damage.message,
+        "gates": record.job.get("gates"),
     }
+
+
+def is_failed(record: Record) -> bool:
+    """Return True if a run has gates that failed, alarms, or gates that are undecided."""
+    from spark_eval.runs.verdict import GateResult
+
+    return not {*(record.job.get("gates") or ())} <= {str(GateResult.PASSED)}
+
+
+def line_of_run(run: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the line of a verb of a run in the list of runs: RUNS."""
+    seconds = "" if run["seconds"] is None else f"{run['seconds']:.1f}"
+    gates = ", ".join(f"{n:,} {result}" for result, n in (run["gates"] or {}).items())
+    sizes = ", ".join(f"{table} {n_rows:,}" for table, n_rows in run["rows"].items())
+    return run["run_id"], run["verb"], run["published_at"], seconds, gates, sizes
 
 
 def state(attempt: Mapping[str, Any]) -> str:

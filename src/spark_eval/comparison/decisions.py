@@ -7,7 +7,6 @@ users of both models or from published means, and the decisions (``decide_gates`
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from statistics import NormalDist
 from typing import Any, Final, Self
 
 from spark_eval.comparison.gates import GATES_KEY, Gate, IfMissing
@@ -19,7 +18,14 @@ from spark_eval.results.sentences import ASSUMED_GAIN, undecided_text
 from spark_eval.schema import ALL
 from spark_eval.statistics.differences import DUST, ComparedSums, Estimate, PairSums, signed_root, unpaired
 from spark_eval.statistics.intervals import Summary, nearest_double, square_root
-from spark_eval.statistics.significance import LARGEST_EFFECT, POWER, adjusted, bounds, p_of_t, users_needed
+from spark_eval.statistics.significance import (
+    LARGEST_EFFECT,
+    adjusted,
+    bounds,
+    p_of_t,
+    users_and_repeats_needed,
+    users_needed,
+)
 
 # Names of baseline and candidate.
 ModelPair = tuple[str, str]
@@ -105,14 +111,9 @@ class Evidence:
         limit = share * (abs(self.baseline or Fraction()) if is_relative else 1)
         if self.common is None or not limit or not self.estimate.variance:
             return None
-        # By normal quantiles, what repeats leave undetermined takes its share of the squared limit.
-        normal = NormalDist()
-        quantiles = Fraction(normal.inv_cdf(self.gate.confidence) + normal.inv_cdf(POWER))
-        left = limit**2 - quantiles**2 * self.estimate.fixed
-        shrinking = self.estimate.variance - self.estimate.fixed
-        if left <= 0 or shrinking <= 0:
-            return None
-        squared = left / (shrinking * self.n_users)
+        if self.estimate.parts is not None:
+            return users_and_repeats_needed(self.estimate.parts, float(limit), self.gate.confidence)[0]
+        squared = limit**2 / (self.estimate.variance * self.n_users)
         return users_needed(Fraction(square_root(min(squared, LARGEST_EFFECT**2))), self.gate.confidence)
 
     def insufficiencies(self) -> list[DataError]:

@@ -37,17 +37,16 @@ from spark_eval.statistics.differences import (
 )
 from spark_eval.statistics.intervals import nearest_double
 from spark_eval.statistics.ranked import RankSums, wilcoxon
-from spark_eval.statistics.repeats import RecipeSums
 from spark_eval.statistics.resampling import Replicates, bca_interval, percentile_interval
 from spark_eval.statistics.significance import (
     adjusted,
     effect_size,
     minimal_detectable_effect,
-    more_needed,
     relative_change,
     sign_test,
     t_test,
     tost,
+    users_and_repeats_needed,
 )
 from spark_eval.users.cells import EVERYBODY, SegmentValue
 from spark_eval.users.population import ComparisonTask, PairCounts
@@ -201,11 +200,11 @@ class ComparedCell:
         if self.n_repeats is None:
             return {}
         columns: dict[str, Any] = dict(zip(OF_REPEATS, self.n_repeats, strict=True))
-        if isinstance(self.of_users, RecipeSums):
-            estimate = self.estimate
-            columns["users_needed"] = more_needed(estimate, self.of_users.n, estimate.fixed, plan.confidence)
-            users = self.of_users.users_alone
-            columns["repeats_needed"] = more_needed(estimate, max(self.n_repeats), users, plan.confidence)
+        estimate = self.estimate
+        if estimate.parts is not None and estimate.value is not None:
+            effect, level = abs(float(estimate.value)), (1 + plan.confidence) / 2
+            needed = users_and_repeats_needed(estimate.parts, effect, level)
+            columns |= dict(zip(("users_needed", "repeats_needed"), needed, strict=True))
         return columns
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spark_eval.accounting import ACCOUNTING, Entry, unusable
+from spark_eval.accounting import ACCOUNTING, Entry, unmatched_lists, unusable
 from spark_eval.arrow.user_files import open_dataset
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import Plan
@@ -98,7 +98,7 @@ class Evaluation(Writable):
         cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.requested))
         tables = f"metrics, {'stages, funnel, ' if self.plan.stages else ''}per_user, accounting"
         text = f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables} are DataFrames"
-        return "; ".join([text, *unusable(self.entries)])
+        return "; ".join([text, *unusable(self.entries), *unmatched_lists(self.entries)])
 
     def leaderboard(self, metric: str | None = None, *, segment: str | None = None) -> TextTable:
         """Return a table of the models and their metrics, with the best values marked.
@@ -154,7 +154,7 @@ class Evaluation(Writable):
     def shown(self) -> list[TextTable]:
         """Return the leaderboard, with notes on rows that could not be used."""
         board = self.leaderboard()
-        return [replace(board, notes=[*board.notes, *unusable(self.entries)])]
+        return [replace(board, notes=[*board.notes, *unusable(self.entries), *unmatched_lists(self.entries)])]
 
     @property
     def users(self) -> UserTable:

@@ -1,7 +1,7 @@
 """The runner of verbs: from the sources of a config to published tables."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace as replaced
 from pathlib import Path
@@ -16,7 +16,7 @@ from spark_eval.runners.quarantine import quarantined
 from spark_eval.runners.rows import Rows, SparkRows, write_frame
 from spark_eval.runs.job import Job, Run
 from spark_eval.runs.sections import Config
-from spark_eval.runs.verb import Verb, Work
+from spark_eval.runs.verb import Computed, Verb, Work
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.versions import LOCAL
@@ -64,7 +64,20 @@ def run_verb(verb: Verb, session: OpenSession, config: Config, run_id: str | Non
         if job.sources:  # without any, entries add up those of other runs, which have quarantined the rows
             written |= stage_quarantine(computed.entries, computed.judged, attempt)
         job.check_rest(session)
-        return job.publish(attempt, written, computed.entries, computed.expected, **computed.facts)
+        facts = {**computed.facts, **results_of_gates(computed)}
+        return job.publish(attempt, written, computed.entries, computed.expected, **facts)
+
+
+def results_of_gates(computed: Computed) -> dict[str, dict[str, int]]:
+    """Return the results of gates for the commit record; empty for a verb without gates."""
+    if computed.rows.keys().isdisjoint((Table.GATES, Table.DECISIONS)):
+        return {}
+    # Imported here: most runs have no gates.
+    from spark_eval.runs.verdict import gate_results
+
+    tables: Mapping[str, tuple[Sequence[Any], str]] = computed.rows
+    rows = {table: [row._asdict() for row in of_table] for table, (of_table, _) in tables.items()}
+    return {"gates": gate_results(rows)}
 
 
 def local_input(verb: Verb, work: Work) -> Any:

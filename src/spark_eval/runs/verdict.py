@@ -3,8 +3,10 @@
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -102,6 +104,34 @@ class Verdict:
             )
             texts.append(f"| {' | '.join(cells)} |")
         return "\n".join(texts) + "\n"
+
+
+class GateResult(StrEnum):
+    """Result of a gate in the list of runs, the worst first."""
+
+    FAILED = "failed"
+    ALARM = "alarm"
+    UNDECIDED = "undecided"
+    PASSED = "passed"
+
+
+def gate_results(tables: Mapping[str, Iterable[Row]]) -> dict[str, int]:
+    """Return the number of gates, or of decisions on experiments, by GateResult; empty without any.
+
+    >>> row = DecisionRow("home", "b", "undecided", "ctr +1 %", True, False)._asdict()
+    >>> gate_results({"decisions": [row]})
+    {'undecided': 1}
+    """
+    results = Counter[str]()
+    for row in tables.get(Table.GATES, ()):
+        is_open = row["decision"] == Decision.UNDECIDED
+        fails = GateResult.ALARM if row["mode"] == WATCH else GateResult.FAILED
+        results[GateResult.PASSED if row["passed"] else GateResult.UNDECIDED if is_open else fails] += 1
+    for row in tables.get(Table.DECISIONS, ()):
+        is_open = row["decision"] == Decision.UNDECIDED
+        passed = GateResult.UNDECIDED if is_open else GateResult.PASSED
+        results[passed if decision_line(row)[1] else GateResult.FAILED] += 1
+    return {str(one): results[one] for one in GateResult if results[one]}
 
 
 def gate_line(row: Row) -> tuple[str, bool, str, str, Sequence[str]]:

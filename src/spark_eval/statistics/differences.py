@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from spark_eval.statistics.exact import Floats
-from spark_eval.statistics.intervals import square_root
+from spark_eval.statistics.intervals import nearest_double, square_root
 
 # As doubles, 0.6 - 0.4 differs from 0.4 - 0.2: signs, ranks and flips use differences in units of 2^-40.
 QUANTUM_BITS: Final = 40
@@ -35,18 +35,90 @@ class TestResult(NamedTuple):
 UNTESTED: Final = TestResult()
 
 
+class RepeatPart(NamedTuple):
+    """Part of a variance that the n repeats of a model add, and the residual that is in it."""
+
+    variance: Fraction
+    n: int
+    residual: Fraction
+
+
+@dataclass(frozen=True)
+class VarianceParts:
+    """Parts of the variance of a mean: of the users, and of the repeats of each model.
+
+    The residual is in both parts, so it is subtracted once; the variance is not less than either of them.
+    """
+
+    users: Fraction
+    n_users: int
+    repeats: Sequence[RepeatPart]
+
+    @property
+    def of_repeats(self) -> Fraction:
+        """Variance of the repeats of all models."""
+        return sum((part.variance for part in self.repeats), Fraction())
+
+    @property
+    def residual(self) -> Fraction:
+        """Residual of all models."""
+        return sum((part.residual for part in self.repeats), Fraction())
+
+    @property
+    def variance(self) -> Fraction:
+        """Variance of the mean."""
+        return max(self.users + self.of_repeats - self.residual, self.users, self.of_repeats)
+
+    @property
+    def share(self) -> float:
+        """Share of the variance that comes on top of the users' part."""
+        return nearest_double(1 - self.users / self.variance) if self.variance else 0.0
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom.
+
+        Source: Satterthwaite, An approximate distribution of estimates of variance components, 1946.
+        """
+        parts = [(self.users, self.n_users), *((part.variance, part.n) for part in self.repeats)]
+        spread = sum((variance**2 / (n - 1) for variance, n in parts), Fraction())
+        return nearest_double(self.variance**2 / spread) if spread else float(self.n_users - 1)
+
+    def planned(self, n_users: int | None = None, n_repeats: int | None = None) -> tuple[float, float]:
+        """Return the expected variance and degrees of freedom with other numbers of users, or of repeats.
+
+        More users leave what repeats add, and more repeats what users add; both shrink the residual.
+        """
+        n_users = n_users or self.n_users
+        more_users = n_users / self.n_users
+        numbers = [n_repeats or part.n for part in self.repeats]
+        more_repeats = [n / part.n for n, part in zip(numbers, self.repeats, strict=True)]
+        rests = [float(part.residual) for part in self.repeats]
+        rest = sum(own / more for own, more in zip(rests, more_repeats, strict=True))
+        shared = min(float(self.users), sum(rests))
+        users = (float(self.users) - shared + (shared * rest / sum(rests) if shared else 0.0)) / more_users
+        parts = [(users, n_users)]
+        for part, own, n, more in zip(self.repeats, rests, numbers, more_repeats, strict=True):
+            within = min(float(part.variance), own)
+            parts.append(((float(part.variance) - within + within / more_users) / more, n))
+        repeats = sum(part for part, _ in parts[1:])
+        variance = max(users + repeats - rest / more_users, users, repeats)
+        spread = sum(part**2 / (n - 1) for part, n in parts)
+        return variance, variance**2 / spread if spread else float(n_users - 1)
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A mean, its variance (the squared standard error) and its degrees of freedom.
 
-    ``value`` is None without users, ``variance`` with fewer than two. ``fixed`` is the part of the variance
-    that more users do not change: that of a model's repeats.
+    ``value`` is None without users, ``variance`` with fewer than two. ``parts`` are of users and
+    repeats of models; None without repeats.
     """
 
     value: Fraction | None
     variance: Fraction | None
     freedom: float
-    fixed: Fraction = Fraction()
+    parts: VarianceParts | None = None
 
     @cached_property
     def std_error(self) -> float | None:

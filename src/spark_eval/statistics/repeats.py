@@ -19,6 +19,8 @@ from spark_eval.statistics.differences import (
     Means,
     PairSums,
     RatioSums,
+    RepeatPart,
+    VarianceParts,
 )
 from spark_eval.statistics.exact import Floats
 from spark_eval.statistics.intervals import Summary, nearest_double, square_root
@@ -43,50 +45,6 @@ class Moments(NamedTuple):
     def around(self, mean: Fraction) -> Fraction:
         """Return the sum of squares of total - mean * weight."""
         return self.squares - 2 * mean * self.products + mean * mean * self.weight_squares
-
-
-@dataclass(frozen=True)
-class VarianceParts:
-    """Parts of the variance of a mean: of the users, of the repeats of each model, and the residual.
-
-    ``repeats`` has the variance and the number of repeats of each model. The residual is in both other
-    parts, so it is subtracted once; the variance is not less than either of them.
-    """
-
-    users: Fraction
-    n_users: int
-    repeats: Sequence[tuple[Fraction, int]]
-    residual: Fraction
-
-    @property
-    def of_repeats(self) -> Fraction:
-        """Variance of the repeats of all models."""
-        return sum((variance for variance, _ in self.repeats), Fraction())
-
-    @property
-    def variance(self) -> Fraction:
-        """Variance of the mean."""
-        return max(self.users + self.of_repeats - self.residual, self.users, self.of_repeats)
-
-    @property
-    def fixed(self) -> Fraction:
-        """Part of the variance that more users do not change."""
-        return max(self.of_repeats - self.residual, Fraction())
-
-    @property
-    def share(self) -> float:
-        """Share of the variance that comes on top of the users' part."""
-        return nearest_double(1 - self.users / self.variance) if self.variance else 0.0
-
-    @property
-    def freedom(self) -> float:
-        """Degrees of freedom.
-
-        Source: Satterthwaite, An approximate distribution of estimates of variance components, 1946.
-        """
-        parts = [(self.users, self.n_users), *self.repeats]
-        spread = sum((variance**2 / (n - 1) for variance, n in parts), Fraction())
-        return nearest_double(self.variance**2 / spread) if spread else float(self.n_users - 1)
 
 
 @dataclass(frozen=True)
@@ -152,12 +110,10 @@ class CrossedSums:
         users, cells = self.users.around(mean), self.cells.around(mean)
         repeats = Moments.of(self.repeats).around(mean)
         residual = max(cells - users / n_repeats - repeats / n_users, Fraction())
-        return VarianceParts(
-            users=users * n_users / (n_users - 1) / self.weight**2,
-            n_users=n_users,
-            repeats=[(repeats * n_repeats / (n_repeats - 1) / self.weight**2, n_repeats)],
-            residual=residual * n_users * n_repeats / ((n_users - 1) * (n_repeats - 1)) / self.weight**2,
-        )
+        residual *= Fraction(n_users * n_repeats, (n_users - 1) * (n_repeats - 1)) / self.weight**2
+        variance = repeats * n_repeats / (n_repeats - 1) / self.weight**2
+        of_users = users * n_users / (n_users - 1) / self.weight**2
+        return VarianceParts(of_users, n_users, [RepeatPart(variance, n_repeats, residual)])
 
     @property
     def estimate(self) -> Estimate:
@@ -168,7 +124,7 @@ class CrossedSums:
         return (
             Estimate(self.mean, None, 0)
             if parts is None
-            else Estimate(self.mean, parts.variance, parts.freedom)
+            else Estimate(self.mean, parts.variance, parts.freedom, parts)
         )
 
     @property
@@ -200,13 +156,7 @@ class RecipeSums(ComparedSums):
         parts = self.parts(baseline, candidate, estimate)
         if parts is None:
             return estimate
-        return replace(estimate, variance=parts.variance, freedom=parts.freedom, fixed=parts.fixed)
-
-    @property
-    def users_alone(self) -> Fraction:
-        """Part of the variance of the difference that more repeats do not change."""
-        parts = self.parts(Fraction(-1), Fraction(1), self.of_means.estimate)
-        return Fraction() if parts is None else max(parts.users - parts.residual, Fraction())
+        return replace(estimate, variance=parts.variance, freedom=parts.freedom, parts=parts)
 
     def parts(self, baseline: Fraction, candidate: Fraction, of_means: Estimate) -> VarianceParts | None:
         """Return the parts of the variance of a combination; ``of_means`` is its estimate by users alone."""
@@ -223,7 +173,6 @@ class RecipeSums(ComparedSums):
             users=of_means.variance,
             n_users=self.n,
             repeats=[part for parts in of_models for part in parts.repeats],
-            residual=sum((parts.residual for parts in of_models), Fraction()),
         )
 
     def crossed(

@@ -20,6 +20,7 @@ from spark_eval.statistics.differences import (
     Estimate,
     PairSums,
     TestResult,
+    VarianceParts,
     p_value_of,
     signed_root,
 )
@@ -139,7 +140,7 @@ def minimal_detectable_effect(estimate: Estimate, confidence: float) -> float | 
     """Return the mean that a two-sided test detects with power 0.8: (z_(1 - alpha/2) + z_.8) std_error.
 
     By normal quantiles, for many users: a t test finds it in 77 % of cases with 30 users, in 67 with 8, in 35
-    with 3.
+    with 3. Over repeats of models by quantiles of t, see ``detectable_effect``.
 
     >>> round(minimal_detectable_effect(PairSums.of([0.0] * 3, [0.25, 0.5, 0.75]).estimate, 0.95), 6)
     0.404374
@@ -148,25 +149,54 @@ def minimal_detectable_effect(estimate: Estimate, confidence: float) -> float | 
     """
     if estimate.std_error is None:
         return None
+    if estimate.parts is not None:
+        return detectable_effect(estimate.parts, (1 + confidence) / 2)
     normal = NormalDist()
     return (normal.inv_cdf((1 + confidence) / 2) + normal.inv_cdf(POWER)) * estimate.std_error
 
 
-def more_needed(estimate: Estimate, n: int, fixed: Fraction, confidence: float) -> int | None:
-    """Return the number of users, or repeats, that would find the difference with power 0.8.
+def detectable_effect(
+    parts: VarianceParts, level: float, *, n_users: int | None = None, n_repeats: int | None = None
+) -> float:
+    """Return the mean that a test over users and repeats detects with power 0.8: (t_level + t_.8) std_error.
 
-    None if no number would. The part ``fixed`` of the variance does not shrink with it. By normal quantiles,
-    for two-sided tests.
-
-    >>> more_needed(Estimate(Fraction(1, 10), Fraction(1, 100), 9), 10, Fraction(), 0.95)
-    79
+    The quantiles are those of the degrees of freedom, which are few with few repeats. ``n_users`` and
+    ``n_repeats`` (of each model) are planned numbers; None: as they are.
     """
-    if not estimate.value or not estimate.variance:
-        return None
-    normal = NormalDist()
-    quantiles = Fraction(normal.inv_cdf((1 + confidence) / 2) + normal.inv_cdf(POWER))
-    left = (estimate.value / quantiles) ** 2 - fixed
-    return None if left <= 0 else math.ceil(max(estimate.variance - fixed, Fraction()) * n / left)
+    from scipy.special import stdtrit
+
+    variance, freedom = parts.planned(n_users, n_repeats)
+    return float(stdtrit(freedom, level) + stdtrit(freedom, POWER)) * math.sqrt(variance)
+
+
+def smallest_number(effect: float, detectable: Callable[[int], float]) -> int | None:
+    """Return the smallest number, from 2 on, that detects an effect; None if none up to MOST_NEEDED does.
+
+    ``detectable`` returns the effect that a number detects, which falls as the number grows.
+
+    >>> smallest_number(0.1, lambda n: 1 / n), smallest_number(0.1, lambda n: 0.2 + 1 / n)
+    (10, None)
+    """
+    low, high = 1, 2
+    while detectable(high) > effect:
+        low, high = high, 2 * high
+        if high > MOST_NEEDED:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if detectable(middle) > effect else (low, middle)
+    return high
+
+
+def users_and_repeats_needed(
+    parts: VarianceParts, effect: float, level: float
+) -> tuple[int | None, int | None]:
+    """Return the numbers of users, and of repeats of each model, that detect an effect with power 0.8."""
+    if not effect or not parts.variance:
+        return None, None
+    users = smallest_number(effect, lambda n: detectable_effect(parts, level, n_users=n))
+    repeats = smallest_number(effect, lambda n: detectable_effect(parts, level, n_repeats=n))
+    return users, repeats
 
 
 def users_needed(effect: Fraction, confidence: float) -> int | None:

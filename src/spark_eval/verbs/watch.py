@@ -14,7 +14,7 @@ from spark_eval.monitoring.history import PastRun, make_history
 from spark_eval.monitoring.plan import WatchOptions, WatchPlan, make_watch_plan, parse_day
 from spark_eval.monitoring.rows import HistoryRow
 from spark_eval.monitoring.watch import Judgement, Point, judge
-from spark_eval.names import summarize_names
+from spark_eval.names import counted, summarize_names
 from spark_eval.options import checked_call, documented, meanings
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.publishing.attempt import Store
@@ -265,7 +265,7 @@ def check_alarms(run: Run) -> None:
     if failed:
         named = [f"{where(row)} of {row['model']!r}: {row['reason']}" for row in failed[:MOST_NAMED]]
         more = f"; and {len(failed) - MOST_NAMED} more" if failed[MOST_NAMED:] else ""
-        message = f"{len(failed)} alarms: {'; '.join(named)}{more}; see the table gates"
+        message = f"{counted(len(failed), 'alarm')}: {'; '.join(named)}{more}; see the table gates"
         raise GateFailure("GATE_FAILED", message)
 
 
