@@ -1,8 +1,9 @@
-"""Cost of the start: `spark-eval evaluate` of ten rows, from Parquet or CSV, and a bare Spark program.
+"""Cost of the start: `spark-eval evaluate` of ten rows, from Parquet or CSV, and a bare program.
 
-``python -m benchmarks.start [REPETITIONS]``: each program is a whole process; they take turns. The bare one
-starts the session of the command line and runs one job with one Python worker. CPU time is that of the
-process and all its descendants, including a JVM and workers that outlive it. Linux only.
+``python -m benchmarks.start [REPETITIONS] [spark | local]``: whole processes that take turns.
+The bare one of Spark starts the session of the command line and runs one job with one Python worker; that of
+this process imports numpy, pandas and pyarrow. CPU time is that of the process and all its descendants,
+including a JVM and workers that outlive it. Ratios are medians of those of the turns. Linux only.
 """
 
 import ctypes
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 PR_SET_CHILD_SUBREAPER: Final = 36
-BARE: Final = """
+BARE_ON_SPARK: Final = """
 from spark_eval import get_session
 
 spark = get_session("bare", "local[2]")
@@ -31,6 +32,8 @@ rows = spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id l
 assert [row.id for row in rows] == [0]
 spark.stop()
 """
+# The bare program of each engine.
+BARE: Final = {"spark": BARE_ON_SPARK, "local": "import numpy, pandas, pyarrow"}
 CONFIG: Final = """
 output: {path: out}
 spark: {master: "local[2]"}
@@ -43,7 +46,7 @@ OPTIONS: Final = {"parquet": "{}", "csv": "{header: true}"}
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of a whole process."""
+    """Seconds of a whole process, or their ratios to those of another."""
 
     cpu: float
     wall: float
@@ -54,7 +57,7 @@ def write_tables(folder: Path) -> None:
     lists = pa.table({"user": [n // 5 for n in range(10)], "item": range(10), "rank": [1, 2, 3, 4, 5] * 2})
     for name, table in {"lists": lists, "truth": pa.table({"user": [0, 1], "item": [0, 7]})}.items():
         pq.write_table(table, folder / f"{name}.parquet")
-        csv.write_csv(table, folder / f"{name}.csv")
+        csv.write_csv(table, folder / f"{name}.csv", csv.WriteOptions(quoting_style="none"))
     for kind, options in OPTIONS.items():
         (folder / f"{kind}.yaml").write_text(CONFIG.replace("FORMAT", kind).replace("OPTIONS", options))
 
@@ -85,8 +88,8 @@ def adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def main(repetitions: int) -> None:
-    """Print a line per program: medians, range of CPU seconds, ratios to the bare program."""
+def main(repetitions: int, engine: str) -> None:
+    """Print a line per program: medians, range of CPU seconds, ratios to the bare program of its turn."""
     adopt_orphans()
     program = str(Path(sys.executable).parent / "spark-eval")
     costs: dict[str, list[Cost]] = {"bare": [], **{kind: [] for kind in OPTIONS}}
@@ -94,15 +97,19 @@ def main(repetitions: int) -> None:
         folder = Path(name)
         write_tables(folder)
         for number in range(repetitions):
-            costs["bare"].append(cost_of([sys.executable, "-c", BARE], folder))
+            costs["bare"].append(cost_of([sys.executable, "-c", BARE[engine]], folder))
             for kind in OPTIONS:
-                options = ["--config", f"{kind}.yaml", "--engine", "spark", "--run-id", f"{kind}-{number}"]
+                options = ["--config", f"{kind}.yaml", "--engine", engine, "--run-id", f"{kind}-{number}"]
                 costs[kind].append(cost_of([program, "evaluate", *options], folder))
     print("| program | CPU s | least | most | wall s | CPU / bare | wall / bare |\n|" + "---|" * 7)
-    bare = median_of(costs["bare"])
     for name, measured in costs.items():
         cpu, middle = sorted(cost.cpu for cost in measured), median_of(measured)
-        ratios = f"{middle.cpu / bare.cpu:.2f} | {middle.wall / bare.wall:.2f}"
+        turns = [
+            Cost(one.cpu / bare.cpu, one.wall / bare.wall)
+            for one, bare in zip(measured, costs["bare"], strict=True)
+        ]
+        ratio = median_of(turns)
+        ratios = f"{ratio.cpu:.2f} | {ratio.wall:.2f}"
         print(f"| {name} | {middle.cpu:.1f} | {cpu[0]:.1f} | {cpu[-1]:.1f} | {middle.wall:.1f} | {ratios} |")
 
 
@@ -112,4 +119,4 @@ def median_of(costs: Sequence[Cost]) -> Cost:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else 3)
+    main(int(sys.argv[1]) if sys.argv[1:] else 3, sys.argv[2] if sys.argv[2:] else "spark")

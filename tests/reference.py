@@ -11,6 +11,7 @@ import click
 
 from spark_eval.cli.commands import program
 from spark_eval.cli.metric_tables import TextRows, document, markdown
+from spark_eval.config.calibrate import CalibrateSection, PredictSection
 from spark_eval.config.experiments import (
     AssignmentSection,
     ExperimentSection,
@@ -68,6 +69,8 @@ SHOWN_SECTIONS: Final[Mapping[str, type[Section]]] = {
     "online.experiments.assignment": AssignmentSection,
     "online.experiments.weights": WeightsSection,
     "reviews": ReviewsSection,
+    "calibrate": CalibrateSection,
+    "calibrate.predict": PredictSection,
     "linkage": LinkageSection,
     "sample": SampleSection,
     "interleaving": InterleavingSection,

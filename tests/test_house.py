@@ -42,6 +42,8 @@ RINGS: Final = {
 }
 # Modules that import each other in a circle, over all imports. None may be added.
 CIRCLES: Final[tuple[set[str], ...]] = ()
+# Imports of this package within functions. None may be added.
+MOST_INNER_IMPORTS: Final = 36
 # Folders that may have more than 14 modules.
 WIDE: Final = {"comparison": 15, "experiments": 15, "results.report": 15, "tables": 16}
 # What runs a query, or brings rows to the driver.
@@ -129,6 +131,19 @@ def test_modules_import_each_other_in_no_circle() -> None:
     circles = {frozenset(other for other in below[name] if name in below[other]) | {name} for name in below}
     circles = {circle for circle in circles if len(circle) > 1}
     assert circles == set(map(frozenset, CIRCLES))
+
+
+def test_few_imports_of_this_package_stand_within_functions() -> None:
+    # Those that are left keep pyspark, Jinja, or the other verbs out of a start that does not need them.
+    inner = {
+        f"{name_of(path)}, line {node.lineno}: {node.module}"
+        for path, tree in trees().items()
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        for node in statements_of(function)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "spark_eval"
+    }
+    assert len(inner) <= MOST_INNER_IMPORTS, "\n".join(sorted(inner))
 
 
 def test_few_modules_stand_in_the_root_and_in_each_folder() -> None:

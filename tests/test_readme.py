@@ -52,7 +52,7 @@ RAISING = {
 }
 NOTING = {"unknown", "fault", "typed", "number"}
 # Verbs that make a run, with the same options.
-OF_RUNS = ("split", "predictions", "sample", "linkage")
+OF_RUNS = ("split", "predictions", "calibrate", "sample", "linkage")
 
 
 def test_it_begins_with_the_two_commands() -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from spark_eval.accounting import ACCOUNTING
 from spark_eval.arrow.files import INSTANT
+from spark_eval.calibration.rows import CALIBRATION_TABLE, PROGRAMME_TABLE
 from spark_eval.cli.metric_tables import markdown
 from spark_eval.comparison.rows import COMPARISONS, GATES, SLICES
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
@@ -48,6 +49,8 @@ COLUMNS: Final[Mapping[str, str]] = {
     Table.INTERLEAVINGS: INTERLEAVINGS,
     Table.CHECKS: CHECKS,
     Table.DECISIONS: DECISIONS,
+    Table.CALIBRATION: CALIBRATION_TABLE,
+    Table.PROGRAMME: PROGRAMME_TABLE,
     Table.LINKAGE: LINKAGE_TABLE,
     Table.SAMPLE: ", ".join(SAMPLE_COLUMNS),
     Table.COMPARISONS: COMPARISONS,

@@ -58,6 +58,8 @@ N_ROWS: Final = "n_rows"
 EPOCH_1900: Final = -2_208_988_800_000_000
 # A double represents every integer up to this one exactly.
 LARGEST_EXACT: Final = 2**53
+# Largest effect of an experiment, and of its error.
+LARGEST_EFFECT: Final = 1e30
 # Doubles distinguish decimals of up to this many digits, wherever the point is.
 EXACT_DIGITS: Final = 15
 # Text ids that look like others: with a control character, leading or trailing blanks, a detached accent, or
@@ -159,6 +161,8 @@ class Table(StrEnum):
     DECISIONS = "decisions"
     LINKAGE = "linkage"
     SAMPLE = "sample"
+    CALIBRATION = "calibration"
+    PROGRAMME = "programme"
     INTERLEAVINGS = "interleavings"
     USER_DAYS = "user_days"
     ITEM_SEGMENTS = "item_segments"
@@ -313,6 +317,7 @@ class Reason(StrEnum):
     NOT_SAMPLED = "not_sampled"
     UNDECIDED = "undecided"
     INCONSISTENT = "inconsistent"
+    NO_RUN = "no_run"
 
 
 SEGMENT: Final = "segment"

@@ -305,3 +305,14 @@ def test_both_engines_give_the_same_bits(spark: Any, layout: str) -> None:
         table.to_pandas("per_user").sort_values(keys).reset_index(drop=True) for table in (local, on_spark)
     )
     pd.testing.assert_frame_equal(here, there, check_exact=True)
+
+
+def test_leaderboard_shows_half_the_interval_over_users_and_repeats() -> None:
+    lists, truth = worked()
+    result = evaluate(lists.query("model == 'A' or repeat == '1'"), truth, **PRECISION)
+    rows = of_everybody(result)
+    text = str(result.leaderboard("precision@10"))
+    margin = rows["A"]["value"] - rows["A"]["ci_low"]
+    assert f"0.4000 ± {margin:.4f}" in text
+    # A model with one repeat has an interval over users alone.
+    assert text.count(" ± ") == 1

@@ -190,15 +190,13 @@ def test_a_path_below_the_output_is_refused_before_the_first_run(tmp_path: Path)
 
 
 def test_a_file_that_came_during_the_run_is_not_replaced(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import spark_eval.runs.run
-
-    run_verb = spark_eval.runs.run.run_verb
+    from spark_eval.runs.run import run_verb
 
     def run_and_write(*given: Any) -> Any:
         (home / "v.md").write_text(PRECIOUS)
         return run_verb(*given)
 
-    monkeypatch.setattr(spark_eval.runs.run, "run_verb", run_and_write)
+    monkeypatch.setattr("spark_eval.cli.runner.run_verb", run_and_write)
     answer = watch(home, home / "v.md")
     assert (answer.code, (home / "v.md").read_text()) == (0, PRECIOUS)
     assert "is published, but: error[FILE_EXISTS]" in answer.err

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.calibration.programmes import write_programme
 from tests.monitoring.days import FIRST, SECOND, publish_day
 from tests.publishing.deaths import ALREADY, BUSY, WON, die_at, ended, forked, unfinished
 
@@ -83,6 +84,7 @@ class Case:
 CASES = [
     Case("window", publish_days, None, "_".join(DAYS)),
     Case("watch", publish_days, DAYS[1], f"{DAYS[1]}_watch"),
+    Case("calibrate", write_programme, "spring", "spring"),
     Case("linkage", write_links, "march", "march"),
     Case("sample", write_links, "march", "march"),
 ]

@@ -18,9 +18,7 @@ from spark_eval.calibration.effects import (
 from spark_eval.calibration.fit import Forecast
 from spark_eval.calibration.plan import CalibrateOptions, CalibratePlan, known_name, make_calibrate_plan
 from spark_eval.calibration.rows import (
-    CALIBRATION,
     CALIBRATION_TABLE,
-    PROGRAMME,
     PROGRAMME_TABLE,
     SHIPPED,
     SHOWN,
@@ -39,7 +37,7 @@ from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import Exported, SmallFrame
 from spark_eval.results.shown import TextTable
 from spark_eval.runtime import events
-from spark_eval.schema import ALL, Direction, Row
+from spark_eval.schema import ALL, Direction, Row, Table
 from spark_eval.tables.arrow_frames import Frame
 
 NUMBERS: Final = ("difference", "std_error")
@@ -84,12 +82,12 @@ class Calibration(Exported):
     def small_tables(self) -> dict[str, SmallRows]:
         """Rows of its tables, with their schemas."""
         return {
-            CALIBRATION: (self.rows, CALIBRATION_TABLE),
-            PROGRAMME: (self.programme_rows, PROGRAMME_TABLE),
+            Table.CALIBRATION: (self.rows, CALIBRATION_TABLE),
+            Table.PROGRAMME: (self.programme_rows, PROGRAMME_TABLE),
         }
 
-    calibration = SmallFrame(CALIBRATION, "a row per offline metric and goal.")
-    programme = SmallFrame(PROGRAMME, "a row per experiment, offline metric and goal.")
+    calibration = SmallFrame(Table.CALIBRATION, "a row per offline metric and goal.")
+    programme = SmallFrame(Table.PROGRAMME, "a row per experiment, offline metric and goal.")
 
     def predict(
         self, difference: float, std_error: float, metric: str | None = None, goal: str | None = None

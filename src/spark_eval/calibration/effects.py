@@ -11,7 +11,7 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import summarize_names
 from spark_eval.results.driver_tables import is_of_spark
 from spark_eval.results.leaderboard import measure_of
-from spark_eval.schema import ALL, Row
+from spark_eval.schema import ALL, LARGEST_EFFECT, Row
 from spark_eval.tables.arrow_frames import read_arrow
 from spark_eval.tables.columns import missing_column
 
@@ -27,7 +27,7 @@ OTHERS: Final = (TREATMENT, "k", "segment", "method", "trusted")
 METHODS: Final = ("cuped", "raw")
 
 # Largest effect and error, and the inverse of the smallest error: their products are doubles.
-MOST: Final = 1e30
+MOST: Final = LARGEST_EFFECT
 
 # An experiment, and its treatment if there are several.
 Tested: TypeAlias = tuple[str, str | None]

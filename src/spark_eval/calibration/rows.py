@@ -12,9 +12,6 @@ from spark_eval.results.sentences import short
 from spark_eval.schema import Row, ddl_of
 from spark_eval.statistics.intervals import CERTAIN, wilson_interval
 
-# Names of the tables of a result.
-CALIBRATION: Final = "calibration"
-PROGRAMME: Final = "programme"
 # Fewer experiments are counted, and nothing is estimated.
 LEAST_EXPERIMENTS: Final = 8
 
@@ -174,6 +171,23 @@ def sentence(row: Row) -> str:
     numbers = [short(row[name], 2) for name in ("rho", "rho_low", "rho_high", "naive_rho")]
     correlation = f"true effects correlate by {numbers[0]} ({numbers[1]} to {numbers[2]})"
     return f"{start}; {correlation}, observed ones by {numbers[3]}"
+
+
+def forecast_sentence(forecast: Row) -> str:
+    """Return the forecast for a candidate as a sentence.
+
+    >>> candidate = {"metric": "ndcg@10", "goal": "ctr", "difference": 0.8, "std_error": 0.25, "reason": None}
+    >>> forecast_sentence({**candidate, "expected": 0.447716, "deviation": 0.593387, "p_win": 0.774728})
+    'ndcg@10 of 0.8 ± 0.25: ctr is expected to rise by 0.448 ± 0.593; a gain like this has won in about 77 %'
+    """
+    start = f"{forecast['metric']} of {forecast['difference']:.3g} ± {forecast['std_error']:.3g}"
+    if forecast["reason"] is not None:
+        return f"{start}: {forecast['goal']} cannot be predicted: {forecast['reason']}"
+    effect = f"{abs(forecast['expected']):.3g} ± {forecast['deviation']:.3g}"
+    moves = "rise" if forecast["expected"] >= 0 else "fall"
+    moved = "gain" if forecast["difference"] >= 0 else "loss"
+    share = f"a {moved} like this has won in about {100 * forecast['p_win']:.0f} %"
+    return f"{start}: {forecast['goal']} is expected to {moves} by {effect}; {share}"
 
 
 def text_of(value: float | None) -> str:

@@ -1,6 +1,6 @@
 """Execution of commands that make a run: config, session, progress and final messages.
 
-Spark and the libraries for tables are imported where they are needed, as in ``commands``.
+Loaded when a command runs; Spark, verdicts (which load experiments) and reports only where they are needed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,12 +9,19 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spark_eval.cli import terminal
 from spark_eval.errors import GateFailure
 from spark_eval.names import check_run_id
+from spark_eval.publishing.stores import store_of
+from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import Config, read_config
 from spark_eval.runtime import endings, events
+from spark_eval.runtime.any_session import is_remote, refuse_remote
 from spark_eval.runtime.local_files import check_working_folder
+from spark_eval.runtime.progress import Display
 from spark_eval.runtime.signals import Stopped
+from spark_eval.runtime.spark_errors import named_spark_error
+from spark_eval.runtime.versions import check_workers
 from spark_eval.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -36,9 +43,7 @@ def open_session(config: Config, verb: str) -> Any:
     From then on, Spark's UI and event logs describe jobs by the current phase of the run. Raises ConfigError
     CONNECT_UNSUPPORTED for a session of Spark Connect unless results are tables of a catalog.
     """
-    from spark_eval.runtime.any_session import is_remote, refuse_remote
     from spark_eval.runtime.session import get_session
-    from spark_eval.runtime.versions import check_workers
 
     conf = {
         name: str(value).lower() if isinstance(value, bool) else str(value)
@@ -70,10 +75,6 @@ def make_run(
     After the run is published, it counts as successful: later errors are only printed, and no verb follows.
     Failed gates are an exception and raise GateFailure.
     """
-    from spark_eval.cli import terminal
-    from spark_eval.runs.run import run_verb
-    from spark_eval.runtime.spark_errors import named_spark_error
-
     config = open_config(file, settings, run_id)
     verb = VERBS[name]
     verb.check_sections(config)
@@ -130,7 +131,6 @@ def judge(verb: "Verb", done: "Run", config: Config, verdict: Path | None, *, is
 
 def record_verdict(verb: "Verb", done: "Run", config: Config, file: Path | None) -> None:
     """Write the verdict on a run to a file, and mark the model version of the config."""
-    from spark_eval.cli import terminal
     from spark_eval.runs.verdict import mark_model, write_verdict
 
     if file is not None:
@@ -144,7 +144,6 @@ def made_report(config: Config, session: Callable[[], Any], run_id: str) -> str 
     """Write the report of a published run if the config requests one; return its path."""
     if not config.report:
         return None
-    from spark_eval.publishing.stores import store_of
     from spark_eval.verbs.report import write_report
 
     return write_report(store_of(config.output, session), run_id, primary=config.primary)
@@ -156,8 +155,6 @@ def working(config: Config, verb: str) -> Iterator[Callable[[], Any]]:
 
     Elsewhere progress is not shown, so that stderr has errors or JSON only.
     """
-    from spark_eval.runtime.any_session import is_remote
-    from spark_eval.runtime.progress import Display
 
     @cache
     def session() -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from spark_eval.accounting import Entry
 from spark_eval.comparison.decisions import Evidence, GatedPair, ModelPair, UserCounts
@@ -29,9 +29,9 @@ from spark_eval.schema import Direction, Outcome, Reason
 from spark_eval.statistics.differences import (
     UNMEASURED,
     Estimate,
+    MeanSums,
     RatioSums,
     TestResult,
-    estimate_of,
     unpaired,
 )
 from spark_eval.statistics.exact import POINT_BITS
@@ -51,7 +51,7 @@ class SliceSums:
 
     ``n_amounts`` is the number of amounts of a user: the difference; the difference and the number of rows,
     if users have several; or the four of a weighted mean. ``is_clustered`` if users have several rows.
-    ``known`` are the sums that were read, and ``numbers`` the sums of all slices by name.
+    ``known`` are the sums that were read, and ``means`` those of all slices, if a user has one amount.
     """
 
     totals: SliceTotals
@@ -60,68 +60,63 @@ class SliceSums:
     metric: int
     n_amounts: int
     is_clustered: bool
-    known: dict[Slice, RatioSums] = field(default_factory=dict)
-    numbers: dict[str, list[Fraction]] = field(default_factory=dict)
+    known: dict[Slice, "OneSlice"] = field(default_factory=dict)
+    means: dict[str, list[MeanSums]] = field(default_factory=dict)
 
-    def of(self, cell: Slice) -> RatioSums:
+    def of(self, cell: Slice) -> "OneSlice":
         """Return the sums of a slice."""
         if cell not in self.known:
             self.known[cell] = self.sums(cell, OWN, N_USERS)
         return self.known[cell]
 
-    def without(self, wider: Slice, cell: Slice) -> RatioSums:
+    def without(self, wider: Slice, cell: Slice) -> "OneSlice":
         """Return the sums of a slice without another one that is within it."""
         attributes = [name for name, _ in wider]
-        removed = (
+        removed: Any = (
             self.sums(cell, removed_from(attributes, ""), removed_from(attributes, N_USERS))
             if self.is_clustered
             else self.of(cell)
         )
-        return subtract(self.of(wider), removed)
+        left: OneSlice = self.of(wider) - removed
+        return left
 
-    def sums(self, cell: Slice, prefix: str, n_users: str) -> RatioSums:
-        """Return sums by their names; users without several amounts have the weight 1."""
+    def sums(self, cell: Slice, prefix: str, n_users: str) -> "OneSlice":
+        """Return sums by their names."""
+        if self.n_amounts == 1:
+            if prefix not in self.means:
+                self.means[prefix] = self.means_of(prefix, n_users)
+            return self.means[prefix][self.index_of[cell]]
         where, indices = (self.index_of[cell], self.pair, self.metric), range(self.n_amounts)
-        n = self.totals.count(n_users, where)
-        totals = [self.number(f"{prefix}{one}", cell) for one in indices]
+        totals = [self.totals.number(f"{prefix}{one}", where) for one in indices]
         products = [
             [
-                self.number(
+                self.totals.number(
                     f"{prefix}{min(one, other)}{max(one, other)}",
-                    cell,
+                    where,
                     2 * POINT_BITS if one == other else POINT_BITS,
                 )
                 for other in indices
             ]
             for one in indices
         ]
-        if self.n_amounts == 1:
-            [total], weight = totals, Fraction(n)
-            totals, products = [total, weight], [[products[0][0], total], [total, weight]]
-        return RatioSums(n, totals, products)
+        return RatioSums(self.totals.count(n_users, where), totals, products)
 
-    def number(self, name: str, cell: Slice, bits: int = POINT_BITS) -> Fraction:
-        """Return one sum of a slice; those of all slices are read together."""
-        if name not in self.numbers:
-            self.numbers[name] = self.totals.numbers(name, (self.pair, self.metric), bits)
-        return self.numbers[name][self.index_of[cell]]
+    def means_of(self, prefix: str, n_users: str) -> list[MeanSums]:
+        """Return the sums of all slices, where a user has one amount."""
+        totals, where, bits = self.totals, (self.pair, self.metric), self.totals.most_bits
+        sums = totals.integers(f"{prefix}0", where, POINT_BITS, bits)
+        squares = totals.integers(f"{prefix}00", where, 2 * POINT_BITS, 2 * bits)
+        n = totals.of((n_users, 0))[:, self.pair, self.metric].tolist()
+        return [MeanSums(*of_slice, bits) for of_slice in zip(n, sums, squares, strict=True)]
 
-    def estimate(self, sums: RatioSums) -> Estimate:
+    def estimate(self, sums: "OneSlice") -> Estimate:
         """Return the mean difference of users."""
-        if self.n_amounts == 1 and sums.n:
-            [total, n], squares = sums.totals, sums.products[0][0]
-            return estimate_of(total / n, squares - total * total / n, sums.n, squares)
-        return sums.estimate if len(sums.totals) > FEWEST else sums.combination(Fraction(1))
+        is_ratio = isinstance(sums, RatioSums) and len(sums.totals) == FEWEST
+        return sums.combination(Fraction(1)) if is_ratio else sums.estimate
 
 
-def subtract(sums: RatioSums, others: RatioSums) -> RatioSums:
-    """Return the sums without some of the users."""
-    products = [
-        [one - other for one, other in zip(*rows, strict=True)]
-        for rows in zip(sums.products, others.products, strict=True)
-    ]
-    totals = [one - other for one, other in zip(sums.totals, others.totals, strict=True)]
-    return RatioSums(sums.n - others.n, totals, products)
+# Sums of one slice.
+OneSlice = MeanSums | RatioSums
 
 
 @dataclass
@@ -132,7 +127,7 @@ class TestedSlice:
     """
 
     cell: Slice
-    sums: RatioSums
+    sums: OneSlice
     estimate: Estimate
     test: TestResult
     rest: Estimate
@@ -187,14 +182,14 @@ def tested_slices(
     return slices
 
 
-def tested_slice(sums: SliceSums, cell: Slice, whole: RatioSums, confidence: float, sign: int) -> TestedSlice:
+def tested_slice(sums: SliceSums, cell: Slice, whole: OneSlice, confidence: float, sign: int) -> TestedSlice:
     """Return a slice with its tests; p-values are not adjusted yet."""
     own, others = sums.of(cell), sums.without(EVERYBODY, cell)
     estimate = sums.estimate(own)
     rest = welch(sums.estimate(others), others.n, estimate, own.n)
     contribution = None
     if estimate.value is not None:
-        contribution = nearest_double(estimate.value * own.totals[1] / whole.totals[1])
+        contribution = nearest_double(estimate.value * (own.weight / whole.weight))
     _, p_rest = t_of_mean(rest)
     return TestedSlice(cell, own, estimate, t_test(estimate, confidence), rest, p_rest, contribution, sign)
 

@@ -21,7 +21,7 @@ Several = Annotated[list[Item], BeforeValidator(lambda given: None if given is N
 class Section(BaseModel):
     """A mapping of known keys; an unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 def keyed(options: Any, but: Sequence[str] = ()) -> Callable[[type[Keyed]], type[Keyed]]:
@@ -36,6 +36,11 @@ def keyed(options: Any, but: Sequence[str] = ()) -> Callable[[type[Keyed]], type
         return create_model(section.__name__, __base__=section, __doc__=section.__doc__, **keys)
 
     return decorate
+
+
+def given_to(section: Section, options: Any) -> Any:
+    """Return the options of a plan as a section gives them, by name."""
+    return {name: getattr(section, name) for name in declared(options)}
 
 
 def config_key(kind: Any, option: Option) -> tuple[Any, Any]:

@@ -28,6 +28,7 @@ EXPLAINED: Final = (
     f"{BEST} the best of its k; {CLOSE} not significantly worse than the best "
     "(approximate; `spark-eval compare` runs the paired test)"
 )
+OVER_REPEATS: Final = "±: half the 95 % interval over users and repeats"
 OTHER_USERS: Final = "(n): a mean of n users, not of all in its line; no marks between models of other users"
 # Treatment of users without a list, by the convention no_recommendations.
 WITHOUT_LIST: Final[Mapping[str, str]] = {
@@ -110,7 +111,8 @@ class Leaderboard:
     ) -> Self:
         """Build the leaderboard from rows of the tables ``metrics`` and ``accounting``.
 
-        With folds, cells show the mean over folds and the standard deviation. With a ``metric``, only its
+        With folds, cells show the mean over folds and the standard deviation; with repeats, the mean and half
+        its interval over users and repeats. With a ``metric``, only its
         column is shown, the best model first.
 
         Raises:
@@ -125,7 +127,7 @@ class Leaderboard:
         for row in rows:
             line = (row["model"], row["k"])
             if row["segment"] == ALL:
-                cells[row["metric"], line] = four_digits(row["value"])
+                cells[row["metric"], line] = four_digits(row["value"]) + margin_over_repeats(row)
                 if row["value"] is not None:
                     counts[row["metric"], line] = row["n_users"]
                 n_users[line] = max(n_users.get(line, 0), row["n_users"])
@@ -153,6 +155,7 @@ class Leaderboard:
             [
                 *([EXPLAINED] if marks else []),
                 *gains_in_words(rows),
+                *([OVER_REPEATS] if any(map(margin_over_repeats, rows)) else []),
                 *([OTHER_USERS] if of_others.keys() - over_folds.keys() else []),
                 *(
                     f"no list: {models}; {WITHOUT_LIST[choice]} (no_recommendations={choice})"
@@ -247,6 +250,18 @@ def measure_of(row: Row) -> str:
     if row["k"] is None and not is_list_metric(row["metric"]):
         return str(row["metric"])
     return f"{row['metric']}@{cutoff_text(row['k'])}"
+
+
+def margin_over_repeats(row: Row) -> str:
+    """Return half the interval of a mean over users and several repeats as text; empty for other rows.
+
+    >>> margin_over_repeats({"segment": "all", "value": 0.5, "ci_low": 0.25, "n_repeats": 3})
+    ' ± 0.2500'
+    """
+    is_over_repeats = row["segment"] == ALL and (row.get("n_repeats") or 1) > 1
+    if not is_over_repeats or row["value"] is None or row["ci_low"] is None:
+        return ""
+    return f" ± {four_digits(row['value'] - row['ci_low'])}"
 
 
 def four_digits(value: float | None) -> str:

@@ -21,10 +21,11 @@ from pydantic import (
 
 from spark_eval.comparison.gates import GateOptions, with_baseline
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
+from spark_eval.config.calibrate import CalibrateSection
 from spark_eval.config.experiments import ExperimentSection, MetricSection
 from spark_eval.config.input_policy import check_secrets
 from spark_eval.config.inputs import Output, Recommendations, RunId, Scalar, Source
-from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed, setting_keys
+from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, given_to, keyed, setting_keys
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.plan import EvaluateOptions, Plan, make_plan
@@ -58,7 +59,7 @@ from spark_eval.monitoring.plan import (
     make_watch_plan,
     make_window_plan,
 )
-from spark_eval.options import check_keys, declared
+from spark_eval.options import check_keys
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.predictions.plan import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.predictions.task import PredictionPlan
@@ -101,11 +102,6 @@ class SplitSection(Section):
             for name, value in vars(self.rule()).items()
         }
         return {"method": self.method, **options}
-
-
-def given_to(section: Section, options: Any) -> Any:
-    """Return the options of a plan as a section gives them, by name."""
-    return {name: getattr(section, name) for name in declared(options)}
 
 
 @keyed(EvaluateOptions, but=("threshold", "stages"))
@@ -400,6 +396,9 @@ class Config(Section):
     linkage: LinkageSection = Field(default=LinkageSection(), description="how links are evaluated")
     sample: SampleSection = Field(
         default=SampleSection(), description="pairs that are drawn from the candidates for review"
+    )
+    calibrate: CalibrateSection | None = Field(
+        default=None, description="past experiments: which offline metric has predicted them"
     )
     mlflow: MlflowSection | None = Field(
         default=None, description="a registered model version: tags, and an alias where all gates passed"

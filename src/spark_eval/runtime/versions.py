@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -48,8 +49,9 @@ def version_of(library: str) -> str:
     return str(import_module(library).__version__)
 
 
+@cache
 def code_version() -> str:
-    """Return a hash of the package's code; it is the same for a folder and for a zip."""
+    """Return a hash of the package's code, read once; it is the same for a folder and for a zip."""
     digest = hashlib.sha256()
     for source in sources_below(files(CODE)):
         digest.update(source)

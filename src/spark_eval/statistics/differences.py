@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from spark_eval.statistics.exact import Floats
-from spark_eval.statistics.intervals import nearest_double, square_root
+from spark_eval.statistics.intervals import nearest_double, quotient, root_of_quotient, square_root
 
 # As doubles, 0.6 - 0.4 differs from 0.4 - 0.2: signs, ranks and flips use differences in units of 2^-40.
 QUANTUM_BITS: Final = 40
@@ -265,14 +265,18 @@ def unpaired(
     value = Fraction(candidate) - Fraction(baseline)
     if baseline_error is None or candidate_error is None:
         return Estimate(value, None, 0)
-    # Variances as multiples of the same power of two.
-    (below, unit), (above, other) = baseline_error.as_integer_ratio(), candidate_error.as_integer_ratio()
-    below, above, unit = (below * other) ** 2, (above * unit) ** 2, (unit * other) ** 2
+    (one, unit_of_one), (other, unit_of_other) = map(
+        float.as_integer_ratio, (baseline_error, candidate_error)
+    )
+    # Units are powers of two; squares of errors are integers in the square of the smaller one.
+    unit = max(unit_of_one, unit_of_other)
+    below, above = (one * (unit // unit_of_one)) ** 2, (other * (unit // unit_of_other)) ** 2
+    variance = Fraction(below + above, unit**2)
+    if not variance:
+        return Estimate(value, variance, n_baseline + n_candidate - 2)
     parts = below**2 * (n_candidate - 1) + above**2 * (n_baseline - 1)
-    freedom: float = n_baseline + n_candidate - 2
-    if parts:
-        freedom = (below + above) ** 2 * (n_baseline - 1) * (n_candidate - 1) / parts
-    return Estimate(value, Fraction(below + above, unit), freedom)
+    freedom = quotient((below + above) ** 2 * (n_baseline - 1) * (n_candidate - 1), parts)
+    return Estimate(value, variance, freedom)
 
 
 def estimate_of(mean: Fraction, spread: Fraction, n: int, squares: Fraction) -> Estimate:
@@ -301,8 +305,53 @@ def p_value_of(greater: float, less: float, alternative: str) -> float:
 
 def signed_root(value: Fraction, variance: Fraction) -> float:
     """Return value / sqrt(variance), rounded once; infinity beyond all doubles."""
-    root = square_root(value**2 / variance)
+    above, below = value.numerator**2 * variance.denominator, value.denominator**2 * variance.numerator
+    root = root_of_quotient(above, below)
     return -root if value < 0 else root
+
+
+@dataclass(frozen=True)
+class MeanSums:
+    """Exact sums of one amount of each of n users: ``total`` * 2^-bits, and of squares ``squares`` * 4^-bits.
+
+    >>> sums = MeanSums(3, 6, 14, 2)
+    >>> sums.estimate.value, sums.estimate.variance
+    (Fraction(1, 2), Fraction(1, 48))
+    """
+
+    n: int
+    total: int
+    squares: int
+    bits: int
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean, as of ``estimate_of``, with integers up to the end: for thousands of means."""
+        n, total, squares, dust = self.n, self.total, self.squares, DUST.denominator
+        if not n:
+            return UNMEASURED
+        spread = n * squares - total * total
+        variance = None
+        if n > 1:
+            is_spread = spread * dust > n * squares
+            variance = Fraction(spread if is_spread else 0, n * n * (n - 1) << 2 * self.bits)
+        mean = Fraction(total if total * total * dust > n * squares else 0, n << self.bits)
+        return Estimate(mean, variance, n - 1)
+
+    @property
+    def weight(self) -> Fraction:
+        """Total weight: each user has the weight 1."""
+        return Fraction(self.n)
+
+    def combination(self, *factors: Fraction, amount: float = 0) -> Estimate:
+        """Return the estimate of the only factor * mean + amount, as that of a ratio."""
+        total, squares = Fraction(self.total, 1 << self.bits), Fraction(self.squares, 1 << 2 * self.bits)
+        ratio = RatioSums(self.n, [total, self.weight], [[squares, total], [total, self.weight]])
+        return ratio.combination(*factors, amount=amount)
+
+    def __sub__(self, other: Self) -> "MeanSums":
+        """Return the sums without some of the users, in the same unit."""
+        return MeanSums(self.n - other.n, self.total - other.total, self.squares - other.squares, self.bits)
 
 
 @dataclass(frozen=True)
@@ -319,6 +368,20 @@ class RatioSums(ComparedSums):
 
     totals: Sequence[Fraction]
     products: Sequence[Sequence[Fraction]]
+
+    def __sub__(self, other: Self) -> "RatioSums":
+        """Return the sums without some of the users."""
+        products = [
+            [one - less for one, less in zip(*rows, strict=True)]
+            for rows in zip(self.products, other.products, strict=True)
+        ]
+        totals = [one - less for one, less in zip(self.totals, other.totals, strict=True)]
+        return RatioSums(self.n - other.n, totals, products)
+
+    @property
+    def weight(self) -> Fraction:
+        """Total weight of the first ratio."""
+        return self.totals[1]
 
     @property
     def ratios(self) -> list[Fraction] | None:

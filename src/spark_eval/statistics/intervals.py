@@ -97,17 +97,22 @@ def square_root(number: Fraction) -> float:
     >>> square_root(Fraction(1, 4)), square_root(Fraction(1, 10**600)), square_root(Fraction(2)) == 2**0.5
     (0.5, 1e-300, True)
     """
-    above, below = number.numerator, number.denominator
-    # The root of number * 4^shift has at least ROOT_BITS bits.
+    return root_of_quotient(number.numerator, number.denominator)
+
+
+def root_of_quotient(above: int, below: int) -> float:
+    """Return the double nearest to the square root of above / below.
+
+    >>> root_of_quotient(8, 2)
+    2.0
+    """
+    # The root of above / below * 4^shift has at least ROOT_BITS bits.
     shift = ROOT_BITS + (below.bit_length() - above.bit_length()) // 2 + 1
     above, below = (above << 2 * shift, below) if shift >= 0 else (above, below << -2 * shift)
     root = math.isqrt(above // below)
     # A remainder sets the last bit, which decides between two doubles.
     root |= root * root * below != above
-    try:
-        return root / (1 << shift) if shift >= 0 else float(root << -shift)
-    except OverflowError:
-        return math.inf
+    return quotient(root, 1 << shift) if shift >= 0 else quotient(root << -shift, 1)
 
 
 def nearest_double(number: Fraction) -> float:
@@ -116,10 +121,19 @@ def nearest_double(number: Fraction) -> float:
     >>> nearest_double(Fraction(1, 4)), nearest_double(Fraction(-(10**600)))
     (0.25, -inf)
     """
+    return quotient(number.numerator, number.denominator)
+
+
+def quotient(above: int, below: int) -> float:
+    """Return the double nearest to above / below, for ``below`` > 0; infinity beyond all doubles.
+
+    >>> quotient(1, 3) == 1 / 3, quotient(-(10**600), 3)
+    (True, -inf)
+    """
     try:
-        return float(number)
+        return above / below
     except OverflowError:
-        return math.inf if number > 0 else -math.inf
+        return math.inf if above > 0 else -math.inf
 
 
 def finite(number: float) -> float | None:

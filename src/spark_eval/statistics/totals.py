@@ -88,20 +88,25 @@ class CellTotals(Accumulator, Generic[CellName]):
         own = [key for key in self.sums if key[0] == name]
         return integer_of_limbs({key[1]: int(self.of(key)[cell]) for key in own}, bits)
 
-    def numbers(self, name: str, where: tuple[int, ...], bits: int = POINT_BITS) -> list[Fraction]:
-        """Return one sum of every cell, as ``number`` does; ``where`` is the index of the other axes."""
-        all_cells: Where = (slice(None), *where)
-        of_limbs = {limb: self.of((of, limb))[all_cells].tolist() for of, limb in self.sums if of == name}
-        if not of_limbs:
-            return [Fraction(0)] * len(self.cells)
-        lowest = min(of_limbs)
-        shifts = [LIMB_BITS * (limb - lowest) for limb in of_limbs]
-        exponent = LIMB_BITS * lowest - bits
-        above, below = 1 << max(exponent, 0), 1 << max(-exponent, 0)
-        return [
-            Fraction(sum(amount << shift for amount, shift in zip(cell, shifts, strict=True)) * above, below)
-            for cell in zip(*of_limbs.values(), strict=True)
-        ]
+    def integers(self, name: str, where: Where, point_bits: int, bits: int) -> list[int]:
+        """Return one sum of each cell as an integer, in units of 2^-bits; ``where`` are the other axes.
+
+        ``point_bits`` is what ``number`` takes; with ``bits`` of ``most_bits`` nothing is lost.
+        """
+        columns = {
+            limb: amounts[(slice(None), *where)].tolist()
+            for limb, amounts in ((key[1], self.of(key)) for key in [*self.sums] if key[0] == name)
+        }
+        whole = [0] * len(self.cells)
+        for limb, amounts in columns.items():
+            shift = LIMB_BITS * limb + bits - point_bits
+            whole = [one + (amount << shift) for one, amount in zip(whole, amounts, strict=True)]
+        return whole
+
+    @property
+    def most_bits(self) -> int:
+        """Number of bits after the binary point that any sum of values has at most."""
+        return POINT_BITS + LIMB_BITS * max(0, -min((limb for _, limb in self.sums), default=0))
 
     def count(self, name: str, cell: tuple[int, ...]) -> int:
         """Return one count."""

@@ -17,6 +17,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "window": "Merge the evaluations or predictions of days into a window; "
     "publish metrics, sums, accounting.",
     "online": "Compare the variants of online experiments, or interleaved rankers; publish what is decided.",
+    "calibrate": "Tell which offline metric has predicted past experiments; publish calibration, programme.",
     "watch": "Judge a published day by the days before; publish gates. Exit code 5 for an alarm.",
     "sample": "Draw pairs of records for review from the candidates; publish sample and accounting.",
     "linkage": "Evaluate predicted links of records, pairs or clusters; publish linkage and accounting.",

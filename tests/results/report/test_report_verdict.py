@@ -39,7 +39,8 @@ def facts_on(*rows: dict[str, Any], **more: Any) -> RunFacts:
 def card_of(facts: RunFacts) -> dict[str, str]:
     found = verdict.verdict(facts)
     assert found is not None
-    return {name: f"{said.word} {said.text}".strip() for name, said in found.card.items()}
+    lines = {**found.card} | ({} if found.headline is None else {"Decision": found.headline})
+    return {name: f"{said.word} {said.text}".strip() for name, said in lines.items()}
 
 
 def test_the_card_says_the_decision_the_difference_the_gates_and_what_loses(output: Path) -> None:
@@ -71,6 +72,41 @@ def test_segments_that_lose_are_named_the_worst_first(output: Path) -> None:
     undecided = [{**row, "p_adjusted": 0.2} for row in worse]
     told = card_of(replace(facts, tables={**facts.tables, Table.COMPARISONS: undecided}))
     assert told["Segments that lose"] == "none of 3 for certain"
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown", "is_certain"),
+    [
+        ((0.1, 0.2, 0.3), ("+40.0 %", "+20.0 to +60.0 % from als"), True),
+        ((-0.1, 0.1, 0.3), ("+20.0 %", "-20.0 to +60.0 % from als"), False),
+        ((-0.3, -0.2, -0.1), ("-40.0 %", "-60.0 to -20.0 % from als"), True),
+        ((None, 0.1, None), ("+20.0 %", "from als"), None),
+    ],
+)
+def test_a_change_is_in_percent_of_the_other_model_and_drawn_with_zero_in_sight(
+    ends: tuple[float | None, float, float | None], shown: tuple[str, str], is_certain: bool | None
+) -> None:
+    low, middle, high = ends
+    tile = verdict.change_tile(verdict.Difference("all", middle, low, high), "als", 0.5)
+    assert (tile.value, tile.detail) == shown
+    assert (tile.span and tile.span.is_certain) == is_certain
+    if tile.span is not None:
+        assert 0 < tile.span.low < tile.span.middle < tile.span.high < 200
+        assert 0 < tile.span.zero < 200
+    absolute = verdict.change_tile(verdict.Difference("all", middle, low, high), "als", 0.0)
+    assert absolute.value == f"{middle:+.4f}"
+
+
+def test_the_head_of_a_report_has_three_tiles_and_no_gate_says_passed_again(output: Path) -> None:
+    facts = facts_of(LocalStore(output), "lists")
+    found = verdict.verdict(facts)
+    assert found is not None
+    assert [tile.name for tile in found.tiles] == ["ndcg@10", "change", "users"]
+    assert found.tiles[2].value == "400"
+    assert found.tiles[2].detail == "the change is not certain, p = .020"
+    said = models.gates(facts)
+    assert said is not None
+    assert "PASSED" not in {one.word for one in said.statements}
 
 
 def test_lower_is_better_where_the_metric_says_so() -> None:

@@ -5,7 +5,7 @@ added to it by these codes; the sums of a slice are those of the grid's cells. N
 all users.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
@@ -27,7 +27,7 @@ from spark_eval.statistics.exact import (
     sums_by_group,
     two_product,
 )
-from spark_eval.statistics.totals import CellTotals, SumKey, limbs_of_sums
+from spark_eval.statistics.totals import CellTotals, limbs_of_sums
 from spark_eval.users.cells import SegmentValue
 from spark_eval.users.population import AlignedUsers, SliceTask
 
@@ -81,11 +81,10 @@ class Grid:
         return prod(self.shape)
 
     def margin(self, sums: Ints, crossing: Sequence[int]) -> Ints:
-        """Add up sums (cells, ...) of the grid's cells to those of all combinations of a crossing."""
+        """Add up the sums (cells, ...) of the grid's cells to those of all combinations of a crossing."""
         others = tuple(axis for axis, index in enumerate(self.attributes) if index not in crossing)
-        of_values = sums.shape[1:]
-        margin: Ints = sums.reshape((*self.shape, *of_values)).sum(axis=others, dtype=np.int64)
-        return margin.reshape((-1, *of_values))
+        margin: Ints = sums.reshape((*self.shape, *sums.shape[1:])).sum(axis=others, dtype=np.int64)
+        return margin.reshape((-1, *sums.shape[1:]))
 
 
 class Place(NamedTuple):
@@ -150,8 +149,8 @@ class SliceAdder:
         self.attributes = [coded(population, name) for name in task.attributes]
         self.crossings = crossings_of(len(self.attributes), task.cross)
         common = list(population.common())
-        self.person = np.unique(population.person, return_inverse=True)[1]
         if self.is_clustered:
+            self.person = np.unique(population.person, return_inverse=True)[1]
             everybody = np.zeros(len(population), dtype=np.int64)
             self.codes_of = {(): everybody} | {one: self.codes(one) for one in self.crossings if one}
             self.grids = [self.grid(one, [one]) for one in self.crossings]
@@ -162,9 +161,7 @@ class SliceAdder:
         self.places: dict[tuple[int, ...], Place] = {}
         for grid, of_grid in zip(self.grids, n_common, strict=True):
             self.place(grid, of_grid)
-        self.n_metrics = n_metrics = len(population.task.columns) + len(population.task.weighted)
-        # Sums of the cells of all shared grids, shape (cells, pairs, metrics); ``total`` takes their margins.
-        self.of_grids: dict[SumKey, Ints] = {}
+        n_metrics = len(population.task.columns) + len(population.task.weighted)
         self.totals = SliceTotals(self.names, (population.task.n_pairs, n_metrics))
         for pair, both in enumerate(common):
             self.put_counts(N_COMMON, [of_grid[pair] for of_grid in n_common], pair, slice(None))
@@ -270,28 +267,7 @@ class SliceAdder:
         is_there = is_defined & np.logical_or.reduce([numbers != 0 for numbers in amounts])
         rows = np.flatnonzero(is_there)
         groups = Groups([(grid.codes[rows], grid.n_cells) for grid in self.grids], groups_only=True)
-        for name, sums in moments([numbers[rows] for numbers in amounts], groups):
-            for limb, of_cells in limbs_of_sums(sums).items():
-                self.cell_sums((OWN + name, limb), len(of_cells))[:, pair, metric] += of_cells
-
-    def cell_sums(self, key: SumKey, n_cells: int) -> Ints:
-        """Return the sums of the cells of all grids, one grid after the other, of one name and limb."""
-        if key not in self.of_grids:
-            shape = (n_cells, self.population.task.n_pairs, self.n_metrics)
-            self.of_grids[key] = np.zeros(shape, dtype=np.int64)
-        return self.of_grids[key]
-
-    def total(self) -> SliceTotals:
-        """Return the sums of the slices, once all columns are added: margins are taken of all at once."""
-        ends = np.cumsum([grid.n_cells for grid in self.grids])[:-1]
-        for key, sums in self.of_grids.items():
-            target = self.totals.of(key)
-            for grid, of_grid in zip(self.grids, np.split(sums, ends), strict=True):
-                for crossing in grid.crossings:
-                    cells, where = self.places[crossing]
-                    target[where] += grid.margin(of_grid, crossing)[cells]
-        self.of_grids = {}
-        return self.totals
+        self.put(OWN, self.grids, moments([numbers[rows] for numbers in amounts], groups), pair, metric)
 
     def add_users(self, grid: Grid, rows: Ints, amounts: Sequence[Floats], pair: int, metric: int) -> None:
         """Add the sums of users with several rows in the slices of one crossing."""
@@ -299,8 +275,7 @@ class SliceAdder:
         own, first = sums_of_pairs(grid.codes[rows], person, amounts)
         cells = grid.codes[rows][first]
         groups = Groups([(cells, grid.n_cells)], groups_only=True)
-        for name, sums in moments(self.of_users(own), groups):
-            self.put(OWN + name, grid, sums, pair, metric)
+        self.put(OWN, [grid], moments(self.of_users(own), groups), pair, metric)
         for parent in parents_of(crossing):
             names = [self.attributes[index].name for index in parent]
             of_parent = sums_of_wider(self.codes_of[parent][rows], person, amounts, first)
@@ -312,10 +287,8 @@ class SliceAdder:
             left = Groups([(cells[is_left], grid.n_cells)], groups_only=True)
             whole = moments(self.of_users(of_parent), groups)
             still = moments(self.of_users([numbers[is_left] for numbers in rest]), left)
-            for (name, sums), (_, others) in zip(whole, still, strict=True):
-                self.put(removed_from(names, name), grid, sums, pair, metric)
-                negative = {position: -numbers for position, numbers in others.items()}
-                self.put(removed_from(names, name), grid, negative, pair, metric)
+            self.put(removed_from(names, ""), [grid], whole, pair, metric)
+            self.put(removed_from(names, ""), [grid], still, pair, metric, sign=-1)
 
     def of_users(self, sums: Sequence[Floats]) -> Sequence[Floats]:
         """Return the amounts of users from their sums; the last one counts their rows."""
@@ -324,12 +297,32 @@ class SliceAdder:
             return amounts
         return [amounts[0] / n_rows] if self.task.by_means else sums
 
-    def put(self, name: str, grid: Grid, sums: DigitSums, pair: int, metric: int) -> None:
-        """Add sums of the cells of the grid of one crossing to those of its slices."""
-        [crossing] = grid.crossings
-        cells, where = self.places[crossing]
-        for limb, amounts in limbs_of_sums(sums).items():
-            self.totals.of((name, limb))[where, pair, metric] += amounts[cells]
+    def put(
+        self,
+        prefix: str,
+        grids: Sequence[Grid],
+        sums: Iterable[tuple[str, DigitSums]],
+        pair: int,
+        metric: int,
+        sign: int = 1,
+    ) -> None:
+        """Add sums of the cells of grids by name, one grid after the other, to those of their slices."""
+        limbs = [
+            ((prefix + name, limb), sign * of_cells)
+            for name, of_name in sums
+            for limb, of_cells in limbs_of_sums(of_name).items()
+        ]
+        if not limbs:
+            return
+        targets = [self.totals.of(key) for key, _ in limbs]
+        ends = np.cumsum([grid.n_cells for grid in grids])[:-1]
+        together = np.stack([of_cells for _, of_cells in limbs], axis=1)
+        for grid, of_grid in zip(grids, np.split(together, ends), strict=True):
+            for crossing in grid.crossings:
+                cells, where = self.places[crossing]
+                margin = grid.margin(of_grid, crossing)[cells]
+                for target, of_limb in zip(targets, margin.T, strict=True):
+                    target[where, pair, metric] += of_limb
 
 
 def coded(population: AlignedUsers, name: str) -> Attribute:

@@ -163,7 +163,7 @@ def sum_bucket(population: AlignedUsers) -> BucketTotals:
         n_common = grouping.of_cells(grouping.counted(both))
         totals.put_count(N_COMMON, (grouping.cell_slice, pair), n_common[:, np.newaxis])
     ratios = sum_ratios(population, single or grouped, adder)
-    of_slices = SliceTotals([], (task.n_pairs, n_columns)) if adder is None else adder.total()
+    of_slices = SliceTotals([], (task.n_pairs, n_columns)) if adder is None else adder.totals
     return BucketTotals(totals, clusters, population.counts(), largest, *ratios, of_slices)
 
 

@@ -15,6 +15,9 @@ from spark_eval.schema import MODEL, SEGMENT_VALUE, Row
 
 # Significant digits of embedded numbers.
 DIGITS: Final = 9
+# Width of a drawn interval, and the room left at its ends.
+WIDTH: Final = 200.0
+MARGIN: Final = 6.0
 # Words for the result of a gate.
 PASSED: Final = "PASSED"
 FAILED: Final = "FAILED"
@@ -63,6 +66,38 @@ class Statement:
     text: str
     tone: Tone = Tone.PLAIN
     word: str = ""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Interval of a tile with its middle and 0, drawn from 0 to WIDTH; full if the interval excludes 0."""
+
+    low: float
+    middle: float
+    high: float
+    zero: float
+    is_certain: bool
+
+    @classmethod
+    def of(cls, low: float, middle: float, high: float) -> "Span":
+        """Return an interval with 0 in sight."""
+        first, last = min(low, 0.0), max(high, 0.0)
+        scale = (WIDTH - 2 * MARGIN) / ((last - first) or 1.0)
+
+        def place(value: float) -> float:
+            return round(MARGIN + (value - first) * scale, 2)
+
+        return cls(place(low), place(middle), place(high), place(0.0), not low <= 0 <= high)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number in large type with its name, a line below, and an interval if there is one."""
+
+    name: str
+    value: str
+    detail: str
+    span: Span | None = None
 
 
 def warning(word: str, text: str) -> Statement:
@@ -126,8 +161,8 @@ class Chapter:
     """A section of the page.
 
     ``picks`` are columns: readers choose a value of each for all views of the chapter. ``texts`` maps titles
-    to preformatted text. ``terms`` maps names to their meanings. ``card`` maps names to lines of a summary
-    card.
+    to preformatted text. ``terms`` maps names to their meanings. ``headline`` and ``tiles`` are what is read
+    first, ``card`` maps names to lines below them.
     """
 
     title: str
@@ -137,6 +172,8 @@ class Chapter:
     texts: Mapping[str, str] = field(default_factory=dict)
     terms: Mapping[str, str] = field(default_factory=dict)
     card: Mapping[str, Statement] = field(default_factory=dict)
+    headline: Statement | None = None
+    tiles: Sequence[Tile] = ()
 
 
 def chart(

@@ -55,7 +55,7 @@ MEANS_SHOWN: Final = (MODEL, "measure", "value", "ci_low", "ci_high", "n", "n_un
 
 
 def gates(facts: RunFacts) -> Chapter | None:
-    """Return the chapter on gates: one sentence per gate, failed gates first."""
+    """Return the chapter on gates: a sentence per gate that does not pass, and the table of all."""
     rows = sorted(facts.rows(Table.GATES), key=lambda row: bool(row["passed"]))
     if not rows:
         return None
@@ -64,10 +64,11 @@ def gates(facts: RunFacts) -> Chapter | None:
     is_open = all(row["passed"] or row["decision"] == Decision.UNDECIDED for row in rows)
     outcome = "are undecided" if is_open else "failed"
     counted = f"{failed} of {len(rows)} gates {outcome}." if failed else passed
-    verdict = Statement(counted, *tone_of(not failed, is_open))
+    verdict = Statement(counted, *(tone_of(False, is_open) if failed else ()))
     statements = [
-        Statement(gate_sentence(row), *tone_of(row["passed"], row["decision"] == Decision.UNDECIDED))
+        Statement(gate_sentence(row), *tone_of(False, row["decision"] == Decision.UNDECIDED))
         for row in rows
+        if not row["passed"]
     ]
     lines = [
         {

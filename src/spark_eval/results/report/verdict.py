@@ -5,7 +5,16 @@ from typing import Final, NamedTuple
 
 from spark_eval.conventions.comparison import Decision, PairTest
 from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, gains_in_words, measure_of
-from spark_eval.results.report.chapters import FAILED, PASSED, UNDECIDED, Chapter, Statement, Tone
+from spark_eval.results.report.chapters import (
+    FAILED,
+    PASSED,
+    UNDECIDED,
+    Chapter,
+    Span,
+    Statement,
+    Tile,
+    Tone,
+)
 from spark_eval.results.report.data import RunFacts, part_of
 from spark_eval.results.report.models import change
 from spark_eval.results.sentences import in_run, interval_text, short, where
@@ -58,14 +67,66 @@ def verdict(facts: RunFacts) -> Chapter | None:
         p = "" if everybody.p is None else f"; adjusted p {p_text(everybody.p)}"
         difference = f"{everybody} from {other}{p}{how and f' ({how})'}"
     card = {
-        "Decision": decision(facts, gates, model, measure),
-        "Model": Statement(model or "the model"),
-        "Metric": Statement(metric_text(facts, model, measure)),
+        **({"Gates": gates_text(gates)} if gates else {}),
+        **({"Segments that lose": lost} if (lost := lost_text(facts, differences, measure)) else {}),
         "Difference": Statement(difference),
-        "Gates": gates_text(gates),
-        "Segments that lose": lost_text(facts, differences, measure),
+        "Metric": Statement(metric_text(facts, model, measure)),
     }
-    return Chapter("Verdict", card=card)
+    headline = decision(facts, gates, model, measure)
+    tiles = list(tiles_of(facts, model, measure, other, everybody))
+    return Chapter("Verdict", card=card, headline=headline, tiles=tiles)
+
+
+def tiles_of(
+    facts: RunFacts, model: str, measure: str, other: str | None, difference: Difference | None
+) -> Iterator[Tile]:
+    """Yield the metric of the model, its change from the other model, and the users with the certainty."""
+    rows = [row for row in facts.everybody if row["measure"] == measure and row["value"] is not None]
+    means = {row[MODEL]: row for row in rows}
+    mean = means.get(model)
+    if mean is None:
+        return
+    interval = "" if mean["ci_low"] is None else interval_text(mean["ci_low"], mean["ci_high"])
+    yield Tile(measure, short(mean["value"]), " of ".join(filter(None, [interval, model or "the model"])))
+    if difference is not None and other is not None:
+        before = means[other]["value"] if other in means else baseline_mean(facts, model, measure)
+        yield change_tile(difference, other, before)
+    if mean["n"] is not None:
+        of = "rows" if facts.has_predictions else "users"
+        yield Tile(of, f"{mean['n']:,}", certainty(difference))
+
+
+def baseline_mean(facts: RunFacts, model: str, measure: str) -> float | None:
+    """Return the mean of the model in the other run; None if unknown."""
+    rows = [] if facts.baseline is None else facts.baseline.everybody
+    means = [row["value"] for row in rows if (row[MODEL], row["measure"]) == (model, measure)]
+    return next(iter(means), None)
+
+
+def change_tile(difference: Difference, other: str, before: float | None) -> Tile:
+    """Return the tile of a difference, in percent of the other model's mean if that is known and not 0."""
+    low, high = difference.low, difference.high
+    span = None if low is None or high is None else Span.of(low, difference.value, high)
+    if not before:
+        interval = "" if low is None else f"{interval_text(low, high)} "
+        return Tile("change", f"{difference.value:+.4f}", f"{interval}from {other}", span)
+    shares = [None if end is None else 100 * end / abs(before) for end in (low, difference.value, high)]
+    texts = ["" if share is None else f"{share:+.1f}" for share in shares]
+    interval = f"{texts[0]} to {texts[2]} % " if low is not None and high is not None else ""
+    return Tile("change", f"{texts[1]} %", f"{interval}from {other}", span)
+
+
+def certainty(difference: Difference | None) -> str:
+    """Return the certainty of a difference: its interval excludes 0, and its adjusted p-value is small."""
+    if difference is None:
+        return "nothing to compare with"
+    p = "" if difference.p is None else f", p {p_text(difference.p)}"
+    if difference.low is None or difference.high is None:
+        return f"without an interval{p}"
+    is_certain = not difference.low <= 0 <= difference.high and (
+        difference.p is None or difference.p < CERTAIN
+    )
+    return f"{'the change is certain' if is_certain else 'the change is not certain'}{p}"
 
 
 def chosen_model(facts: RunFacts, gates: Sequence[Row]) -> str:
@@ -176,24 +237,22 @@ def unpaired_differences(
 
 def gates_text(gates: Sequence[Row]) -> Statement:
     """Return the number of passed gates, and the names of failed ones."""
-    if not gates:
-        return Statement("none; the section gates of a config says how far a model may fall behind")
     failed = [f"{where(row)} of {row[MODEL]}" for row in gates if not row["passed"]]
     if not failed:
-        return Statement(f"all {len(gates)} passed", Tone.GOOD, PASSED)
+        return Statement("the gate passed" if len(gates) == 1 else f"all {len(gates)} passed")
     named = ", ".join(failed[:MOST_FAILED_NAMED]) + (" and more" if len(failed) > MOST_FAILED_NAMED else "")
     if all(row["passed"] or row["decision"] == Decision.UNDECIDED for row in gates):
         return Statement(f"{len(failed)} of {len(gates)} undecided: {named}", Tone.WARNING, UNDECIDED)
     return Statement(f"{len(failed)} of {len(gates)} failed: {named}", Tone.BAD, FAILED)
 
 
-def lost_text(facts: RunFacts, differences: Sequence[Difference], measure: str) -> Statement:
-    """Return the segment values where the model is significantly worse, the worst first."""
+def lost_text(facts: RunFacts, differences: Sequence[Difference], measure: str) -> Statement | None:
+    """Return the segment values where the model is significantly worse, the worst first; None without any."""
     parts = [one for one in differences if one.part != ALL]
     better = facts.direction(measure.rpartition("@")[0] or measure)
     lost = sorted((one for one in parts if one.is_lost(better)), key=lambda one: -abs(one.value))
     if not parts:
-        return Statement("none was compared; the key segments of evaluate and compare asks for them")
+        return None
     if not lost:
         return Statement(f"none of {len(parts)} for certain")
     named = "; ".join(f"{one.part} {one}" for one in lost[:MOST_SEGMENTS_NAMED])

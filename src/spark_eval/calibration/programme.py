@@ -1,0 +1,172 @@
+"""Programmes: tables of past experiments, each with the published runs of both sides."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyarrow import csv
+
+from spark_eval.calibration.effects import EXPERIMENT, GOAL, METRIC, TREATMENT
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.names import check_run_id
+from spark_eval.schema import ALL, Direction, Row
+from spark_eval.tables.arrow_frames import read_arrow
+from spark_eval.tables.columns import missing_column
+
+PROGRAMME_FILE: Final = "calibrate.programme"
+
+
+class PastExperiment(NamedTuple):
+    """Row of a programme: an experiment, its run of ``online``, and that of ``compare`` with its models.
+
+    ``treatment`` is None where the experiment has only one.
+    """
+
+    experiment: str
+    online_run: str
+    offline_run: str
+    candidate: str
+    baseline: str
+    treatment: str | None = None
+
+    @property
+    def models(self) -> str:
+        """Both models in words."""
+        return f"{self.candidate!r} against {self.baseline!r}"
+
+
+NEEDED: Final = tuple(name for name in PastExperiment._fields if name != TREATMENT)
+
+
+def read_programme(path: str) -> list[PastExperiment]:
+    """Return the rows of a programme, from CSV with a header or from Parquet.
+
+    Raises DataError MISSING_INPUT for a file that cannot be read, MISSING_COLUMN, NULL_ID for a row without
+    a name, EMPTY_INPUT without rows, DUPLICATE_EXPERIMENT for a repeated row; ConfigError INVALID_RUN_ID.
+    """
+    table = read_text(path) if path.endswith(".csv") else read_arrow(PROGRAMME_FILE, path)
+    for column in NEEDED:
+        if column not in table.column_names:
+            raise missing_column(PROGRAMME_FILE, column, {}, table.column_names)
+    names = [name for name in PastExperiment._fields if name in table.column_names]
+    try:
+        columns = {name: table[name].cast(pa.string()) for name in names}
+    except pa.ArrowException as error:
+        raise DataError("UNSUPPORTED_TYPE", f"{PROGRAMME_FILE}: {error}; give text") from error
+    for name in NEEDED:
+        if columns[name].null_count:
+            raise DataError("NULL_ID", f"{PROGRAMME_FILE}: column {name!r} has rows without a value")
+    rows = sorted(
+        (PastExperiment(**row) for row in pa.table(columns).to_pylist()),
+        key=lambda row: (*row[:-1], row.treatment or ""),
+    )
+    if not rows:
+        raise DataError("EMPTY_INPUT", f"{PROGRAMME_FILE} {path!r} has no rows; give a row per experiment")
+    for run_id in sorted({run_id for row in rows for run_id in (row.online_run, row.offline_run)}):
+        check_run_id(run_id)
+    tested = Counter((row.online_run, row.experiment, row.treatment) for row in rows)
+    for (_, experiment, _), count in tested.items():
+        if count > 1:
+            message = f"{PROGRAMME_FILE}: experiment {experiment!r} has {count} rows"
+            raise DataError("DUPLICATE_EXPERIMENT", f"{message}; give one, or a column treatment")
+    return rows
+
+
+def read_text(path: str) -> pa.Table:
+    """Return the rows of a CSV file, whose values are text; empty ones are null."""
+    kinds = dict.fromkeys(PastExperiment._fields, pa.string())
+    options = csv.ConvertOptions(column_types=kinds, strings_can_be_null=True, null_values=[""])
+    try:
+        return csv.read_csv(path, convert_options=options, read_options=csv.ReadOptions(use_threads=False))
+    except (OSError, pa.ArrowException) as error:
+        raise DataError("MISSING_INPUT", f"{PROGRAMME_FILE}: cannot read {path!r}: {error}") from error
+
+
+def named_experiments(programme: Sequence[PastExperiment]) -> dict[PastExperiment, str]:
+    """Return the name of each experiment; those of one name in several runs have the run before it."""
+    runs: dict[str, set[str]] = {}
+    for past in programme:
+        runs.setdefault(past.experiment, set()).add(past.online_run)
+    return {
+        past: past.experiment if len(runs[past.experiment]) == 1 else f"{past.online_run}/{past.experiment}"
+        for past in programme
+    }
+
+
+def compared_rows(past: PastExperiment, name: str, published: Iterable[Row]) -> list[Row]:
+    """Return the rows of ``comparisons`` with the models of an experiment, candidate minus baseline.
+
+    Raises ConfigError UNKNOWN_MODEL if the run has not compared them.
+    """
+    rows = [row for row in published if row["segment"] == ALL]
+    pairs = {(row["candidate"], row["baseline"]) for row in rows}
+    pair = (past.candidate, past.baseline)
+    if pair not in pairs and pair[::-1] not in pairs:
+        known = [f"{candidate!r} against {baseline!r}" for candidate, baseline in pairs]
+        where = f"comparisons of run {past.offline_run}"
+        raise ConfigError.unknown("UNKNOWN_MODEL", "pair of models", past.models, known, where)
+    sign, pair = (1, pair) if pair in pairs else (-1, pair[::-1])
+    of_pair = [row for row in rows if (row["candidate"], row["baseline"]) == pair]
+    test = next((row["test"] for row in of_pair if row["std_error"] is not None), None)
+    return [
+        {
+            EXPERIMENT: name,
+            TREATMENT: past.treatment,
+            METRIC: row["metric"],
+            "k": row["k"],
+            "difference": None if row["difference"] is None else sign * row["difference"],
+            "std_error": row["std_error"],
+            "conventions": row["conventions"],
+        }
+        for row in of_pair
+        if row["test"] == test
+    ]
+
+
+def measured_rows(past: PastExperiment, name: str, published: Sequence[Row]) -> list[Row]:
+    """Return the rows of ``experiments`` of an experiment, turned so that more is better.
+
+    Raises ConfigError UNKNOWN_EXPERIMENT if the run has not measured it, or not this treatment.
+    """
+    known = {(row["experiment"], row["treatment"]) for row in published}
+    treatments = {treatment for experiment, treatment in known if experiment == past.experiment}
+    where = f"experiments of run {past.online_run}"
+    if not treatments:
+        names = {experiment for experiment, _ in known}
+        raise ConfigError.unknown("UNKNOWN_EXPERIMENT", "experiment", past.experiment, names, where)
+    if past.treatment is not None and past.treatment not in treatments:
+        raise ConfigError.unknown("UNKNOWN_EXPERIMENT", "treatment", past.treatment, treatments, where)
+    return [
+        {
+            EXPERIMENT: name,
+            TREATMENT: past.treatment,
+            GOAL: row["metric"],
+            "method": row["method"],
+            "difference": turned(row["difference"], row["direction"]),
+            "std_error": row["std_error"],
+            "trusted": row["trusted"],
+        }
+        for row in published
+        if row["experiment"] == past.experiment
+        and row["segment"] == ALL
+        and past.treatment in (None, row["treatment"])
+    ]
+
+
+def turned(difference: float | None, direction: str) -> float | None:
+    """Return a difference, turned so that more is better."""
+    return -difference if difference is not None and direction == Direction.LOWER else difference
+
+
+def check_conventions(rows: Iterable[Row]) -> None:
+    """Raise DataError MIXED_CONVENTIONS if the comparisons of a metric have several conventions."""
+    stamps: dict[str, Mapping[str, str]] = {}
+    for row in rows:
+        of_metric = stamps.setdefault(row[METRIC], {row["conventions"]: row[EXPERIMENT]})
+        if row["conventions"] not in of_metric:
+            [(stamp, experiment)] = of_metric.items()
+            message = f"{row[METRIC]} of {experiment!r} has the conventions {stamp}, that of"
+            raise DataError(
+                "MIXED_CONVENTIONS", f"{message} {row[EXPERIMENT]!r} {row['conventions']}; measure both alike"
+            )
