@@ -40,6 +40,8 @@ spark: {master: "local[2]"}
 recommendations: {path: lists.FORMAT, format: FORMAT, options: OPTIONS, model: ten}
 truth: {path: truth.FORMAT, format: FORMAT, options: OPTIONS}
 """
+# As most programs write CSV; quotes leave a file to Spark.
+UNQUOTED: Final = csv.WriteOptions(quoting_style="none", quoting_header="none")
 # Formats, and Spark's options to read them.
 OPTIONS: Final = {"parquet": "{}", "csv": "{header: true}"}
 
@@ -57,7 +59,7 @@ def write_tables(folder: Path) -> None:
     lists = pa.table({"user": [n // 5 for n in range(10)], "item": range(10), "rank": [1, 2, 3, 4, 5] * 2})
     for name, table in {"lists": lists, "truth": pa.table({"user": [0, 1], "item": [0, 7]})}.items():
         pq.write_table(table, folder / f"{name}.parquet")
-        csv.write_csv(table, folder / f"{name}.csv", csv.WriteOptions(quoting_style="none"))
+        csv.write_csv(table, folder / f"{name}.csv", UNQUOTED)
     for kind, options in OPTIONS.items():
         (folder / f"{kind}.yaml").write_text(CONFIG.replace("FORMAT", kind).replace("OPTIONS", options))
 

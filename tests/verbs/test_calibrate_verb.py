@@ -93,18 +93,22 @@ def test_a_run_that_lacks_is_named_or_its_experiments_are_counted(home: Path) ->
     assert "life of online" in answer.err
 
 
-def test_a_pair_is_found_in_either_order_and_lower_is_turned(home: Path) -> None:
+@pytest.mark.parametrize(("published", "lower"), [("lower", []), ("higher", ["ctr"]), ("lower", ["ctr"])])
+def test_a_pair_is_found_in_either_order_and_lower_is_turned(
+    home: Path, published: str, lower: list[str]
+) -> None:
     swapped = [
         compared("base", -x, error)._replace(baseline=name)
         for name, x, error in zip(NAMES, X, X_ERROR, strict=True)
     ]
     publish(home / "out", "compare", "swapped", swapped)
     fewer = [
-        measured(name, -y, error, direction="lower") for name, y, error in zip(NAMES, Y, Y_ERROR, strict=True)
+        measured(name, -y, error, direction=published)
+        for name, y, error in zip(NAMES, Y, Y_ERROR, strict=True)
     ]
     publish(home / "out", "online", "fewer", fewer)
     change_programme(home, lambda rows: rows.assign(offline_run="swapped", online_run="fewer"))
-    assert run(home).code == 0
+    assert run(home, "--set", f"calibrate.lower={lower}").code == 0
     assert rows_of(home, "calibration") == [expected_row()]
 
 

@@ -1,7 +1,7 @@
 """Programmes: tables of past experiments, each with the published runs of both sides."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -124,8 +124,12 @@ def compared_rows(past: PastExperiment, name: str, published: Iterable[Row]) -> 
     ]
 
 
-def measured_rows(past: PastExperiment, name: str, published: Sequence[Row]) -> list[Row]:
+def measured_rows(
+    past: PastExperiment, name: str, published: Sequence[Row], lower: Collection[str]
+) -> list[Row]:
     """Return the rows of ``experiments`` of an experiment, turned so that more is better.
+
+    Lower values are better of the goals in ``lower``, and of those that were published so.
 
     Raises ConfigError UNKNOWN_EXPERIMENT if the run has not measured it, or not this treatment.
     """
@@ -143,7 +147,9 @@ def measured_rows(past: PastExperiment, name: str, published: Sequence[Row]) -> 
             TREATMENT: past.treatment,
             GOAL: row["metric"],
             "method": row["method"],
-            "difference": turned(row["difference"], row["direction"]),
+            "difference": turned(
+                row["difference"], Direction.LOWER if row["metric"] in lower else row["direction"]
+            ),
             "std_error": row["std_error"],
             "trusted": row["trusted"],
         }

@@ -126,11 +126,11 @@ class Programme(NamedTuple):
         offline, online = list[Row](), list[Row]()
         for past, name in named_experiments(self.used).items():
             offline += compared_rows(past, name, rows_of(COMPARE, past.offline_run))
-            online += measured_rows(past, name, rows_of(ONLINE, past.online_run))
+            online += measured_rows(past, name, rows_of(ONLINE, past.online_run), plan.lower)
         check_conventions(offline)
         sides = (
             effects_of("offline", offline, METRIC, plan.sign_of),
-            effects_of("online", online, GOAL, lambda goal: -1 if goal in plan.lower else 1),
+            effects_of("online", online, GOAL, lambda _goal: 1),
         )
         return calibrate_effects(*sides, plan, {})
 
