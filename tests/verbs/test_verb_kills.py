@@ -140,7 +140,7 @@ def test_a_killed_run_is_whole_or_not_there(case: Case, tmp_path: Path) -> None:
 
 
 SETTINGS = ("--set", "spark.master='local[2]'", "--set", "spark.conf={spark.driver.memory: 1g}")
-each_on_spark = pytest.mark.parametrize("case", CASES[2:], ids=lambda case: case.verb)
+each_on_spark = pytest.mark.parametrize("case", CASES[3:], ids=lambda case: case.verb)
 
 
 def driver(case: Case, home: Path, sections: Sections) -> "subprocess.Popen[str]":
