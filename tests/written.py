@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from spark_eval.accounting import ACCOUNTING
 from spark_eval.arrow.files import INSTANT
+from spark_eval.calibration.rows import CALIBRATION_TABLE, FORECASTS_TABLE, PROGRAMME_TABLE
 from spark_eval.cli.metric_tables import markdown
 from spark_eval.comparison.rows import COMPARISONS, GATES, SLICES
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
@@ -54,6 +55,9 @@ COLUMNS: Final[Mapping[str, str]] = {
     Table.SLICES: SLICES,
     Table.GATES: GATES,
     Table.ACCOUNTING: ACCOUNTING,
+    Table.CALIBRATION: CALIBRATION_TABLE,
+    Table.PROGRAMME: PROGRAMME_TABLE,
+    Table.FORECASTS: FORECASTS_TABLE,
 }
 # Columns of the tables that have some of the user's own.
 WITH_OTHERS: Final[Mapping[str, str]] = {

@@ -162,6 +162,9 @@ class Table(StrEnum):
     INTERLEAVINGS = "interleavings"
     USER_DAYS = "user_days"
     ITEM_SEGMENTS = "item_segments"
+    CALIBRATION = "calibration"
+    PROGRAMME = "programme"
+    FORECASTS = "forecasts"
 
 
 # Below the output root: commit records of what is published, and a page for each run that has a report.
@@ -306,6 +309,7 @@ class Reason(StrEnum):
     BEFORE_EXPOSURE = "before_exposure"
     AFTER_WINDOW = "after_window"
     NULL_VALUE = "null_value"
+    MISSING_RUN = "missing_run"
     SELF_PAIR = "self_pair"
     REPEATED_PAIR = "repeated_pair"
     REPEATED_RECORD = "repeated_record"

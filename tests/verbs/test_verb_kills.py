@@ -19,6 +19,14 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.calibration.runs import (
+    comparison,
+    effect,
+    publish_comparison,
+    publish_effects,
+    trial,
+    write_programme,
+)
 from tests.monitoring.days import FIRST, SECOND, publish_day
 from tests.publishing.deaths import ALREADY, BUSY, WON, die_at, ended, forked, unfinished
 
@@ -61,6 +69,17 @@ def write_links(home: Path) -> Sections:
     return {name: {"path": str(home / f"{name}.parquet")} for name in tables} | {"sample": {"per_stratum": 5}}
 
 
+def publish_programme(home: Path) -> Sections:
+    """Nine experiments, offline and online."""
+    numbers = range(9)
+    for number in numbers:
+        publish_comparison(home / "out", f"off-{number}", [comparison(number % 4 - 1.0, 0.1)])
+        publish_effects(home / "out", f"live-{number}", [effect(f"e{number}", number % 5 - 2.0, 0.2)])
+    write_programme(home / "programme.csv", list(map(trial, numbers)))
+    candidate = {"difference": 1.0, "std_error": 0.1}
+    return {"calibrate": {"programme": str(home / "programme.csv"), "predict": candidate}}
+
+
 @dataclass(frozen=True)
 class Case:
     """A verb, what it reads, the id that it is given, and that of its run."""
@@ -83,6 +102,7 @@ class Case:
 CASES = [
     Case("window", publish_days, None, "_".join(DAYS)),
     Case("watch", publish_days, DAYS[1], f"{DAYS[1]}_watch"),
+    Case("calibrate", publish_programme, "march", "march"),
     Case("linkage", write_links, "march", "march"),
     Case("sample", write_links, "march", "march"),
 ]
@@ -138,7 +158,7 @@ def test_a_killed_run_is_whole_or_not_there(case: Case, tmp_path: Path) -> None:
 
 
 SETTINGS = ("--set", "spark.master='local[2]'", "--set", "spark.conf={spark.driver.memory: 1g}")
-each_on_spark = pytest.mark.parametrize("case", CASES[2:], ids=lambda case: case.verb)
+each_on_spark = pytest.mark.parametrize("case", CASES[3:], ids=lambda case: case.verb)
 
 
 def driver(case: Case, home: Path, sections: Sections) -> "subprocess.Popen[str]":

@@ -8,15 +8,15 @@ from spark_eval.calibration.effects import (
     EXPERIMENT,
     GOAL,
     METRIC,
-    MOST,
     Effects,
     covariances_of,
     effects_of,
+    offline_of_comparisons,
     programme_rows,
     rows_of,
 )
 from spark_eval.calibration.fit import Forecast
-from spark_eval.calibration.plan import CalibrateOptions, CalibratePlan, known_name, make_calibrate_plan
+from spark_eval.calibration.plan import MOST, CalibrateOptions, CalibratePlan, known_name, make_calibrate_plan
 from spark_eval.calibration.rows import (
     CALIBRATION,
     CALIBRATION_TABLE,
@@ -157,14 +157,8 @@ def calibrate_effects(
 
 def comparison_rows(comparison: Comparison, experiment: str | None = None) -> list[Row]:
     """Return rows of a comparison, as those of an experiment; by default the candidate names it."""
-    rows = [row._asdict() for row in comparison.rows]
-    first = next((row["test"] for row in rows if row["std_error"] is not None), None)
-    return [
-        {name: row[name] for name in ("metric", "k", "segment", *NUMBERS)}
-        | {EXPERIMENT: experiment or row["candidate"]}
-        for row in rows
-        if row["test"] == first and row["segment"] == ALL
-    ]
+    rows = offline_of_comparisons([row._asdict() for row in comparison.rows])
+    return [{**row, EXPERIMENT: experiment or row["candidate"]} for row in rows]
 
 
 def offline_rows(given: Any) -> list[Row]:

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from spark_eval.calibration.plan import CalibratePlan
+from spark_eval.calibration.plan import MOST, CalibratePlan
 from spark_eval.calibration.rows import NotUsed, ProgrammeRow
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import summarize_names
@@ -25,9 +25,6 @@ NUMBERS: Final = ("difference", "std_error", COVARIANCE)
 OTHERS: Final = (TREATMENT, "k", "segment", "method", "trusted")
 # Methods whose rows estimate an effect, the better first.
 METHODS: Final = ("cuped", "raw")
-
-# Largest effect and error, and the inverse of the smallest error: their products are doubles.
-MOST: Final = 1e30
 
 # An experiment, and its treatment if there are several.
 Tested: TypeAlias = tuple[str, str | None]
@@ -66,6 +63,12 @@ def rows_of(name: str, given: Any, needed: Sequence[str]) -> list[Row]:
             raise DataError("NULL_ID", f"{name}: column {column!r} has rows without a value")
     rows: list[Row] = pa.table(columns).to_pylist()
     return [row for row in rows if row.get("segment") in (None, ALL)]
+
+
+def offline_of_comparisons(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of ``comparisons`` over all users, of the first test that has standard errors."""
+    first = next((row["test"] for row in rows if row["std_error"] is not None), None)
+    return [row for row in rows if row["test"] == first and row["segment"] == ALL]
 
 
 def named(row: Row, column: str) -> str:

@@ -12,6 +12,8 @@ from spark_eval.options import checked
 from spark_eval.schema import Direction
 
 CALIBRATE: Final = "calibrate"
+# Largest effect and error, and the inverse of the smallest error: their products are doubles.
+MOST: Final = 1e30
 
 
 def as_texts(given: Sequence[str] | str, _where: str) -> tuple[str, ...]:

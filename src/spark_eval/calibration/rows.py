@@ -99,9 +99,28 @@ class CalibrationRow(NamedTuple):
         return Fit(*known) if len(known) == len(numbers) else None
 
 
+class ForecastRow(NamedTuple):
+    """Row of ``forecasts``: what to expect online of a new candidate.
+
+    ``expected`` and ``deviation`` are mean and standard deviation of the true online effect, ``p_win`` is the
+    probability that it is above 0. ``reason`` is that of the row of ``calibration`` without an estimate.
+    """
+
+    metric: str
+    goal: str
+    difference: float
+    std_error: float
+    reason: str | None
+    expected: float | None = None
+    deviation: float | None = None
+    p_win: float | None = None
+
+
 CALIBRATION_TABLE: Final = ddl_of(CalibrationRow)
 PROGRAMME_TABLE: Final = ddl_of(ProgrammeRow)
+FORECASTS_TABLE: Final = ddl_of(ForecastRow)
 SHOWN: Final = ("metric", "goal", "n", "decided", "agree", "rho", "95 %", "naive rho", "slope")
+FORECAST: Final = ("metric", "goal", "difference", "std_error", "expected", "deviation", "p_win")
 SHIPPED: Final = ("metric", "goal", "shipped", "online", "std_error", "all", "best")
 
 
@@ -202,3 +221,24 @@ def shipped_lines(rows: Iterable[Row]) -> list[tuple[str, ...]]:
         (row["metric"], row["goal"], f"{row['shipped']:,}", *(text_of(row[name]) for name in names))
         for row in rows
     ]
+
+
+def forecast_lines(rows: Iterable[Row]) -> list[tuple[str, ...]]:
+    """Return a line of FORECAST for each row of ``forecasts``."""
+    names = ("difference", "std_error", "expected", "deviation")
+    return [
+        (row["metric"], row["goal"], *(text_of(row[name]) for name in names), short(row["p_win"], 2))
+        for row in rows
+    ]
+
+
+def forecast_sentence(row: Row) -> str:
+    """Return a row of ``forecasts`` as a sentence.
+
+    >>> forecast_sentence(ForecastRow("ndcg@10", "ctr", 0.8, 0.25, None, 0.4477, 0.593, 0.7747)._asdict())
+    'ndcg@10 and ctr: a true gain online in about 77 of 100 candidates like this'
+    """
+    start = f"{row['metric']} and {row['goal']}:"
+    if row["reason"] is not None:
+        return f"{start} no forecast: {row['reason']}"
+    return f"{start} a true gain online in about {100 * row['p_win']:.0f} of 100 candidates like this"

@@ -128,14 +128,19 @@ class Job:
         cls,
         verb: JobKind,
         config: Config,
-        run_id: str,
+        run_id: str | None,
         store: Store,
         runs: Mapping[str, str | None],
         reads: Sequence[str],
+        listed: Sequence[tuple[Any, ...]] = (),
     ) -> "Job":
-        """Return the job of a verb that reads published runs, with their fingerprints, instead of sources."""
+        """Return the job of a verb that reads published runs, with their fingerprints, instead of sources.
+
+        ``listed`` are the rows of a file that names the runs. Without an id, the run id is a hash.
+        """
         settings, timezone = settings_of(verb, config), config.split.rule().timezone
-        digest = digest_of(config=settings, runs=runs)
+        digest = digest_of(config=settings, runs=runs, **({"listed": listed} if listed else {}))
+        run_id = run_id or usual_id(verb, digest)
         return cls(verb.name, run_id, digest, settings, {}, {}, store, "", timezone, runs, reads)
 
     @contextmanager
@@ -241,14 +246,17 @@ def settings_of(verb: JobKind, config: Config) -> dict[str, Any]:
 
 
 def fingerprints_of(store: Store, runs: Sequence[str], verbs: Sequence[str]) -> dict[str, str | None]:
-    """Return the fingerprint of what each run has published of the first of these verbs; None without any."""
+    """Return the fingerprints of what each run has published of these verbs, as one; None without any."""
     fingerprints = dict[str, str | None]()
     for run in runs:
         records = records_of(store.files, run)
-        fingerprints[run] = next(
-            (records[verb].job["fingerprint"] for verb in verbs if verb in records), None
-        )
+        fingerprints[run] = joined(records[verb].job["fingerprint"] for verb in verbs if verb in records)
     return fingerprints
+
+
+def joined(fingerprints: Iterable[str]) -> str | None:
+    """Return fingerprints as one; None if there are none."""
+    return " ".join(fingerprints) or None
 
 
 def sources_in(config: Config, sections: Iterable[str], splits: str) -> dict[str, Source]:

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from spark_eval.calibration.section import CalibrateSection
 from spark_eval.comparison.gates import GateOptions, with_baseline
 from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.config.experiments import ExperimentSection, MetricSection
@@ -393,6 +394,9 @@ class Config(Section):
     watch: WatchSection = Field(
         default=WatchSection(), description="metrics of a day that are judged by the days before"
     )
+    calibrate: CalibrateSection | None = Field(
+        default=None, description="past experiments that tell which offline metric has predicted them"
+    )
     predicted: Source | None = Field(default=None, description="predicted links: pairs or clusters")
     true: Source | None = Field(default=None, description="true links: pairs or clusters")
     candidates: Source | None = Field(default=None, description="pairs that blocking lets through")
@@ -428,6 +432,8 @@ class Config(Section):
         self.window.checked()
         self.history.checked()
         self.watch.checked()
+        if self.calibrate is not None:
+            self.calibrate.checked()
         self.linkage.checked()
         self.sample.checked()
         given = [name for name in ("train", "users", "items") if getattr(self, name) is not None]

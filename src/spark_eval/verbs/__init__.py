@@ -18,6 +18,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "publish metrics, sums, accounting.",
     "online": "Compare the variants of online experiments, or interleaved rankers; publish what is decided.",
     "watch": "Judge a published day by the days before; publish gates. Exit code 5 for an alarm.",
+    "calibrate": "Tell which offline metric has predicted the effects of experiments; publish calibration.",
     "sample": "Draw pairs of records for review from the candidates; publish sample and accounting.",
     "linkage": "Evaluate predicted links of records, pairs or clusters; publish linkage and accounting.",
 }

@@ -1,6 +1,6 @@
 """Kinds of jobs whose runs other verbs read, which must know their ids."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from spark_eval.config.inputs import Source
@@ -22,3 +22,5 @@ PREDICTIONS: Final = JobKind(name="predictions", sections=("predictions",))
 SAMPLE: Final = JobKind(name="sample", sections=("candidates", "predicted", "sample"))
 # Verbs whose runs are compared and merged; a run is of one of them.
 MEASURING: Final = (EVALUATE.name, PREDICTIONS.name)
+# Verbs of the runs that these verbs read; all others read those of MEASURING.
+READ_BY: Final[Mapping[str, Sequence[str]]] = {"online": ("online",), "calibrate": ("compare", "online")}

@@ -17,12 +17,12 @@ from spark_eval.publishing.commits import Record, records_of
 from spark_eval.publishing.published import open_table
 from spark_eval.publishing.stores import store_of
 from spark_eval.results.leaderboard import Leaderboard
-from spark_eval.runs.job import Job, JobKind, Run, fingerprints_of
+from spark_eval.runs.job import Job, JobKind, Run, fingerprints_of, joined
 from spark_eval.runs.sections import Config, PredictionsSection
 from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, Published, Screen, Shortcut, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import MODEL, Row, Table
-from spark_eval.verbs.kinds import EVALUATE, MEASURING, PREDICTIONS
+from spark_eval.verbs.kinds import EVALUATE, MEASURING, PREDICTIONS, READ_BY
 from spark_eval.verbs.measured import MeasuredRun, known_runs, usable_record
 from spark_eval.verbs.report import store_at
 
@@ -81,7 +81,6 @@ CURVES = Published(Table.CURVES, by=(MODEL,))
 
 # Sections of a day's config that decide its metrics; those of its inputs differ from day to day.
 DECIDING: Final = (EVALUATE.name, "stages")
-ONLINE: Final = "online"
 # Keys of the section of predictions that name its input, or decide only whether values are published.
 OF_INPUT: Final = frozenset(Source.model_fields) | {"max_quarantined"}
 
@@ -172,14 +171,14 @@ def removed(run_id: str) -> DataError:
 def stale_parts(record: Record, fingerprints: Mapping[tuple[str, str], str]) -> list[str]:
     """Return the days that a run has read and that were removed or published again since.
 
-    ``fingerprints`` are today's, by verb and run id. ``online`` reads days of its own.
+    ``fingerprints`` are today's, by verb and run id.
     """
     parts: Row = record.job.get("parts", {})
-    verbs = (ONLINE,) if record.verb == ONLINE else MEASURING
+    verbs = READ_BY.get(record.verb, MEASURING)
     return [
         run_id
         for run_id, before in parts.items()
-        if before not in {fingerprints.get((verb, run_id)) for verb in verbs}
+        if before != joined(fingerprints[verb, run_id] for verb in verbs if (verb, run_id) in fingerprints)
     ]
 
 
