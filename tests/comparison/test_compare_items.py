@@ -13,6 +13,8 @@ from spark_eval.comparison.compare import Comparison
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.result import Evaluation
 
+pytestmark = pytest.mark.usefixtures("engine_of_users")
+
 METRICS: Final = ["ndcg", "recall"]
 TESTS: Final = ["t", "sign", "wilcoxon", "randomization", "bootstrap"]
 USERS: Final = pd.DataFrame({"user": range(40), "country": [["SE", "NO", None][n % 3] for n in range(40)]})
@@ -153,7 +155,7 @@ def test_a_loss_among_items_is_told_apart(planted: Evaluation) -> None:
     assert roles == {"SE": explained, "horror": explained, "SE horror": ("own", None)}
     text = "\n".join(map(str, found.shown()))
     assert "country=SE, item:genre=horror" in text
-    assert "a user is in every slice of items of whose items they have one" in text
+    assert "a user is in the slice of each of their items" in text
 
 
 def gate_of(result: Evaluation, **gate: Any) -> list[Any]:

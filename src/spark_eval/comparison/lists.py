@@ -141,7 +141,7 @@ def with_items(
     of_items = [name for name in (*requested.segments, *plan.sliced) if name in candidate.item_segments]
     if not of_items or cells.task is None:
         return cells
-    tables, found = item_tables(baseline, candidate), dict[str, ComparedCells]()
+    tables, by_segment = item_tables(baseline, candidate), dict[str, ComparedCells]()
     known = names_of(baseline.item_metrics) & names_of(candidate.item_metrics)
     own, own_shown = (
         replace(one, metrics=[value for value in one.metrics if str(value) in known])
@@ -158,8 +158,8 @@ def with_items(
         is_within = baseline is candidate
         task = item_task(cells.task, name, own.list_metrics, attributes, is_within=is_within)
         segments = [name] if name in shown.segments else []
-        found[name] = compare_rows(tables, task, plan, replace(own_shown, segments=segments), own)
-    return cells.with_items(found)
+        by_segment[name] = compare_rows(tables, task, plan, replace(own_shown, segments=segments), own)
+    return cells.with_items(by_segment)
 
 
 def say_what_is_not_crossed(plan: ComparePlan, candidate: Side) -> None:

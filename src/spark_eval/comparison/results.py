@@ -227,9 +227,9 @@ class ComparedCells:
     def with_items(self, of_items: Mapping[str, "ComparedCells"]) -> "ComparedCells":
         """Return the cells with those of segments of items; rows stay in the order of pairs and metrics."""
         cells, of_rows = dict(self.cells), list(self.of_rows)
-        for name, found in of_items.items():
-            cells |= {key: cell for key, cell in found.cells.items() if cell.segment == name}
-            of_rows += [cell for cell in found.of_rows if cell.segment == name]
+        for name, of_name in of_items.items():
+            cells |= {key: cell for key, cell in of_name.cells.items() if cell.segment == name}
+            of_rows += [cell for cell in of_name.of_rows if cell.segment == name]
         order = {(cell.models, str(cell.value)): index for index, cell in reversed([*enumerate(of_rows)])}
         of_rows.sort(key=lambda cell: order[cell.models, str(cell.value)])
         return replace(self, cells=cells, of_rows=of_rows, of_items=of_items)

@@ -36,9 +36,7 @@ MOST_SENTENCES: Final = 20
 MOST_SLICES: Final = 10
 # Significance level of the sentences.
 RARE: Final = 0.05
-OVERLAPPING: Final = (
-    "a user is in every slice of items of whose items they have one: parts do not add up to the whole"
-)
+OVERLAPPING: Final = "a user is in the slice of each of their items: parts do not add up to the whole"
 LEAST_DECIMALS: Final = 3
 LEAST_P: Final = 0.001
 MOST_DECIMALS: Final = 6

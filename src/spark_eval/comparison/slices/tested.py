@@ -230,13 +230,13 @@ def cells_of_pair(
 
 
 def slice_rows(
-    found: TestedSums, pair: ModelPair, value: MetricValue, plan: ComparePlan
+    tested: TestedSums, pair: ModelPair, value: MetricValue, plan: ComparePlan
 ) -> Iterator[SliceRow]:
     """Yield the rows of the tested slices of a pair and a metric."""
     if plan.slices is None:
         return
     chosen, sign = plan.slices, SIGNS[value.metric.direction]
-    slices = tested_slices(found.sums, found.cells, chosen, plan.confidence, sign)
+    slices = tested_slices(tested.sums, tested.cells, chosen, plan.confidence, sign)
     family_size = sum(one.test.p_value is not None for one in slices)
     for one in slices:
         difference, rest = (
