@@ -351,9 +351,14 @@ def test_cards_of_experiments_hold_all_lines_on_a_phone_and_in_the_dark(opened: 
     """No text sticks out of its card, or has the colour of the card; the checks are one line that opens."""
     chrome = opened("online", scheme)
     assert texts(chrome, "#experiments .verdict h3") == ["home: new against old", "search: new against old"]
+    folded = chrome.find_element(By.XPATH, "//section[@id='experiments']//summary[text()='Checks of trust']")
+    assert not folded.find_element(By.XPATH, "..").get_property("open")
+    folded.send_keys(Keys.ENTER)
+    assert "srm" in texts(chrome, "#experiments details[open] tbody th")
     for width in (390, 1280):
         size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width == 390}
         chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        chrome.refresh()
         script = """return [...document.querySelectorAll('.verdict')].map((card) => {
             const box = card.getBoundingClientRect(), back = getComputedStyle(card).backgroundColor;
             return [...card.querySelectorAll('h3, p, th, td, svg')].every((one) => {
@@ -364,10 +369,6 @@ def test_cards_of_experiments_hold_all_lines_on_a_phone_and_in_the_dark(opened: 
         assert chrome.execute_script(script) == [True, True]
         assert chrome.execute_script("return document.documentElement.scrollWidth") <= width
     chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    folded = chrome.find_element(By.XPATH, "//section[@id='experiments']//summary[text()='Checks of trust']")
-    assert not folded.find_element(By.XPATH, "..").get_property("open")
-    folded.send_keys(Keys.ENTER)
-    assert "srm" in texts(chrome, "#experiments details[open] tbody th")
 
 
 def test_it_prints_on_a4(opened: Open) -> None:

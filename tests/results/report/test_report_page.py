@@ -77,8 +77,8 @@ def test_gates_come_first_with_words_and_those_that_failed_before_others(pages: 
 def test_the_best_model_is_said_with_the_terminals_marks(pages: dict[str, Path]) -> None:
     text = pages["lists"].read_text()
     names = ("measure", "best", "value", "ci_low", "ci_high", "certain")
-    rows = zip(*(column(text, "best", name) for name in names), strict=True)
-    best = {row[0]: row[1:] for row in rows}
+    columns = [column(text, "best", name) for name in names]
+    best = {row[0]: row[1:] for row in zip(*columns, strict=True)}
     assert best["recall@10"][0] == "als"
     assert best["recall@10"][1] == 0.53
     assert best["recall@10"][-1] == f"no: {made_runs.HOSTILE}, popularity may be as good"

@@ -146,22 +146,24 @@ def labelled(rows: Sequence[Row]) -> list[dict[str, Any]]:
         texts += [row["treatment"]] if is_whole or len(arms[row["experiment"]]) > 1 else []
         texts += [row["method"]] if is_whole or len(methods.get(segment, ())) > 1 else []
         lines.append({**row, "line": " · ".join(texts), "test": INTERACTION.get(row["method"], "")})
-    places = {key: place for place, key in enumerate(dict.fromkeys(map(series_of, rows)))}
-    return sorted(lines, key=lambda row: (places[series_of(row)], number_order(row["segment_value"])))
+    order = {key: at for at, key in enumerate(dict.fromkeys(map(series_of, rows)))}
+    return sorted(lines, key=lambda row: (order[series_of(row)], number_order(row["segment_value"])))
 
 
 def series_of(row: Row) -> tuple[str, ...]:
-    """Return what the values of a segment have in common."""
+    """Return the experiment, metric and segment of a row."""
     return row["experiment"], row["metric"], row["segment"]
 
 
 def verdict_card(decision: Row, rows: Sequence[Row], checks: Sequence[Row]) -> VerdictCard:
     """Return the card of a decision: all goals, guardrails and gates of a treatment, and its trust."""
     name, treatment = decision["experiment"], decision["treatment"]
-    own = deciding_rows(row for row in rows if (row["experiment"], row["treatment"]) == (name, treatment))
-    scale = scale_of(own)
-    lines = [card_line(row, scale) for row in own]
-    against = f" against {own[0]['control']}" if own and own[0].get("control") else ""
+    deciding = deciding_rows(
+        row for row in rows if (row["experiment"], row["treatment"]) == (name, treatment)
+    )
+    scale = scale_of(deciding)
+    lines = [card_line(row, scale) for row in deciding]
+    against = f" against {deciding[0]['control']}" if deciding and deciding[0].get("control") else ""
     trust = next(
         trusted([row for row in checks if row["experiment"] == name]), Statement("No check is known.")
     )
@@ -175,9 +177,9 @@ def card_line(row: Row, scale: tuple[float, float]) -> CardLine:
     limit = limit_of(row)
     is_certain = finding in CERTAIN_FINDINGS
     span = None if None in ends else Span.within(scale, *ends, is_certain=is_certain, limit=limit)
-    said = Statement(result(row), FOUND.get(finding or "", Tone.PLAIN))
+    outcome = Statement(result(row), FOUND.get(finding or "", Tone.PLAIN))
     name, role = (row["metric"], GATE) if row["method"] == GATE else (metric_of(row), row["role"])
-    return CardLine(name, role, change(row), p_cell(p_of(row)), said, span)
+    return CardLine(name, role, change(row), p_cell(p_of(row)), outcome, span)
 
 
 def limit_of(row: Row) -> float | None:
@@ -206,13 +208,13 @@ def decided(row: Row) -> Statement:
 def trusted(checks: Sequence[Row]) -> Iterator[Statement]:
     """Yield a statement for each experiment: trusted, or the failed checks."""
     for name in dict.fromkeys(row["experiment"] for row in checks):
-        own = [row for row in checks if row["experiment"] == name and row["passed"] is not None]
-        failed = [f"{check_name(row)} of {row['subject']}" for row in own if not row["passed"]]
+        known = [row for row in checks if row["experiment"] == name and row["passed"] is not None]
+        failed = [f"{check_name(row)} of {row['subject']}" for row in known if not row["passed"]]
         if failed:
             yield Statement(f"failed: {'; '.join(failed)}.", Tone.BAD, "NOT TRUSTED")
-        elif own:
-            said = ", ".join(dict.fromkeys(map(check_name, own)))
-            yield Statement(f"all checks pass: {said}.", Tone.PLAIN, "Trusted:")
+        elif known:
+            passed = ", ".join(dict.fromkeys(map(check_name, known)))
+            yield Statement(f"all checks pass: {passed}.", Tone.PLAIN, "Trusted:")
         else:
             yield Statement("no check could be decided.", Tone.PLAIN, "Trust:")
 
