@@ -118,8 +118,12 @@ class Desk:
         return answer.code, answer.error, answer.err
 
     def table(self, name: str) -> pd.DataFrame:
-        """A published table of every run, as pandas reads it."""
-        return pd.read_parquet(self.out / name)
+        """A published table of every run, as pandas reads it, where missing text is None in any release."""
+        rows = pd.read_parquet(self.out / name)
+        text = {name: rows[name] for name in rows if isinstance(rows[name].dtype, pd.StringDtype)}
+        return rows.assign(
+            **{name: found.astype(object).where(found.notna(), None) for name, found in text.items()}
+        )
 
     def metric(self, metric: str = "mrr", k: int = 5) -> dict[str, float]:
         """A metric's value of every model."""
