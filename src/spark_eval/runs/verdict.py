@@ -1,23 +1,24 @@
-"""Verdicts: the gates of a published run as JSON for machines, or as Markdown for people."""
+"""Verdicts: gates and launch review of a published run as JSON for machines, or as Markdown for people."""
 
 import html
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from spark_eval.comparison.decisions import row_in_words
-from spark_eval.comparison.rows import GateRow
+from spark_eval.comparison.rows import GateRow, compared_direction
 from spark_eval.conventions.comparison import Decision, Drop
 from spark_eval.errors import ConfigError, escape_control_characters
 from spark_eval.experiments.analysis import failure_of
 from spark_eval.experiments.tables import DecisionRow
 from spark_eval.names import counted
 from spark_eval.results.mlflow_runs import mark_version
+from spark_eval.results.review import Tables, commands_of, review_of
 from spark_eval.results.sentences import bound_decimals, interval_text, short
 from spark_eval.runs.job import Run
 from spark_eval.runs.sections import MlflowSection
@@ -26,6 +27,9 @@ from spark_eval.schema import VERSION, WATCH, Row, Table
 
 # Tables that decide exit code 5.
 DECIDING: Final = (Table.GATES, Table.DECISIONS)
+# Tables that a launch review reads, and its key in JSON.
+REVIEWED: Final = (Table.COMPARISONS, Table.SLICES, Table.GATES, Table.ACCOUNTING)
+REVIEW: Final = "review"
 FORMS: Final = (".json", ".md")
 # Characters that Markdown would interpret.
 SPECIAL: Final = re.compile(r"([\\`*_{}\[\]()#+\-!|~])")
@@ -50,17 +54,22 @@ MARKDOWN: Final = re.compile(
     r"\*\*(PASSED|FAILED|UNDECIDED)\*\*: "
     r"(no gates|\d+ gates? passed|\d+ of \d+ gates (failed|undecided)), [\w-]+ of run .*\n"
     r"(\n\| gate \| passed \| decision \| reason (\| difference .*)?\|\n(\|---)+\|\n(\| .* \|\n)+)?"
+    r"(\n\*\*[\w ]+\*\*\n\n(- .*\n)+)*"
 )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Gates of a run, or decisions on experiments: their rows, with texts and results."""
+    """Gates of a run, or decisions on experiments: their rows, with texts and results.
+
+    ``review`` are the lines of each part of the launch review; none without a comparison.
+    """
 
     run_id: str
     verb: str
     rows: Sequence[Row]
     lines: Sequence[tuple[str, bool, str, str, Sequence[str]]]
+    review: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Run, verb: str) -> "Verdict":
@@ -71,7 +80,9 @@ class Verdict:
             for row in run.rows(table) if table in run.tables else ():
                 lines.append(gate_line(row) if table == Table.GATES else decision_line(row))
                 rows.append({**row, "passed": lines[-1][1]})
-        return cls(run.run_id, verb, rows, lines)
+        tables: Tables = {str(name): run.rows(name) for name in REVIEWED if name in run.tables}
+        commands = commands_of(run.run_id, {verb: run.record.job})
+        return cls(run.run_id, verb, rows, lines, review_of(tables, compared_direction, commands))
 
     @property
     def passed(self) -> bool:
@@ -81,6 +92,8 @@ class Verdict:
     def as_json(self) -> str:
         """Return the run, the verdict and all rows as JSON."""
         tree = {"run_id": self.run_id, "verb": self.verb, "passed": self.passed, "gates": self.rows}
+        if self.review:
+            tree[REVIEW] = self.review
         return json.dumps(tree, indent=2, allow_nan=False) + "\n"
 
     def as_markdown(self) -> str:
@@ -103,6 +116,8 @@ class Verdict:
                 *map(plain_text, numbers),
             )
             texts.append(f"| {' | '.join(cells)} |")
+        for part, review in self.review.items():
+            texts += ["", f"**{part}**", "", *(f"- {plain_text(line)}" for line in review)]
         return "\n".join(texts) + "\n"
 
 
@@ -198,7 +213,9 @@ def is_verdict(file: Path) -> bool:
         tree = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return tree.keys() == KEYS.keys() and all(isinstance(tree[key], kind) for key, kind in KEYS.items())
+    return tree.keys() - {REVIEW} == KEYS.keys() and all(
+        isinstance(tree[key], kind) for key, kind in KEYS.items()
+    )
 
 
 def remove_verdict(file: Path) -> None:

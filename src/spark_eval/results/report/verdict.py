@@ -17,6 +17,7 @@ from spark_eval.results.report.chapters import (
 )
 from spark_eval.results.report.data import RunFacts, part_of
 from spark_eval.results.report.models import change
+from spark_eval.results.review import commands_of, review_of
 from spark_eval.results.sentences import in_run, interval_text, short, where
 from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, Direction, Row, Table
 
@@ -71,10 +72,18 @@ def verdict(facts: RunFacts) -> Chapter | None:
         **({"Segments that lose": lost} if (lost := lost_text(facts, differences, measure)) else {}),
         "Difference": Statement(difference),
         "Metric": Statement(metric_text(facts, model, measure)),
+        **review_lines(facts, model, measure),
     }
     headline = decision(facts, gates, model, measure)
     tiles = list(tiles_of(facts, model, measure, other, everybody))
     return Chapter("Verdict", card=card, headline=headline, tiles=tiles)
+
+
+def review_lines(facts: RunFacts, model: str, measure: str) -> dict[str, Statement]:
+    """Return the parts of the launch review of a comparison."""
+    commands = commands_of(facts.run_id, facts.records)
+    review = review_of(facts.tables, facts.direction, commands, model, measure)
+    return {part: Statement("; ".join(lines)) for part, lines in review.items()}
 
 
 def tiles_of(
