@@ -194,7 +194,7 @@ def test_an_attribute_that_cannot_be_used_is_refused(column: str, code: str) -> 
     assert error.value.code == code
 
 
-def test_a_column_named_like_a_segment_of_ours_is_refused() -> None:
+def test_a_column_named_like_a_built_in_segment_is_refused() -> None:
     items = ITEMS.rename(columns={"genre": "popularity"})
     with pytest.raises(DataError, match="RESERVED_COLUMN"):
         evaluate(

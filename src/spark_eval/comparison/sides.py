@@ -352,7 +352,7 @@ def comparison_task(
 
 
 def check_segments(baseline: Side, candidate: Side, segments: Sequence[str], sliced: Sequence[str]) -> None:
-    """Raise ConfigError UNKNOWN_SEGMENT for a segment that was not evaluated; of items, in both runs."""
+    """Raise ConfigError UNKNOWN_SEGMENT for a segment that was not evaluated; with items, in both runs."""
     known = [*candidate.users.segments, *candidate.item_segments]
     for name in segments:
         check_known("segment", name, [*known, FOLD], f"{COMPARE}.segments")

@@ -200,7 +200,7 @@ class PairCounts(NamedTuple):
         return PairCounts(*map(np.add, self, other))
 
 
-# Reads columns of the model with this index; of some of its rows, in this order.
+# Reads columns of the model with this index, for some of its rows, in this order.
 ReadRows = Callable[[int, Sequence[str]], pa.Table]
 ReadSomeRows = Callable[[int, Sequence[str], slice | Ints], pa.Table]
 

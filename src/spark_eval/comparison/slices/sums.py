@@ -1,4 +1,4 @@
-"""Sums of slices, read from the totals of buckets: of all users, and by segment of items."""
+"""Sums of slices, read from the totals of buckets, over all users and by segment of items."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,7 +103,7 @@ OneSlice = MeanSums | RatioSums
 
 @dataclass(frozen=True)
 class PairSlices:
-    """Sums of the slices of one pair and one metric: of all users, and by segment of items.
+    """Sums of the slices of one pair and one metric, over all users and by segment of items.
 
     A slice with a value of a segment of items is summed over the rows of this segment, and so is what is left
     of a wider slice without it.
