@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from spark_eval.conventions.comparison import Decision, PairTest
+from spark_eval.names import counted
 from spark_eval.results.leaderboard import measure_of
 from spark_eval.results.sentences import (
     RARE,
@@ -12,12 +13,25 @@ from spark_eval.results.sentences import (
     in_run,
     interval_of,
     interval_text,
+    p_text,
     short,
     slice_name,
     standing,
     where,
 )
-from spark_eval.schema import ALL, NO_TRAIN, FOLD, FOLDS, MODEL, SEGMENT, SEGMENT_VALUE, Direction, Outcome, Row, Table
+from spark_eval.schema import (
+    ALL,
+    FOLD,
+    FOLDS,
+    MODEL,
+    NO_TRAIN,
+    SEGMENT,
+    SEGMENT_VALUE,
+    Direction,
+    Outcome,
+    Row,
+    Table,
+)
 
 # Number of metrics whose change is named, of slices and segments that are worse, and of lines on one subject.
 HEADLINES: Final = 3
@@ -87,7 +101,7 @@ def changes(rows: Sequence[Row], gates: Sequence[Row], primary: str) -> Iterator
     whole.sort(key=lambda row: (measure_of(row) != primary, measure_of(row) not in gated))
     for row in whole[:HEADLINES]:
         means = f"{short(row['baseline_value'])} to {short(row['candidate_value'])}"
-        p = "" if row["p_adjusted"] is None else f", p {row['p_adjusted']:.3g}"
+        p = "" if row["p_adjusted"] is None else f", {p_text(row)}"
         pair = f"{row['candidate']} against {in_run(row['baseline'], row['baseline_run'])}"
         yield f"{measure_of(row)}: {means}, {change_text(row)}{p}, {row['n_users']:,} users ({pair})"
 
@@ -111,9 +125,10 @@ def change_text(row: Row) -> str:
 
 
 def losses(rows: Sequence[Row], tables: Tables, better: Better) -> Iterator[str]:
-    """Yield the slices that stand and the segments that certainly lose, the worst first.
+    """Yield the slices that stand, the largest part first, and segments that certainly lose.
 
-    If nothing loses, one line says how much was tested.
+    A segment value that is a tested slice is judged as such. If nothing loses, one line says how much was
+    tested.
     """
     pair = tuple(rows[0][name] for name in ("candidate", "baseline", "baseline_run"))
     slices = [
@@ -123,7 +138,7 @@ def losses(rows: Sequence[Row], tables: Tables, better: Better) -> Iterator[str]
     ]
     segments = [row for row in rows if row[SEGMENT] not in (ALL, FOLD, FOLDS)]
     lost = [row for row in segments if is_lost(row, better(row["metric"]))]
-    named = {(row["metric"], row["k"], slice_name(row)) for row in standing(slices)}
+    named = {(row["metric"], row["k"], slice_name(row)) for row in slices}
     lines = [f"{slice_name(row)}: {loss_text(row)}" for row in standing(slices)]
     for row in sorted(lost, key=lambda one: -abs(one["difference"])):
         name = f"{row[SEGMENT]}={row[SEGMENT_VALUE]}"
@@ -168,9 +183,9 @@ def gaps(rows: Sequence[Row], tables: Tables) -> Iterator[str]:
         if row[MODEL] != pair or row["outcome"] != Outcome.DROPPED:
             continue
         if row["source"] in ("baseline", "candidate"):
-            yield f"{row['users']:,} users are of the {row['source']} alone, and not compared"
+            yield f"not compared, since the {row['source']} alone has them: {counted(row['users'], 'user')}"
         elif row["source"] == "slices":
-            yield f"{row['rows']:,} slices have too few users to be tested"
+            yield f"not tested, for too few users: {counted(row['rows'], 'slice')}"
     undefined = [row for row in rows if row[SEGMENT] == ALL and row["n_undefined"]]
     for row in undefined[:MOST_OPEN]:
         n_all = row["n_users"] + row["n_undefined"]
