@@ -187,10 +187,10 @@ def recipe_replicates(
     repeats of each model are drawn apart, and the pair that both parts have counts twice: once is taken off.
     """
     of_parts = [[drawn.get((pair, *cell.key[1:])) for pair in part] for part in parts]
-    means = [[one.means for one in part if one is not None] for part in of_parts]
     value = cell.estimate.value
-    if value is None or any(len(found) < len(part) for found, part in zip(means, parts, strict=True)):
+    if value is None or any(None in part for part in of_parts):
         return None
+    means = [[one.means for one in part if one is not None] for part in of_parts]
     total = -means[0][0] if len(parts) > 1 else np.zeros_like(means[0][0])
     for role, (model, own) in enumerate(zip(cell.models, means, strict=False)):
         weights = repeat_weights(plan.seed + role, model, len(own), plan.resamples)[1 : 1 + len(own[0])]

@@ -43,7 +43,7 @@ def poisson_weights(hashes: NDArray[np.uint64], n_replicates: int) -> NDArray[np
 
 
 def weights_of_repeats(state: np.uint64, n_repeats: int, n_replicates: int) -> Ints:
-    """Return how often each repeat is drawn; shape (1 + n_replicates, n_repeats), each once in row 0.
+    """Return the number of draws of each repeat; shape (1 + n_replicates, n_repeats), 1 in row 0.
 
     A replicate draws one repeat fewer than there are, with replacement: the variance of its mean is then
     that of the mean over repeats. ``state`` is that of a generator SplitMix64.

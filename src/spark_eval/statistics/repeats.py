@@ -210,8 +210,8 @@ def crossed_ratios(
     0, and the repeats have equal weights that add up to 1.
     """
     gradient: list[Fraction] = []
-    for place, factor in zip((0, 2), factors, strict=True):
-        total, weight = (sum((row.totals[index] for row in rows), Fraction()) for index in (place, place + 1))
+    for first, factor in zip((0, 2), factors, strict=True):
+        total, weight = (sum((row.totals[index] for row in rows), Fraction()) for index in (first, first + 1))
         is_there = factor and weight
         gradient += [factor / weight, -factor * total / weight**2] if is_there else [Fraction()] * 2
     none = Fraction()

@@ -199,7 +199,7 @@ class Resampler:
 
 
 def repeat_weights(seed: int, model: str, n_repeats: int, n_replicates: int) -> Ints:
-    """Return how often each repeat of a model is drawn, in row 0 once each; see ``weights_of_repeats``.
+    """Return the number of draws of each repeat of a model, 1 in row 0; see ``weights_of_repeats``.
 
     The draws depend on the seed and the model's name only.
     """
