@@ -11,7 +11,7 @@ from spark_eval.comparison.rows import ComparisonRow
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(3600)]
 # Number of trainings of each layout, and of those that one table has: each is a column of its own.
-N_TRAININGS: Final = 3_000
+N_TRAININGS: Final = 1_500
 AT_ONCE: Final = 50
 # Numbers of users and repeats, and the standard deviation by which repeats move the mean.
 LAYOUTS: Final = [(2000, 3, 0.004), (2000, 5, 0.004), (20_000, 3, 0.004), (20_000, 5, 0.002), (2000, 3, 0.0)]
