@@ -78,9 +78,7 @@ def test_segments_that_lose_are_named_without_slices() -> None:
     review = verdict_of(compared(segments=["country"], gates=[])).review
     [lost] = review[Part.WORSE]
     assert lost.startswith("country=SE: ndcg@10 -.15")
-    assert verdict_of(compared()).review[Part.WORSE] == [
-        "not asked: compare.slices tests for whom and on which items"
-    ]
+    assert verdict_of(compared()).review[Part.WORSE] == ["not asked: compare.slices tests users and items"]
     nothing = verdict_of(compared(metrics=["recall@10"], segments=["country"])).review
     assert nothing[Part.WORSE] == ["nowhere for certain, of 2 segment values"]
 

@@ -62,7 +62,7 @@ def review_of(
     """Return the lines of each part of the review of a comparison; none without a comparison.
 
     ``model`` is the candidate, by default the first one that passed all of its gates, or the first one. Its
-    change in the metric ``primary`` comes first, then those of metrics with gates, then others.
+    change in the metric ``primary`` comes first, then metrics with gates, then others.
     """
     rows = [row for row in tables.get(Table.COMPARISONS, ()) if row["test"] in set(PairTest)]
     rows = rows_of_pair(rows, model or candidate_of(rows, tables.get(Table.GATES, ())))
@@ -89,9 +89,9 @@ def candidate_of(rows: Sequence[Row], gates: Sequence[Row]) -> str:
 
 def rows_of_pair(rows: Sequence[Row], candidate: str) -> list[Row]:
     """Return the rows of the candidate against its first baseline, by their first test."""
-    own = [row for row in rows if row["candidate"] == candidate]
+    chosen = [row for row in rows if row["candidate"] == candidate]
     same = ("baseline", "baseline_run", "test")
-    return [row for row in own if all(row[name] == own[0][name] for name in same)]
+    return [row for row in chosen if all(row[name] == chosen[0][name] for name in same)]
 
 
 def changes(rows: Sequence[Row], gates: Sequence[Row], primary: str) -> Iterator[str]:
@@ -151,7 +151,7 @@ def losses(rows: Sequence[Row], tables: Tables, better: Better) -> Iterator[str]
         tested = len({slice_name(row) for row in slices}) or len({where_of(row) for row in segments})
         yield f"nowhere for certain, of {tested:,} {'slices' if slices else 'segment values'}"
     if not (slices or segments):
-        yield "not asked: compare.slices tests for whom and on which items"
+        yield "not asked: compare.slices tests users and items"
 
 
 def where_of(row: Row) -> tuple[str, str]:
@@ -214,6 +214,6 @@ def commands_of(run_id: str, records: Mapping[str, Row]) -> list[str]:
     texts = []
     for verb, record in ((verb, one) for verb, one in records.items() if "config" in one):
         runs: Mapping[str, Any] = record.get("runs") or {}
-        of_runs = f" (reads the runs {', '.join(runs)})" if len(runs) > 1 else ""
-        texts.append(f"spark-eval {verb} --run-id {run_id}{of_runs}")
+        sources = f" (reads the runs {', '.join(runs)})" if len(runs) > 1 else ""
+        texts.append(f"spark-eval {verb} --run-id {run_id}{sources}")
     return texts

@@ -91,8 +91,8 @@ def tested_slices(
     whole = sums.of(EVERYBODY)
     slices = [tested_slice(sums, cell, whole, confidence, sign) for cell in cells]
     p_values = adjusted([one.test.p_value for one in slices], plan.correction)
-    of_rest = adjusted([one.p_rest for one in slices], plan.correction)
-    for one, p_adjusted, p_rest in zip(slices, p_values, of_rest, strict=True):
+    p_of_rest = adjusted([one.p_rest for one in slices], plan.correction)
+    for one, p_adjusted, p_rest in zip(slices, p_values, p_of_rest, strict=True):
         one.p_adjusted, one.p_rest_adjusted = p_adjusted, p_rest
         value = sign * (one.estimate.value or 0)
         if p_adjusted is not None and p_adjusted < 1 - confidence and value:
@@ -104,14 +104,14 @@ def tested_slices(
 
 def tested_slice(sums: PairSlices, cell: Slice, whole: OneSlice, confidence: float, sign: int) -> TestedSlice:
     """Return a slice with its tests; p-values are not adjusted yet."""
-    own, others = sums.of(cell), sums.without(EVERYBODY, cell)
-    estimate = estimate_of(own)
-    rest = welch(estimate_of(others), others.n, estimate, own.n)
+    inside, outside = sums.of(cell), sums.without(EVERYBODY, cell)
+    estimate = estimate_of(inside)
+    rest = welch(estimate_of(outside), outside.n, estimate, inside.n)
     contribution = None
     if estimate.value is not None:
-        contribution = nearest_double(estimate.value * (own.weight / whole.weight))
+        contribution = nearest_double(estimate.value * (inside.weight / whole.weight))
     _, p_rest = t_of_mean(rest)
-    return TestedSlice(cell, own, estimate, t_test(estimate, confidence), rest, p_rest, contribution, sign)
+    return TestedSlice(cell, inside, estimate, t_test(estimate, confidence), rest, p_rest, contribution, sign)
 
 
 def welch(baseline: Estimate, n_baseline: int, candidate: Estimate, n_candidate: int) -> Estimate:
@@ -197,21 +197,21 @@ def found_slices(
         table.check_values()
     rows: list[SliceRow] = []
     entries: list[Entry] = []
-    of_gates: dict[PairValue, TestedSums] = {}
+    gated: dict[PairValue, TestedSums] = {}
     shown_values = set(map(str, shown.list_metrics))
-    of_items = [segment for segment in tables if segment is not None]
+    item_segments = [segment for segment in tables if segment is not None]
     for number, pair in enumerate(requested.pairs):
-        cells, of_pair = cells_of_pair(tables, number, pair, plan.slices)
-        entries += of_pair if pair in shown.pairs else ()
+        cells, entries_of_pair = cells_of_pair(tables, number, pair, plan.slices)
+        entries += entries_of_pair if pair in shown.pairs else ()
         for value in requested.list_metrics:
             by_table = {of: sums for of, table in tables.items() if (sums := table.sums(number, value))}
-            sums_of_pair = PairSlices(by_table, of_items)
+            sums_of_pair = PairSlices(by_table, item_segments)
             tested = TestedSums(sums_of_pair, list(filter(sums_of_pair.has, cells)), plan.slices.min_users)
-            of_gates[pair, str(value)] = tested
+            gated[pair, str(value)] = tested
             if pair in shown.pairs and str(value) in shown_values:
                 for row in slice_rows(tested, pair, value, plan):
                     rows.append(finite_row(row._replace(baseline_run=run, conventions=conventions)))
-    return FoundSlices(rows, entries, of_gates)
+    return FoundSlices(rows, entries, gated)
 
 
 def cells_of_pair(
