@@ -110,8 +110,8 @@ def chance(facts: RunFacts) -> Chapter | None:
 def line_of_repeats(facts: RunFacts, row: Row) -> dict[str, Any]:
     """Return a mean over repeats with the shares of its variance, and the published values of the repeats."""
     key = (row[MODEL], row["metric"], row["k"])
-    of_repeats = [other for other in facts.of_users if other[SEGMENT] == REPEAT]
-    alike = [other for other in of_repeats if (other[MODEL], other["metric"], other["k"]) == key]
+    repeat_rows = [line for line in facts.of_users if line[SEGMENT] == REPEAT]
+    alike = [line for line in repeat_rows if (line[MODEL], line["metric"], line["k"]) == key]
     share = row["repeat_share"] or 0.0
     return {
         **row,
@@ -119,7 +119,7 @@ def line_of_repeats(facts: RunFacts, row: Row) -> dict[str, Any]:
         "better": facts.direction(row["metric"]).value,
         "users": 1 - share,
         "repeats": share,
-        "dots": [rounded(other["value"]) for other in alike if other["value"] is not None],
+        "dots": [rounded(line["value"]) for line in alike if line["value"] is not None],
     }
 
 
