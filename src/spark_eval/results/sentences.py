@@ -90,9 +90,9 @@ def important(rows: Iterable[Row], better: Callable[[str], Direction] = list_dir
         if is_of_segment(row)
     }
     chosen = {*sorted(weights, key=lambda at: weights[at])[:MOST_SEGMENTS]}
-    kept = [row for at, row in enumerate(rows) if at not in weights or at in chosen]
-    order = {key: at for at, key in enumerate(dict.fromkeys(map(pair_and_segment, kept)))}
-    return sorted(kept, key=lambda row: (order[pair_and_segment(row)], number_order(row["segment_value"])))
+    lines = [row for at, row in enumerate(rows) if at not in weights or at in chosen]
+    order = {key: at for at, key in enumerate(dict.fromkeys(map(pair_and_segment, lines)))}
+    return sorted(lines, key=lambda row: (order[pair_and_segment(row)], number_order(row["segment_value"])))
 
 
 def pair_and_segment(row: Row) -> tuple[Any, ...]:
@@ -121,7 +121,7 @@ def seems_certain(row: Row) -> bool:
 
 def is_lost(row: Row, better: Callable[[str], Direction] = list_direction) -> bool:
     """Return True if the candidate is certainly worse."""
-    return is_certain(row) and verb_of(row, better) == "falls behind"
+    return row["difference"] is not None and is_certain(row) and verb_of(row, better) == "falls behind"
 
 
 def lost_sentences(rows: Iterable[Row], better: Callable[[str], Direction] = list_direction) -> list[str]:
@@ -154,7 +154,7 @@ def lost_sentences(rows: Iterable[Row], better: Callable[[str], Direction] = lis
 
 
 def segment_notes(rows: Iterable[Row], better: Callable[[str], Direction] = list_direction) -> list[str]:
-    """Return what a reader of the lines of ``compared_table`` has to know about its segments."""
+    """Return notes on the segments in the lines of ``compared_table``."""
     rows = list(rows)
     chosen = important(rows, better)
     n_more = len(rows) - len(chosen)
@@ -169,7 +169,7 @@ def segment_notes(rows: Iterable[Row], better: Callable[[str], Direction] = list
 
 
 def meanings_of_segments(segments: Iterable[str]) -> list[str]:
-    """Return what the values of our own segments mean.
+    """Return the meanings of values of our own segments.
 
     >>> meanings_of_segments(["country", "activity"])
     ['activity: the higher the decile, the more rows in train; 10 are the most active users']
