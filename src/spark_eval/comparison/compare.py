@@ -64,13 +64,14 @@ from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import SmallRows
 from spark_eval.results.exported import SmallFrame
 from spark_eval.results.sentences import (
-    COMPARED,
     GATED,
     MOST_SENTENCES,
     SLICED,
-    compared_lines,
+    compared_table,
     gated_lines,
+    lost_sentences,
     seed_sentences,
+    segment_notes,
     sentences,
     shortened,
     slice_sentences,
@@ -128,9 +129,11 @@ class Comparison(Writable):
         rows, gates, slices = (
             [row._asdict() for row in of] for of in (self.rows, self.gate_rows, self.slice_rows)
         )
-        notes = shortened(sentences(rows, compared_direction), MOST_SENTENCES) + seed_sentences(rows)
+        lost = lost_sentences(rows, compared_direction)
+        notes = segment_notes(rows, compared_direction)
+        notes += shortened(sentences(rows, compared_direction), MOST_SENTENCES) + seed_sentences(rows)
         tables = [
-            TextTable("Comparison", COMPARED, compared_lines(rows), notes),
+            TextTable("Comparison", *compared_table(rows, compared_direction), notes, lost),
             TextTable("Slices", SLICED, sliced_lines(slices), slice_sentences(slices)[:MOST_SENTENCES]),
             TextTable("Gates", GATED, gated_lines(gates)),
         ]
@@ -141,6 +144,7 @@ class Comparison(Writable):
         sizes = f"{counted(len(self.pairs), 'pair')}: {counted(len(self.rows), 'row')} of {tests}"
         rows = [row._asdict() for row in self.rows]
         texts = shortened(sentences(rows, compared_direction), MOST_PRINTED)
+        texts += lost_sentences(rows, compared_direction)
         failure = failure_of(self.gate_rows)
         gates = [] if failure is None else [failure.message.partition("; the run is")[0]]
         tables = "comparisons, slices, gates, accounting are DataFrames"

@@ -119,6 +119,17 @@ def test_a_front_holds_whom_nobody_beats_in_both(pages: dict[str, Path]) -> None
     assert {(row["accuracy"], row["beyond accuracy"]) for row in rows} >= {("ndcg@5", "novelty@5")}
 
 
+def test_an_accuracy_over_other_users_than_the_metric_has_no_front(pages: dict[str, Path]) -> None:
+    """The model with lists for 19 of 81 users has its novelty of these 19."""
+    text = pages["others"].read_text()
+    assert set(column(text, "trade_offs", "front")) == {""}
+    said = [one for one in statements(text) if "has no front" in one]
+    users = "a 81 of 81, b 81 of 81, few 19 of 81"
+    assert said == [
+        f"plain |  | novelty@100 has no front: it is a mean of other users than ndcg@100 ({users})."
+    ]
+
+
 def test_one_model_alone_or_no_accuracy_has_no_front(facts: RunFacts) -> None:
     metrics = facts.rows(Table.METRICS)
     alone = [row for row in metrics if row["model"] == "taste"]
@@ -155,7 +166,7 @@ def test_groups_of_items_are_no_segment_of_users(facts: RunFacts, pages: dict[st
 
 def test_values_of_a_run_are_said_to_have_no_interval(pages: dict[str, Path]) -> None:
     text = pages["stages"].read_text()
-    certain = dict(zip(column(text, "best", "measure"), column(text, "best", "certain"), strict=True))
+    certain = dict(zip(column(text, "best", "metric"), column(text, "best", "certain"), strict=True))
     assert certain["catalog_coverage@10"] == "unknown: it has no interval"
     assert "gini_catalog@10" not in certain
 

@@ -11,6 +11,7 @@
   const GREY = "#8b949e";
   const MARKS = { "*": "best", "~": "not certainly worse than the best" };
   const FIRST_ROWS = 200;
+  const MOST_NAMED = 5;
   const NUMBER = /^[+-]?\d+(\.\d+)?$/;
   // As the page's, for ECharts measures texts on its own.
   const FONT = getComputedStyle(document.body).fontFamily;
@@ -276,6 +277,12 @@
     });
     const corner = view.where.segment ? view.where.segment[0] : drawn.rows;
     putTable(parent, view.title, [corner, heading(view, drawn.n), ...models], cells, "heat");
+    const small = ordered.filter(([, line]) => [...line.values()].some((row) => row[drawn.value] !== null && row[drawn.n] < drawn.few));
+    if (small.length) {
+      const named = small.slice(0, MOST_NAMED).map(([name]) => name).join(", ");
+      const unit = heading(view, drawn.n);
+      make("p", "definition", `⚠ Fewer than ${drawn.few} ${unit} in ${small.length} of ${ordered.length}: ${named}${small.length > MOST_NAMED ? " and more" : ""}.`, parent);
+    }
   }
 
   // --- charts --------------------------------------------------------------------------------------------
