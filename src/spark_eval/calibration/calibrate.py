@@ -23,7 +23,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.experiments.evaluate import Experiments
 from spark_eval.options import check_kind, checked_call, documented, number_in_range
 from spark_eval.results.driver_tables import SmallRows
-from spark_eval.results.exported import Exported, SmallFrame
+from spark_eval.results.exported import SmallFrame
 from spark_eval.results.forecasts import (
     CALIBRATION_TABLE,
     SHIPPED,
@@ -33,7 +33,7 @@ from spark_eval.results.forecasts import (
     shipped_lines,
     shown_lines,
 )
-from spark_eval.results.shown import TextTable
+from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runtime import events
 from spark_eval.schema import ALL, Direction, Row, Table
 from spark_eval.statistics.true_effects import Forecast
@@ -44,7 +44,7 @@ AT_MOST: Final = number_in_range(f"0 to {MOST:g}", lambda given: 0 <= given <= M
 
 
 @dataclass(frozen=True, repr=False)
-class Calibration(Exported):
+class Calibration(Writable):
     """Result of ``calibrate``: a row per offline metric and goal, and the experiments that it rests on.
 
     Examples:
@@ -57,17 +57,15 @@ class Calibration(Exported):
 
     rows: Sequence[CalibrationRow]
     programme_rows: Sequence[ProgrammeRow]
+    verb: ClassVar[str] = "calibrate"
     tables: ClassVar[tuple[str, ...]] = ("calibration", "programme")
+    offers: ClassVar[tuple[str, ...]] = ("predict", "table")
 
     def __dir__(self) -> list[str]:
-        frames = {"table", "to_pandas", "to_polars", "to_arrow", "to_spark"}
-        return sorted({*self.tables, *frames, "predict"})
+        return sorted({*super().__dir__()} - {"models"})
 
     def __repr__(self) -> str:
         return "\n".join(sentence(row._asdict()) for row in self.rows)
-
-    def _repr_html_(self) -> str:
-        return "".join(table._repr_html_() for table in self.shown())
 
     def shown(self) -> list[TextTable]:
         """Return the correlations with a sentence for each, and what shipping by the metric has brought."""
@@ -223,7 +221,8 @@ def calibrate(
             both errors: ``experiment``, ``metric``, ``goal``, ``covariance``. By default 0.
 
     Returns:
-        A ``Calibration``: ``calibration``, ``programme``, ``predict(difference, std_error)``.
+        A ``Calibration``: ``calibration``, ``programme``, ``predict(difference, std_error)``; ``summary()``,
+        ``plot()``, ``write()``.
 
     Raises:
         ConfigError: NOT_A_FRAME; METRIC_NOT_MEASURED for a metric or a goal that no experiment has.

@@ -1,11 +1,14 @@
-"""Chapters on online experiments (trust, decisions, differences, guardrails, power) and on interleaving."""
+"""Chapters on online experiments, on interleaving, and on offline metrics that have predicted experiments."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from spark_eval.results.forecasts import forecast_sentence, sentence
 from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, Tone, View, chart, warning
 from spark_eval.results.report.data import RunFacts
 from spark_eval.schema import ALL, Row, Table
+from spark_eval.statistics.intervals import CERTAIN
 
 TONES: Final[Mapping[str, tuple[Tone, str]]] = {
     "win": (Tone.GOOD, "WIN"),
@@ -27,6 +30,28 @@ ANALYSES: Final = (
     *("wins", "ties", "losses", "n_users", "n_impressions"),
 )
 HEADINGS: Final = {"ci_low": "from", "ci_high": "to", "mde": "smallest detectable effect"}
+EXPERIMENT: Final = "experiment"
+# Columns of the picture of past experiments: a row is an experiment, or a point of the fitted line.
+PAST: Final = (
+    *("metric", "goal", "point", EXPERIMENT, "treatment"),
+    *("offline", "offline_low", "offline_high", "online", "online_low", "online_high"),
+)
+EXPLAINED: Final = (
+    "Arms are intervals of 95 %. The line is the true online effect to expect. "
+    "The band holds 95 % of the true effects."
+)
+# Number of points of a fitted line.
+N_OF_LINE: Final = 2
+CALIBRATED: Final = {
+    "calibration": (
+        "How well it has predicted",
+        ("n", "left_out", "n_decided", "agree", "rho", "rho_low", "rho_high", "naive_rho", "slope", "reason"),
+    ),
+    "shipped": (
+        "Shipped if certainly better offline",
+        ("shipped", "online_sum", "online_std_error", "online_all", "online_best"),
+    ),
+}
 # Methods whose rows have an interval of a difference.
 TWO_SIDED: Final = ("raw", "z_pooled", "cuped", "sequential", "novelty")
 ONE_SIDED: Final = ("non_inferiority", "gate")
@@ -180,3 +205,60 @@ def interleaving(facts: RunFacts) -> Chapter | None:
         ),
     ]
     return Chapter("Interleaving", [*decided(decisions), *doubts(checks)], views, picks=("experiment",))
+
+
+def calibration(facts: RunFacts) -> Chapter | None:
+    """Return the chapter on a calibration; readers choose the offline metric and the goal."""
+    rows = facts.rows(Table.CALIBRATION)
+    if not rows:
+        return None
+    statements = [Statement(f"{sentence(row)}.") for row in rows]
+    statements += [Statement(f"{forecast_sentence(row)}.") for row in facts.rows(Table.FORECASTS)]
+    points = [
+        *(past_point(row) for row in facts.rows(Table.PROGRAMME) if row["reason"] is None),
+        *(point for row in rows for point in fitted_line(row, facts.rows(Table.PROGRAMME))),
+    ]
+    views = [
+        chart(
+            Form.CROSSES,
+            "Offline against online effects",
+            Dataset.of("past_experiments", points, PAST, HEADINGS),
+            "A cross of intervals for each past experiment; the fitted line and its band",
+            note=EXPLAINED,
+            x="offline",
+            y="online",
+            is_point=EXPERIMENT,
+        ),
+        *(
+            View(Form.TABLE, title, Dataset.of(name, rows, ("metric", "goal", *columns)))
+            for name, (title, columns) in CALIBRATED.items()
+        ),
+    ]
+    return Chapter("Offline metrics and online wins", statements, views, picks=("metric", "goal"))
+
+
+def past_point(row: Row) -> Row:
+    """Return a past experiment with the intervals of both effects."""
+    point = {"point": EXPERIMENT, "experiment": row["experiment"], "treatment": row["treatment"]}
+    for side in ("offline", "online"):
+        effect, half = row[f"{side}_difference"], CERTAIN * row[f"{side}_std_error"]
+        point |= {side: effect, f"{side}_low": effect - half, f"{side}_high": effect + half}
+    return {"metric": row["metric"], "goal": row["goal"], **point}
+
+
+def fitted_line(row: Row, programme: Sequence[Row]) -> Iterator[Row]:
+    """Yield points of the fitted line of a row of ``calibration``, with the band of true online effects."""
+    pair = {"metric": row["metric"], "goal": row["goal"]}
+    seen = [
+        one["offline_difference"]
+        for one in programme
+        if one["reason"] is None and {name: one[name] for name in pair} == pair
+    ]
+    if row["rho"] is None or not seen:
+        return
+    half = CERTAIN * row["online_spread"] * math.sqrt(1 - row["rho"] ** 2)
+    for share in range(N_OF_LINE):
+        offline = min(seen) + (max(seen) - min(seen)) * share / (N_OF_LINE - 1)
+        online = row["online_mean"] + row["slope"] * (offline - row["offline_mean"])
+        ends = {"online": online, "online_low": online - half, "online_high": online + half}
+        yield {**dict.fromkeys(PAST), **pair, "point": "line", "offline": offline, **ends}
