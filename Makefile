@@ -20,7 +20,7 @@
 #   make benchmarks  us and our peers side by side; ARGS="--size M"
 #   make check   style, types, import rules
 #   make environments  what test-parity and test-airflow run in, which make it themselves if need be
-#   make package dist/spark_eval.zip, for spark-submit --py-files
+#   make package dist/spark_eval.zip, for spark-submit --py-files, and a wheel beside it, for pip install
 #   make archive dist/environment.tar.gz, the executors' Python, for spark-submit --archives
 #   make archive-driver dist/driver.tar.gz, the driver's Python too, for cluster mode on YARN
 #   make lock    write requirements/*.txt anew; ARGS=--upgrade takes newer releases
@@ -112,11 +112,14 @@ docs: .venv/.run .venv-docs/.installed
 		.venv-docs/bin/python -m mkdocs build --strict $(ARGS)
 	@echo site/index.html
 
-package: .venv/.python
+package: .venv/.run
 	@mkdir -p $(dist)
 	@find src -name __pycache__ -type d -prune -exec rm -rf {} +
 	@.venv/bin/python -m zipfile -c $(dist)/spark_eval.zip src/spark_eval
 	@echo $(dist)/spark_eval.zip
+	@rm -f $(dist)/spark_eval-*.whl
+	@$(in_venv) pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir $(dist) .
+	@ls $(dist)/spark_eval-*.whl
 
 # A venv needs no changes to be moved: its Python finds what lies beside it, and the standard library where
 # pyvenv.cfg says, on every node alike.

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import pytest
-from repeated_lists import drawn, worked
+from repeated_lists import WORKED, drawn, lists_of, worked
 from scipy import stats
 
 from spark_eval import add_sums, evaluate
@@ -239,6 +239,60 @@ def test_copied_repeats_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
         assert "COPIED_REPEATS" not in caplog.text
         evaluate(pd.concat([lists, copy]), truth, **PRECISION)
     assert "COPIED_REPEATS: repeats with equal lists: '4' of 'A' is '2' again" in caplog.text
+
+
+def passed() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Lists of one item, relevant if the worked precision is at least 0.5, and their truth."""
+    lists, truth = lists_of(WORKED), pd.DataFrame({"user": range(6), "item": 1})
+    values = {(model, repeat): own for model, repeats in WORKED.items() for repeat, own in repeats.items()}
+    lists = lists[lists["rank"] == 1]
+    hits = [values[model, repeat][user] >= 0.5 for model, repeat, user, *_ in lists.itertuples(index=False)]
+    return lists.assign(item=np.where(hits, 1, 2)), truth
+
+
+def test_worked_shares_with_a_hit_in_all_and_in_any_repeat() -> None:
+    result = evaluate(*passed(), metrics=["hit_rate"], k=1, engine="local")
+    of_all, of_any = of_everybody(result, "pass_all"), of_everybody(result, "pass_any")
+    assert [of_all[model]["value"] for model in "AB"] == [2 / 6, 2 / 6]
+    assert [of_any[model]["value"] for model in "AB"] == [3 / 6, 2 / 6]
+    assert of_any["A"]["std_error"] == pytest.approx((0.25 / 5) ** 0.5)
+    assert [of_any[model]["n_repeats"] for model in "AB"] == [3, 2]
+    assert "pass_any" in str(result.leaderboard("pass_any@1"))
+
+
+@pytest.mark.parametrize("by_request", [False, True])
+@pytest.mark.parametrize("without_list", ["zero", "drop"])
+def test_hits_in_all_and_in_any_repeat_are_those_of_a_slow_computation(
+    by_request: bool, without_list: str
+) -> None:
+    frames: dict[str, Any] = drawn(by_request=by_request)
+    lands = pd.DataFrame({"user": range(40), "land": ["de", "fr"] * 20})
+    options: dict[str, Any] = {"users": lands, "segments": ["land"], "no_recommendations": without_list}
+    result = evaluate(**frames, **options, metrics=["hit_rate"], k=[3, 8], engine="local")
+    per_user = result.per_user
+    keys = ["user", "request"] if by_request else ["user"]
+    for _, row in result.metrics.query("metric in ('pass_all', 'pass_any')").iterrows():
+        own = per_user[per_user["model"] == row["model"]]
+        own = own if row["segment"] == "all" else own[own["land"] == row["segment_value"]]
+        table = own.pivot_table(index=keys, columns="repeat", values=f"hit_rate_at_{row['k']}", dropna=False)
+        values = table.dropna().min(axis=1) if row["metric"] == "pass_all" else table.dropna().max(axis=1)
+        n_left_out = len(table.dropna(how="all")) - len(values)
+        assert (row["value"], row["n_undefined"]) == (pytest.approx(values.mean()), n_left_out)
+        clusters = (values - values.mean()).groupby("user").sum()
+        n = len(clusters)
+        error = (np.square(clusters).sum() * n / (n - 1)) ** 0.5 / len(values)
+        assert row["std_error"] == pytest.approx(error)
+        assert row["n_repeats"] == own["repeat"].nunique()
+    assert len(result.metrics.query("metric == 'pass_all'")) == 3 * 2 * 3
+
+
+@pytest.mark.parametrize("name", ["pass_all", "pass_any@3"])
+def test_means_over_repeats_are_not_asked_for(name: str) -> None:
+    lists, truth = worked()
+    with pytest.raises(ConfigError, match=r"UNKNOWN_METRIC.*hit_rate of lists with a column repeat"):
+        evaluate(lists, truth, metrics=[name], engine="local")
+    alone = evaluate(lists.query("repeat == '1'").drop(columns="repeat"), truth, metrics=["hit_rate"])
+    assert set(alone.metrics["metric"]) == {"hit_rate"}
 
 
 LISTS, TRUTH = worked()

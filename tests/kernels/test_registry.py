@@ -33,6 +33,7 @@ class Facts(NamedTuple):
     lower: float | None = 0.0
     upper: float = 1.0
     catalog_name: str | None = None
+    over_repeats: str = ""
 
 
 OF_ITEMS = Facts("", needs="items")
@@ -44,7 +45,7 @@ TABLE = {
     "recall": Facts("recall", "recall_denominator tie_order"),
     "recall_capped": Facts("recall_capped", "tie_order"),
     "f1": Facts("f1", "precision_denominator recall_denominator tie_order"),
-    "hit_rate": Facts("hit_rate", "tie_order"),
+    "hit_rate": Facts("hit_rate", "tie_order", over_repeats="pass_all pass_any"),
     "ap": Facts("map", "ap_denominator ap_variant tie_order"),
     "ar": Facts("mar", "ar_denominator ar_variant tie_order"),
     "rr": Facts("mrr", "tie_order"),
@@ -176,6 +177,7 @@ def test_facts(name: str) -> None:
     assert metric.needs == {Need[one.upper()] for one in facts.needs.split()}
     assert list(metric.weights) == facts.weights.split()
     assert metric.catalog_name == facts.catalog_name
+    assert list(metric.over_repeats) == facts.over_repeats.split()
     assert metric.is_of_users is not bool(metric.needs & {Need.ITEM_COUNTS, Need.GROUP_WEIGHTS})
     hits_alone = not metric.needs - OF_LISTS and name != "serendipity"
     assert metric.knows_items is not hits_alone

@@ -25,13 +25,17 @@ FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARKER = re.compile(r"^<!-- walk: (.*?) -->$", re.MULTILINE)
 SKIP = re.compile(r"skip(?: `([^`]+)`)?, (\S.*)")
 WITH = re.compile(r"with (\S+), (\S.*)")
+PRINTED_BY = re.compile(r"printed by `([^`]+)`")
 WORDS_BEFORE = ("do", "then", "if", "until", "while", "!", "time", "nice")
 NAMED = re.compile(r"# (\S+\.yaml)\n")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: what it is, where it stands, what of it is not run and why, the data it needs."""
+    """A fenced block: what it is, where it stands, what of it is not run and why, the data it needs.
+
+    Output is that of the block before it, or of the command that ``printed_by`` names.
+    """
 
     page: str
     line: int
@@ -40,6 +44,7 @@ class Block:
     skipped: str | None = None
     skipped_line: str | None = None
     needs: str | None = None
+    printed_by: str | None = None
 
     @property
     def place(self) -> str:
@@ -92,6 +97,8 @@ def marked(block: Block, words: str) -> Block:
         return replace(block, skipped=found[2], skipped_line=found[1])
     if found := WITH.fullmatch(words):
         return replace(block, needs=found[1])
+    if (found := PRINTED_BY.fullmatch(words)) and block.language == OUTPUT:
+        return replace(block, printed_by=found[1])
     raise ValueError(f"{block.place}: not a marker: {words!r}")
 
 

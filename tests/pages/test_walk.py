@@ -23,7 +23,8 @@ PAGES_WITH = {
 }
 # Walked by `make test-slow` too; the others only by `make test-pages`.
 # Of the others the slow ring has no time.
-MARKS = {"README.md": [pytest.mark.brief], "docs/demo.md": list[pytest.MarkDecorator]()}
+UNMARKED = list[pytest.MarkDecorator]()
+MARKS = {"README.md": [pytest.mark.brief], "docs/demo.md": UNMARKED, "docs/retrieval.md": UNMARKED}
 IN_A_CLONE = [page for page in PAGES_WITH[SHELL] if page != "docs/airflow.md"]
 # A minute of Spark, where README takes seconds.
 IN_PROCESS = [
@@ -164,8 +165,9 @@ def test_stages_of_movielens_lose_what_the_page_says(tmp_path: Path) -> None:
 
 
 def side_by_side(recommendations: pd.DataFrame, truth: pd.DataFrame) -> str:
-    """Both tables as rows of one in README."""
-    rows = zip(recommendations.itertuples(index=False), truth.itertuples(index=False), strict=True)
+    """The first three rows of both tables as rows of one in README."""
+    tables = (table.head(3).itertuples(index=False) for table in (recommendations, truth))
+    rows = zip(*tables, strict=True)
     return "\n".join(
         f"| {' | '.join(map(str, one))} |   | {' | '.join(map(str, other))} |" for one, other in rows
     )

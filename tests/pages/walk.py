@@ -110,6 +110,7 @@ class Walk:
     shell: Shell | None = None
     names: dict[str, Any] = field(default_factory=dict)
     printed: str | None = None
+    outputs: dict[str, str] = field(default_factory=dict)
 
     def take(self, block: Block) -> None:
         """Do what a block says; AssertionError where that fails, or prints something else."""
@@ -117,13 +118,22 @@ class Walk:
             self.printed = None
         elif block.language == SHELL:
             self.printed = None if self.shell is None else self.shell.run(block.commands)
+            if self.printed is not None:
+                self.outputs |= dict.fromkeys(block.commands.splitlines(), self.printed)
         elif block.language == PYTHON:
             self.printed = self.execute(block)
         elif block.language == YAML and block.file:
             (self.folder / block.file).write_text(block.text)
-        elif block.language == OUTPUT and self.printed is not None:
-            wrong = difference(block.text, self.printed)
+        elif block.language == OUTPUT and (printed := self.output_of(block)) is not None:
+            wrong = difference(block.text, printed)
             assert wrong is None, wrong
+
+    def output_of(self, block: Block) -> str | None:
+        """What the block before it printed, or the command that it names; None if that was not run."""
+        if block.printed_by is None or self.shell is None:
+            return None if block.printed_by else self.printed
+        assert block.printed_by in self.outputs, f"{block.printed_by!r} was not run before"
+        return self.outputs[block.printed_by]
 
     def execute(self, block: Block) -> str:
         """What Python prints, in the page's folder."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from tests.pages.walk import clone
 
 from spark_eval.runtime.session import LAUNCHER_HOME
 
@@ -30,11 +31,14 @@ pytestmark = [pytest.mark.setup, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built by the tools that requirements/build.txt pins."""
+    """The wheel that ``make package`` builds, beside the archive for spark-submit."""
     folder = tmp_path_factory.mktemp("dist")
-    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--quiet", f"--wheel-dir={folder}"]
-    subprocess.run([sys.executable, "-m", "pip", *build, str(REPOSITORY)], check=True)
+    source = clone(tmp_path_factory.mktemp("source") / "spark-eval")
+    done = subprocess.run(
+        ["make", "package", f"dist={folder}"], cwd=source, check=True, capture_output=True, text=True
+    )
     [built] = folder.glob("*.whl")
+    assert done.stdout.split() == [f"{folder}/spark_eval.zip", str(built)]
     return built
 
 

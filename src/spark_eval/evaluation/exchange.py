@@ -232,6 +232,8 @@ def measure(
                 measuring.groups,
                 *of_users,
                 repeat_sums=measuring.repeat_sums,
+                over_repeats=measuring.over_repeats,
+                over_repeats_users=measuring.over_repeats_users,
             )
             del measuring  # free its lists before the next bucket
             yield from add_missing_columns({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()

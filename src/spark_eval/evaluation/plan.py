@@ -13,7 +13,7 @@ from spark_eval.conventions.presets import parse_conventions, stamp, with_choice
 from spark_eval.errors import ConfigError
 from spark_eval.kernels.aliases import as_list
 from spark_eval.kernels.columns import sum_of_columns
-from spark_eval.kernels.means import WeightedMean, weighted_means
+from spark_eval.kernels.means import MeanOverRepeats, WeightedMean, means_over_repeats, weighted_means
 from spark_eval.kernels.parsers import RESAMPLES, Seed, as_tuple, metric_texts
 from spark_eval.kernels.registry import OF_LISTS
 from spark_eval.kernels.stages import Stage, make_stages
@@ -186,6 +186,11 @@ class Plan:
     def weighted(self) -> list[WeightedMean]:
         """Weighted means over users of the metrics."""
         return weighted_means(self.metrics)
+
+    @cached_property
+    def over_repeats(self) -> list[MeanOverRepeats]:
+        """Means of one value over all repeats of a model; none without repeats."""
+        return means_over_repeats(self.metrics) if self.has_repeats else []
 
     @cached_property
     def of_run(self) -> list[MetricValue]:

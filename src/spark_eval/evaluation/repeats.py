@@ -12,7 +12,6 @@ from spark_eval.evaluation.summary import (
     MetricRow,
     SumRow,
     checked_summary,
-    everybody_first,
 )
 from spark_eval.evaluation.worker.lists import NOBODY, ColumnSums, SegmentCell
 from spark_eval.kernels.columns import weighted
@@ -29,7 +28,7 @@ REQUEST_COUNTS: Final = ("n_requests", "n_requests_defined")
 def with_repeats(
     rows: Sequence[SumRow], users: Mapping[SegmentCell, Mapping[str, ColumnSums]], plan: Plan
 ) -> list[SumRow]:
-    """Return a row over all repeats before the rows of each: model, segment, metric and k are equal.
+    """Return a row over all repeats before the rows of each: the keys are equal.
 
     ``rows`` are those of each repeat, whose model is named with it; ``users`` are the sums of the users over
     all repeats, as of ``worker.requests.sums_of_users``.
@@ -40,8 +39,7 @@ def with_repeats(
         model, repeat = split_repeat(row.model)
         own = row._replace(model=model, repeat=repeat)
         by_key.setdefault(own.key, []).append(own)
-    ordered = sorted(by_key.items(), key=lambda item: everybody_first((item[0][0], item[0][3], item[0][4])))
-    return [row for key, own in ordered for row in (over_repeats(key, own, users, columns), *own)]
+    return [row for key, own in by_key.items() for row in (over_repeats(key, own, users, columns), *own)]
 
 
 def user_columns(plan: Plan) -> dict[tuple[str, int | None], str]:
@@ -108,9 +106,14 @@ def repeat_metric_rows(sums: Sequence[SumRow], *, by_repeat: bool) -> list[Metri
     double.
     """
     rows, of_repeats = [], list[MetricRow]()
+    numbers = {row.model: set[str]() for row in sums}
+    for row in sums:
+        numbers[row.model] |= set() if row.repeat is None else {row.repeat}
     for _, group in groupby(sums, key=lambda row: row.key):
         whole, *repeats = group
-        rows.append(recipe_row(whole, repeats))
+        n_repeats = len(numbers[whole.model])
+        own = recipe_row(whole, repeats) if repeats else MetricRow.of_mean(whole)
+        rows.append(own._replace(n_repeats=n_repeats))
         if by_repeat and whole.segment == ALL:
             named = (one._replace(segment=REPEAT, segment_value=one.repeat or "") for one in repeats)
             of_repeats += [MetricRow.of_mean(one) for one in named]
@@ -120,7 +123,7 @@ def repeat_metric_rows(sums: Sequence[SumRow], *, by_repeat: bool) -> list[Metri
 def recipe_row(whole: SumRow, repeats: Sequence[SumRow]) -> MetricRow:
     """Return the row of the mean over users and repeats; with one repeat its own row."""
     if len(repeats) == 1:
-        return MetricRow.of_mean(repeats[0])._replace(n_repeats=1)
+        return MetricRow.of_mean(repeats[0])
     crossed = crossed_sums(whole, repeats)
     summary = checked_summary(t_interval(crossed.estimate, whole.n_defined), whole.metric, whole.k)
     parts = crossed.parts
@@ -135,7 +138,6 @@ def recipe_row(whole: SumRow, repeats: Sequence[SumRow]) -> MetricRow:
         n_undefined=whole.n_users - whole.n_defined if n_lists is None else (whole.n_requests or 0) - n_lists,
         conventions=whole.conventions,
         n_requests=n_lists,
-        n_repeats=len(repeats),
         std_repeat=crossed.std_repeat,
         repeat_share=None if parts is None else parts.share,
     )

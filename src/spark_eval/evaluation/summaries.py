@@ -19,6 +19,7 @@ from spark_eval.evaluation.summary import (
     SumRow,
     everybody_first,
     group_rows,
+    in_requested_order,
     request_sum_rows,
     run_rows,
     sum_rows,
@@ -43,7 +44,7 @@ class BucketSummary:
     ``stages`` are the sums over pipeline stages, None if there are none. ``groups`` are weights of item
     groups by the index of their metric and model, ``user_sums`` the sums of users with a list per request.
     ``item_sums`` and ``item_user_sums`` are those of segments of items, ``repeat_sums`` those of users over
-    all repeats of a model.
+    all repeats of a model. ``over_repeats`` and ``over_repeats_users`` are those of one value over repeats.
     """
 
     truth: TruthCounts
@@ -57,6 +58,8 @@ class BucketSummary:
     item_sums: SegmentTotals | None = None
     item_user_sums: SegmentTotals | None = None
     repeat_sums: SegmentTotals | None = None
+    over_repeats: SegmentTotals | None = None
+    over_repeats_users: SegmentTotals | None = None
 
 
 @dataclass(frozen=True)
@@ -206,9 +209,21 @@ class Summaries:
             of_items = sum_rows(self.item_sums, names, plan.item_metrics, plan.stamp)
         if plan.has_repeats:
             parts = [one.repeat_sums for one in self.buckets if one.repeat_sums is not None]
-            return with_repeats(rows, merge_sums(parts, list(means_of(plan.metrics))), plan)
+            rows = with_repeats(rows, merge_sums(parts, list(means_of(plan.metrics))), plan)
+            return in_requested_order([*rows, *self.over_repeats], plan.requested)
         rows += [row for row in of_items if row.segment != ALL]
         return sorted(rows, key=lambda row: everybody_first((row.model, row.segment, row.segment_value)))
+
+    @property
+    def over_repeats(self) -> list[SumRow]:
+        """Rows of ``sums`` of the means of one value over all repeats of a model."""
+        plan, names = self.plan, [value.column for value in self.plan.over_repeats]
+        parts = [one.over_repeats for one in self.buckets if one.over_repeats is not None]
+        of_lists = merge_sums(parts, names)
+        if not plan.by_request:
+            return sum_rows(of_lists, self.models, plan.over_repeats, plan.stamp)
+        parts = [one.over_repeats_users for one in self.buckets if one.over_repeats_users is not None]
+        return request_sum_rows(of_lists, merge_sums(parts, names), self.models, plan, plan.over_repeats)
 
     def run_rows(self, histograms: Sequence[pa.Table], items: ItemAttributes) -> list[MetricRow]:
         """Return the rows of ``metrics`` that have no values per user.

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import reduce
 from itertools import product
 from operator import add
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +58,8 @@ class SumRow(NamedTuple):
 
     If models have repeats, each has rows of its own, named by ``repeat``. A row without one sums over users
     and repeats: ``total`` times 2^unit is the sum of all values, ``squares`` times 4^unit that of the squares
-    of the users' totals, and ``weight`` the number of values, or the sum of their weights.
+    of the users' totals, and ``weight`` the number of values, or the sum of their weights. Rows of a mean of
+    one value over all repeats, such as ``pass_all``, are like those without repeats.
     """
 
     model: str
@@ -174,6 +175,7 @@ class MetricRow(NamedTuple):
         return cls(*key[:5], shown, None, None, None, n_users, 0, key[5])
 
 
+AnyRow = TypeVar("AnyRow", SumRow, MetricRow)
 SUMS: Final = ddl_of(SumRow)
 METRICS: Final = ddl_of(MetricRow)
 
@@ -409,16 +411,13 @@ def checked_summary(summary: Summary, metric: str, k: int | None) -> Summary:
     return summary
 
 
-def in_requested_order(rows: Iterable[MetricRow], requested: Sequence[MetricValue]) -> list[MetricRow]:
+def in_requested_order(rows: Iterable[AnyRow], requested: Sequence[MetricValue]) -> list[AnyRow]:
     """Sort rows by model and segment (all users first), then in the order of the requested metrics."""
-    names = [
-        (name, value.k) for value in requested for name in (value.name, *value.weights, value.catalog_name)
-    ]
+    names = [(name, value.k) for value in requested for name in value.names]
     order = {name: number for number, name in enumerate(names)}
 
-    def key(row: MetricRow) -> tuple[object, ...]:
-        cell = (row.model, row.segment, row.segment_value)
-        return (*everybody_first(cell), order[row.metric, row.k])
+    def key(row: AnyRow) -> tuple[object, ...]:
+        return (*everybody_first((row.model, row.segment, row.segment_value)), order[row.metric, row.k])
 
     return sorted(rows, key=key)
 

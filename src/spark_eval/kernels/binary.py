@@ -100,7 +100,14 @@ def f1(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     return divide(2 * of_indices * of_relevant, of_indices + of_relevant)
 
 
-@ranking_metric("hit_rate", formula="1 if h > 0 else 0")
+@ranking_metric(
+    "hit_rate",
+    formula="1 if h > 0 else 0",
+    over_repeats={
+        "pass_all": lambda values: np.asarray(values.min(axis=0)),
+        "pass_any": lambda values: np.asarray(values.max(axis=0)),
+    },
+)
 def hit_rate(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """1 if the top k has a relevant item, 0 otherwise.
 

@@ -16,6 +16,8 @@ Kernel = Callable[[Lists, int | None, Conventions], Floats]
 RunKernel = Callable[[ItemCounts, int | None, Conventions], float]
 # Returns one value of the run per group of items; the last is for items without groups.
 GroupKernel = Callable[[GroupWeights, int | None, Conventions], Floats]
+# Returns one value per user (n,) from the values under each repeat (repeats, n); NaN stays NaN.
+OverRepeats = Callable[[Floats], Floats]
 AnyKernel = TypeVar("AnyKernel", Kernel, RunKernel, GroupKernel)
 
 # Needs that lists and relevances alone can meet; for all others the engine looks up items.
@@ -43,6 +45,8 @@ class RankingMetric:
     (``MetricValue.needs``). ``weights`` define further, weighted means over users: run name -> weight.
     ``catalog_name`` is the name of the catalogue's share, reported with the value of each group.
     ``column_option`` is the field of the conventions with the column of items that it takes as an option.
+    ``over_repeats`` are means of one value per user of all repeats of a model: name -> reduction of the
+    values under each repeat, of shape (repeats, users).
     """
 
     name: str
@@ -57,6 +61,7 @@ class RankingMetric:
     weights: Mapping[str, "Weight"] = field(default_factory=dict)
     catalog_name: str | None = None
     column_option: str | None = None
+    over_repeats: Mapping[str, "OverRepeats"] = field(default_factory=dict)
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -86,8 +91,9 @@ class RankingMetric:
 
     @property
     def names(self) -> list[str]:
-        """Names in the table ``metrics``: of the mean or the run, of weighted means, of the catalogue."""
-        return [self.run_name, *self.weights, *([self.catalog_name] if self.catalog_name else [])]
+        """Names in the table ``metrics``: of the mean or the run, of further means, of the catalogue."""
+        of_catalog = [self.catalog_name] if self.catalog_name else []
+        return [self.run_name, *self.weights, *self.over_repeats, *of_catalog]
 
     @property
     def extra_names(self) -> Set[str]:

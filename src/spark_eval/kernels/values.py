@@ -84,6 +84,11 @@ class MetricValue:
         return {self.named(run_name): weight for run_name, weight in self.metric.weights.items()}
 
     @property
+    def names(self) -> list[str]:
+        """Names in the table ``metrics``, in their order."""
+        return [self.name, *map(self.named, self.metric.names[1:])]
+
+    @property
     def catalog_name(self) -> str:
         """Name of the catalogue's share, reported with the value of each group of items."""
         return self.named(self.metric.catalog_name or "")
@@ -156,9 +161,16 @@ def parse_metric(text: str, ks: Sequence[int | None] = (), key: str = METRICS_KE
     """Parse ``map(denominator=relevant)@5``; without ``@``, or with ``@k``, return one value per ``ks``.
 
     ``key`` is the config key of the text, for messages.
+
+    Raises:
+        ConfigError: INVALID_METRIC, UNKNOWN_METRIC (also for means over repeats, which come with their
+            metric), UNKNOWN_OPTION, INVALID_CHOICE or INVALID_K.
     """
     form = split_metric_text(text, key)
     metric = metric_named(form["name"], ranking_names(), key)
+    if find_name(form["name"], metric.over_repeats) is not None:
+        message = f"{key}: {form['name']} comes with {metric.run_name} of lists with a column repeat"
+        raise ConfigError("UNKNOWN_METRIC", f"{message}; ask for {metric.run_name}")
     options = parse_options(form["options"] or "", metric, key)
     cutoffs = [parse_k(form["k"])] if has_cutoff(form) else ks
     return [MetricValue(metric, options, k) for k in cutoffs]
@@ -176,9 +188,10 @@ def published_name(text: str, key: str = METRICS_KEY) -> str:
     >>> published_name("AP(denominator=relevant)@5"), published_name("fcp_micro")
     ('map(denominator=relevant)', 'fcp_micro')
     """
-    [value] = parse_metric(text, [None], key)
-    of_mean = find_name(split_metric_text(text, key)["name"], {name: name for name in value.metric.names})
-    return value.named(of_mean or value.metric.run_name)
+    form = split_metric_text(text, key)
+    metric = metric_named(form["name"], ranking_names(), key)
+    value = MetricValue(metric, parse_options(form["options"] or "", metric, key), cutoff_of(form))
+    return value.named(find_name(form["name"], {name: name for name in metric.names}) or metric.run_name)
 
 
 def split_metric_text(text: str, key: str = METRICS_KEY) -> re.Match[str]:
@@ -192,6 +205,11 @@ def split_metric_text(text: str, key: str = METRICS_KEY) -> re.Match[str]:
 def has_cutoff(form: re.Match[str]) -> bool:
     """Return True if the text has a cutoff; the letter k stands for the cutoffs of the run."""
     return form["k"] not in (None, "k", "K")
+
+
+def cutoff_of(form: re.Match[str]) -> int | None:
+    """Return the cutoff of a text, None without one; raise ConfigError INVALID_K."""
+    return parse_k(form["k"]) if has_cutoff(form) else None
 
 
 def ranking_names() -> dict[str, RankingMetric]:

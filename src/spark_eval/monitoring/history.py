@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from spark_eval.arrow.codes import row_codes, to_numpy
 from spark_eval.errors import ConfigError
 from spark_eval.evaluation.summary import METRICS
-from spark_eval.kernels.values import has_cutoff, parse_metric, published_name, split_metric_text
+from spark_eval.kernels.values import cutoff_of, has_cutoff, published_name, split_metric_text
 from spark_eval.monitoring.page import history_page
 from spark_eval.monitoring.plan import HistoryPlan
 from spark_eval.monitoring.rows import HISTORY, HistoryRow, Line
@@ -288,8 +288,7 @@ def parsed(text: str) -> tuple[str, pa.Array | None]:
     if text.partition("(")[0] in PREDICTION_METRICS:
         return text, None
     name, form = published_name(text, METRICS_KEY), split_metric_text(text, METRICS_KEY)
-    [value] = parse_metric(text, [None], METRICS_KEY)
-    return name, pa.array([value.k], pa.int32()) if has_cutoff(form) else None
+    return name, pa.array([cutoff_of(form)], pa.int32()) if has_cutoff(form) else None
 
 
 def check_names(metrics: pa.Table, plan: HistoryPlan) -> None:

@@ -10,8 +10,8 @@ from spark_eval.conventions.presets import parse_stamp
 from spark_eval.errors import ConfigError
 from spark_eval.kernels.values import (
     UNCUT,
+    cutoff_of,
     has_cutoff,
-    parse_metric,
     published_name,
     ranking_names,
     split_metric_text,
@@ -219,8 +219,7 @@ def rows_of_metric(rows: Sequence[Row], metric: str, where: str = WHERE) -> list
     form, name = split_metric_text(metric, where), published_name(metric, where)
     chosen = [row for row in rows if row["metric"] == name]
     if has_cutoff(form):
-        [value] = parse_metric(metric, key=where)
-        chosen = [row for row in chosen if row["k"] == value.k]
+        chosen = [row for row in chosen if row["k"] == cutoff_of(form)]
     if not chosen:
         measured = {measure_of(row) for row in rows}
         raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", metric, measured, where)
@@ -255,10 +254,10 @@ def measure_of(row: Row) -> str:
 def margin_over_repeats(row: Row) -> str:
     """Return half the interval of a mean over users and several repeats as text; empty for other rows.
 
-    >>> margin_over_repeats({"segment": "all", "value": 0.5, "ci_low": 0.25, "n_repeats": 3})
+    >>> margin_over_repeats({"segment": "all", "value": 0.5, "ci_low": 0.25, "std_repeat": 0.1})
     ' ± 0.2500'
     """
-    is_over_repeats = row["segment"] == ALL and (row.get("n_repeats") or 1) > 1
+    is_over_repeats = row["segment"] == ALL and row.get("std_repeat") is not None
     if not is_over_repeats or row["value"] is None or row["ci_low"] is None:
         return ""
     return f" ± {four_digits(row['value'] - row['ci_low'])}"

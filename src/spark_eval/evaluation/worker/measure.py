@@ -76,8 +76,10 @@ class BucketMeasurer:
     """Measures the lists of a bucket.
 
     After ``measured`` is exhausted, ``sums`` has the sums of the columns of ``per_user``, ``user_sums`` those
-    of users with a list per request, ``repeat_sums`` those of users over all repeats of a model, ``groups``
-    the weights of item groups by metric index and model, and ``tally`` the counts of recommended items.
+    of users with a list per request, ``repeat_sums`` those of users over all repeats of a model,
+    ``over_repeats`` and ``over_repeats_users`` those of one value over repeats, by list and by user with
+    requests, ``groups`` the weights of item groups by metric index and model, and ``tally`` the counts of
+    recommended items.
     ``item_sums`` and ``item_user_sums`` are the sums of segments of items.
     """
 
@@ -90,6 +92,9 @@ class BucketMeasurer:
         self.sums = SegmentTotals([], (len(self.task.plan.summed),))
         self.user_sums = SegmentTotals([], (len(means_of(self.task.plan.metrics)),))
         self.repeat_sums = SegmentTotals([], (len(means_of(self.task.plan.metrics)),))
+        n_over_repeats = len(self.task.plan.over_repeats)
+        self.over_repeats = SegmentTotals([], (n_over_repeats,))
+        self.over_repeats_users = SegmentTotals([], (n_over_repeats,))
         self.groups: dict[tuple[int, str], GroupWeights] = {}
         of_items = self.task.plan.item_metrics
         self.item_sums = SegmentTotals([], (len(sum_of_columns(of_items)),))
@@ -161,6 +166,8 @@ class BucketMeasurer:
             of_all = [split_repeat(names[0])[0]] if names else []
             of_users = columns, user, (np.zeros_like(model), of_all), segments
             self.repeat_sums += sums_of_users(means_of(task.plan.metrics), ListWeight.REQUESTS, *of_users)
+        if task.plan.over_repeats and names:
+            self.add_over_repeats(columns, users, model, names)
         if task.plan.of_run:
             self.tally.add(bucket, inputs.context, (model, names), segments)
         self.groups |= self.weighed_groups(inputs, model, names)
@@ -185,6 +192,27 @@ class BucketMeasurer:
             digest = self.list_digest(name) if task.plan.has_repeats else 0
             of_items = pa.concat_tables(parts[index] for parts in item_rows) if item_rows else None
             yield ModelSummary(name, of_rows, frozenset(folds), keys, signs[index], digest), part, of_items
+
+    def add_over_repeats(
+        self, columns: Mapping[str, Floats], users: Ints, model: Ints, names: Sequence[str]
+    ) -> None:
+        """Sum the values that lists have of all repeats of a model; undefined unless each repeat has one.
+
+        ``users`` are the indices in ``people`` of the lists of each repeat, ``model`` those of its name.
+        """
+        means, owner, people = self.task.plan.over_repeats, self.bucket.owner, np.unique(users)
+        reduced: dict[str, Floats] = {}
+        for value in means:
+            of_each = np.full((len(names), len(people)), np.nan)
+            of_each[model, np.searchsorted(people, users)] = columns[value.of_each]
+            reduced[value.column] = value.reduced(of_each)
+        of_all = np.zeros_like(people), [split_repeat(names[0])[0]]
+        segments = {name: (segment.code[people], segment.names) for name, segment in self.segments.items()}
+        summed = {value.column: (value.column,) for value in means}
+        self.over_repeats += sums(reduced, summed, of_all, segments, has_squares=owner is None)
+        if owner is not None:
+            of_users = reduced, owner[people], of_all, segments
+            self.over_repeats_users += sums_of_users(summed, ListWeight.REQUESTS, *of_users)
 
     def of_items(self, name: str, lists: BucketLists, names: Sequence[str]) -> list[pa.Table]:
         """Measure the lists of some models by a segment of items; return the rows of each model."""
