@@ -231,16 +231,22 @@ def history(
 )
 @click.option("--replace", is_flag=True, help="Replace the demo of another log in the output folder.")
 @click.option("--online", is_flag=True, help="An online experiment instead: a week of made-up events.")
-def demo(ratings: Path | None, scale: float, output: Path, replace: bool, online: bool) -> None:
+@click.option("--programme", is_flag=True, help="Thirty past experiments instead, and their calibration.")
+def demo(
+    ratings: Path | None, scale: float, output: Path, replace: bool, online: bool, programme: bool
+) -> None:
     """Everything end to end: split a made-up log, train three models, evaluate, compare, decide a gate."""
-    from spark_eval.cli.demo import run_demo, run_online_demo
+    from spark_eval.cli.demo import run_demo, run_online_demo, run_programme_demo
 
     check_working_folder()
     events.log.setLevel(logging.WARNING)  # the demo prints its own steps
-    if online:
+    if online and programme:
+        raise click.UsageError("--online and --programme are two demos; give one")
+    if online or programme:
         if ratings is not None:
-            raise click.UsageError("--online makes its own events; leave --ratings out")
-        run_online_demo(scale, output)
+            name = "--online" if online else "--programme"
+            raise click.UsageError(f"{name} makes its own events; leave --ratings out")
+        (run_online_demo if online else run_programme_demo)(scale, output)
         return
     run_demo(ratings, scale, output, replace)
 

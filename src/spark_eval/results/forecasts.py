@@ -149,7 +149,7 @@ def forecast_sentence(row: Row) -> str:
 
 
 def agreement(row: Row, metric: str) -> str:
-    """Return how many decided experiments had the sign of the metric."""
+    """Return the number of decided experiments, and of those with the sign of the metric, in words."""
     return f"of {row['n_decided']:,} decided experiments {row['agree']:,} had the sign of {metric}"
 
 
