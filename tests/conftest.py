@@ -9,6 +9,7 @@ from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import settings
@@ -167,6 +168,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "createDataFrame", partial(create_frame, session.createDataFrame))
+        # PySpark's own conversion warns of pandas 3; the package takes results by way of Arrow, too.
+        patch.setattr(type(session.range(1)), "toPandas", lambda frame: frame.toArrow().to_pandas())
         for kind in (JVMView, JavaPackage):
             patch.setattr(kind, "__getattr__", partialmethod(name_of_java, kind.__getattr__))
         yield session
@@ -180,11 +183,16 @@ def name_of_java(self: Any, look_up: Callable[[Any, str], Any], name: str) -> An
 
 
 def create_frame(create: Any, rows: Any, schema: Any = None, *rest: Any, **more: Any) -> Any:
-    """Return a frame of tuples by way of Arrow; each query of it would run a Python worker otherwise."""
+    """Return a frame of tuples or of pandas by way of Arrow.
+
+    Each query of tuples would run a Python worker otherwise, and PySpark's own conversion warns of pandas 3.
+    """
     from pyspark.sql.types import StructType
 
     from spark_eval.tables.plain_files import arrow_type
 
+    if isinstance(rows, pd.DataFrame):
+        return create(pa.Table.from_pandas(rows, preserve_index=False), schema, *rest, **more)
     if not (isinstance(rows, list) and rows and isinstance(schema, str)):
         return create(rows, schema, *rest, **more)
     kinds: Any = StructType.fromDDL(schema)

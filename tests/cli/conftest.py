@@ -60,6 +60,11 @@ class Answer:
         return found[1]
 
 
+def or_none(text: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return text with None where it is missing, which pandas 3 reads as NaN."""
+    return pd.Series([None if pd.isna(one) else one for one in text], text.index, dtype=object)
+
+
 class Desk:
     """A folder with a log, recommendations and a config that fits both."""
 
@@ -118,8 +123,10 @@ class Desk:
         return answer.code, answer.error, answer.err
 
     def table(self, name: str) -> pd.DataFrame:
-        """A published table of every run, as pandas reads it."""
-        return pd.read_parquet(self.out / name)
+        """A published table of every run, as pandas reads it, where missing text is None in any release."""
+        rows = pd.read_parquet(self.out / name)
+        text = [name for name in rows if isinstance(rows[name].dtype, pd.StringDtype)]
+        return rows.assign(**{str(name): or_none(rows[name]) for name in text})
 
     def metric(self, metric: str = "mrr", k: int = 5) -> dict[str, float]:
         """A metric's value of every model."""

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from spark_eval.cli.commands import program
+from spark_eval.cli.commands import OTHERS, program
 from spark_eval.kernels.registry import RANKING
 
 REPOSITORY = Path(__file__).parents[2]
@@ -66,3 +67,10 @@ def test_the_meaning_of_recall() -> None:
 def test_pages_say_it_too(page: str, words: list[str]) -> None:
     text = one_line((REPOSITORY / page).read_text(encoding="utf-8"))
     assert [said for said in words if said not in text] == []
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_list_of_commands_has_the_first_sentence_of_each(name: str) -> None:
+    command = program.get_command(click.Context(program), name)
+    assert command is not None
+    assert " ".join((command.help or "").split()).startswith(OTHERS[name])

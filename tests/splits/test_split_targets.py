@@ -154,7 +154,7 @@ def test_each_moment_of_test_is_a_request_with_all_earlier_rows_as_input(spark: 
     asked = test[["user", "request"]].drop_duplicates().astype({"request": int})
     assert sorted(asked["request"] // (day * 10**6)) == [10, 11, 12]
     # A model that recommends what a user has next in the log, from what is earlier than the request.
-    moments = test["timestamp"].astype("int64") // 1000
+    moments = test["timestamp"].dt.as_unit("us").astype("int64")
     assert (moments == test["request"]).all()
     lists = asked.assign(item=[2, 3, 1], rank=1, model="next")
     result = evaluate(

@@ -1,5 +1,6 @@
 """``spark-eval demo``: from a log to a gate decision with the public verbs, including training of models."""
 
+import logging
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -8,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import click
 import yaml
 
 from spark_eval.cli import terminal
@@ -24,7 +26,7 @@ from spark_eval.runs.job import Run
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import Config, parse_config, read_config
 from spark_eval.runtime import events
-from spark_eval.runtime.local_files import replace_file
+from spark_eval.runtime.local_files import check_working_folder, replace_file
 from spark_eval.runtime.progress import Display
 from spark_eval.runtime.session import describe_java, get_session
 from spark_eval.schema import SUBSET, SUBSETS, USER, Row, Subset, Table
@@ -46,6 +48,38 @@ QUIET: Final = {
     "spark.driver.extraJavaOptions": "-Ddev.ludovic.netlib.blas.allowNative=false "
     "-Ddev.ludovic.netlib.lapack.allowNative=false"
 }
+
+
+@click.command("demo")
+@click.option(
+    "--ratings", type=click.Path(path_type=Path), help="A MovieLens-style CSV instead of a made-up log."
+)
+@click.option("--scale", type=click.FloatRange(0.1, 1000), default=1.0, help="Size of the made-up log.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("spark-eval-demo"),
+    show_default=True,
+    help="Folder of all that it makes.",
+)
+@click.option("--replace", is_flag=True, help="Replace the demo of another log in the output folder.")
+@click.option("--online", is_flag=True, help="An online experiment instead: a week of made-up events.")
+@click.option("--programme", is_flag=True, help="Thirty past experiments instead, and their calibration.")
+def command(
+    ratings: Path | None, scale: float, output: Path, replace: bool, online: bool, programme: bool
+) -> None:
+    """Everything end to end: split a made-up log, train three models, evaluate, compare, decide a gate."""
+    check_working_folder()
+    events.log.setLevel(logging.WARNING)  # the demo prints its own steps
+    if online and programme:
+        raise click.UsageError("--online and --programme are two demos; give one")
+    if online or programme:
+        if ratings is not None:
+            name = "--online" if online else "--programme"
+            raise click.UsageError(f"{name} makes its own events; leave --ratings out")
+        (run_online_demo if online else run_programme_demo)(scale, output)
+        return
+    run_demo(ratings, scale, output, replace)
 
 
 def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> None:

@@ -1,9 +1,13 @@
-"""Output of the command ``history``: the newest values with their changes, and the page."""
+"""The command ``history``: the newest values with their changes, and the page."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import click
+
+from spark_eval.cli.options import SET_OPTION
 from spark_eval.cli.runner import open_config, working
 from spark_eval.cli.terminal import Terminal
 from spark_eval.errors import ConfigError
@@ -14,6 +18,7 @@ from spark_eval.options import declared
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.stores import store_of
 from spark_eval.results.sentences import interval_text, short, where
+from spark_eval.runtime.local_files import check_working_folder
 from spark_eval.schema import REPORT, Row
 from spark_eval.verbs.history import history_of
 from spark_eval.verbs.report import store_at
@@ -26,6 +31,36 @@ HEADER = (
 )
 # Maximum number of lines on the screen; the page has all.
 MOST_LINES = 50
+
+
+@click.command("history")
+@click.option("--path", help="The output root, on this machine; needs no Spark and no config.")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="Config with the output instead.")
+@SET_OPTION
+@click.option("--metrics", multiple=True, metavar="METRIC", help="ndcg@10, or ndcg at each k. Default: all.")
+@click.option("--models", multiple=True, metavar="MODEL", help="Default: all.")
+@click.option("--from", "first", metavar="DAY", help="First day, the id of its run. Default: the oldest.")
+@click.option("--to", "last", metavar="DAY", help="Last day, included. Default: the newest.")
+@click.option("--segments", multiple=True, metavar="SEGMENT", help="Shown as well as all users.")
+@click.option("--paired", is_flag=True, help="Intervals of differences allow for users of both runs.")
+@click.option("--page", metavar="FILE", help="HTML file. Default: report/_history.html below the output.")
+def command(
+    path: str | None,
+    file: Path | None,
+    settings: Sequence[str],
+    page: str | None,
+    paired: bool,
+    **given: Any,
+) -> None:
+    """Show the values of published days over time, with their changes; write one self-contained HTML page.
+
+    Options override the keys of the config's section history.
+    """
+    if (path is None) == (file is None):
+        raise click.UsageError("give either --path, of an output on this machine, or --config")
+    check_working_folder()
+    options = {name: value for name, value in given.items() if value} | ({"paired": True} if paired else {})
+    show_history(path, file, settings, page, options)
 
 
 def show_history(

@@ -1,20 +1,25 @@
 """Execution of commands that make a run: config, session, progress and final messages.
 
-Loaded when a command runs; Spark, verdicts (which load experiments) and reports only where they are needed.
+Loaded when a command runs; Spark, verdicts and reports only where they are needed.
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from spark_eval.cli import terminal
+from spark_eval.cli.options import VERDICT, run_options
 from spark_eval.errors import GateFailure
 from spark_eval.names import check_run_id
 from spark_eval.publishing.stores import store_of
 from spark_eval.runs.run import run_verb
 from spark_eval.runs.sections import Config, read_config
+from spark_eval.runs.verb import Verb
 from spark_eval.runtime import endings, events
 from spark_eval.runtime.any_session import is_remote, refuse_remote
 from spark_eval.runtime.local_files import check_working_folder
@@ -22,11 +27,10 @@ from spark_eval.runtime.progress import Display
 from spark_eval.runtime.signals import Stopped
 from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.runtime.versions import check_workers
-from spark_eval.verbs import VERBS
+from spark_eval.verbs import SENTENCES, VERBS
 
 if TYPE_CHECKING:
     from spark_eval.runs.job import Run
-    from spark_eval.runs.verb import Verb
 
 
 def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Config:
@@ -60,6 +64,40 @@ def open_session(config: Config, verb: str) -> Any:
         events.notify_followers()
     check_workers(session)
     return session
+
+
+class VerbCommand(click.Command):
+    """Command of a verb, whose help lists the options of its section that the record names."""
+
+    def __init__(self, *, verb: Verb, **given: Any) -> None:
+        super().__init__(**given)
+        self.verb = verb
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of the config's section."""
+        if options := self.verb.options():
+            with formatter.section(f"Options of {self.verb.name} in the config (methods; default)"):
+                formatter.write_dl(options)
+        super().format_epilog(ctx, formatter)
+
+
+def command_of(verb: Verb) -> click.Command:
+    """Return the command of a verb that makes a run."""
+
+    @run_options
+    def make(settings: Sequence[str], engine: str | None, **given: Any) -> None:
+        if engine is not None:
+            settings = [*settings, f"engine={engine}"]
+        chosen = {one.key: given.pop(one.parameter) for one in verb.shortcuts}
+        own = [f"{key}={json.dumps(value)}" for key, value in chosen.items() if value is not None]
+        make_run(verb.name, settings=[*settings, *own], **given)
+
+    for one in reversed(verb.shortcuts):
+        make = click.option(one.option, one.parameter, metavar=one.metavar, help=one.meaning)(make)
+    if verb.has_verdict:
+        make = VERDICT(make)
+    text = f"{SENTENCES[verb.name]}\n\n{verb.about}"
+    return click.command(verb.name, cls=VerbCommand, help=text, verb=verb)(make)
 
 
 def make_run(
@@ -117,7 +155,7 @@ def make_way(verdict: Path | None, config: Config) -> None:
     remove_verdict(verdict)
 
 
-def judge(verb: "Verb", done: "Run", config: Config, verdict: Path | None, *, is_last: bool) -> None:
+def judge(verb: Verb, done: "Run", config: Config, verdict: Path | None, *, is_last: bool) -> None:
     """Record the verdict on the run of the last verb of a command; raise GateFailure for failed gates.
 
     The verdict is recorded in a file if one is given, and in MLflow if the config requests it.
@@ -129,7 +167,7 @@ def judge(verb: "Verb", done: "Run", config: Config, verdict: Path | None, *, is
         verb.judge(done)
 
 
-def record_verdict(verb: "Verb", done: "Run", config: Config, file: Path | None) -> None:
+def record_verdict(verb: Verb, done: "Run", config: Config, file: Path | None) -> None:
     """Write the verdict on a run to a file, and mark the model version of the config."""
     from spark_eval.runs.verdict import mark_model, write_verdict
 

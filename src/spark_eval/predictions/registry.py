@@ -14,6 +14,7 @@ from spark_eval.predictions.task import (
     Task,
     text,
 )
+from spark_eval.predictions.worker.batches import totals_in_memory
 from spark_eval.schema import LABEL, SCORE, USER, WEIGHT, Direction
 from spark_eval.statistics.intervals import Summary
 from spark_eval.statistics.slopes import Number, Slopes
@@ -87,8 +88,6 @@ class Sums:
         **choices: Any,
     ) -> "Sums":
         """Sum a few rows in memory; binary scores are probabilities of class 1, with the threshold 0.5."""
-        from spark_eval.predictions.worker.batches import totals_in_memory  # Arrow is slow to import
-
         options: dict[str, Any] = {
             "scores": Scores.RAW,
             "needs": frozenset({"errors", "shares", "label_squares"}),

@@ -26,6 +26,7 @@ from spark_eval.runtime.local_files import LocalFiles, is_hidden, local_path, ur
 from spark_eval.runtime.spark_errors import is_of_spark, named_spark_error
 from spark_eval.schema import MODEL, Table
 from spark_eval.tables.catalog_tables import CatalogTables, is_place
+from spark_eval.tables.plain_files import CHECKSUMS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -356,8 +357,6 @@ def without_nan(frame: "DataFrame", table: str) -> "DataFrame":
 def read_paths(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
     """Read folders and files of one table, below one base folder, with run ids and models as text."""
     from pyspark.sql import types as T
-
-    from spark_eval.tables.plain_files import CHECKSUMS
 
     names = [literal_path(path) for path in paths]
     reader = spark.read.options(basePath=base_of(paths[0]), mergeSchema=True).option(CHECKSUMS, value=True)

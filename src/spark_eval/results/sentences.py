@@ -1,6 +1,7 @@
 """Text of comparisons and gates: lines of tables, and sentences on the better model."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, Final
@@ -36,6 +37,8 @@ MOST_SENTENCES: Final = 20
 MOST_SLICES: Final = 10
 # Significance level of the sentences.
 RARE: Final = 0.05
+NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?")
+DIGITS_OF_TEXT: Final = re.compile(r"(\d+)")
 LEAST_DECIMALS: Final = 3
 LEAST_P: Final = 0.001
 MOST_DECIMALS: Final = 6
@@ -230,6 +233,17 @@ def undecided_text(max_drop: float, n_users: int, needed: int | None) -> str:
     would = "would do" if max_drop else f"would show a gain of {gain}"
     more = "" if needed is None else f"; about {needed:,} {would}"
     return f"not enough users to tell: {n_users:,}{more}"
+
+
+def number_order(text: str) -> tuple[bool, float, list[str | float]]:
+    """Return the sort key of a value of a segment: numbers by size, then texts by the numbers in them.
+
+    >>> sorted(["10", "9", "-1", "age 18", "age 9", "DE"], key=number_order)
+    ['-1', '9', '10', 'DE', 'age 9', 'age 18']
+    """
+    is_number = NUMBER.fullmatch(text) is not None
+    parts = [float(part) if at % 2 else part for at, part in enumerate(DIGITS_OF_TEXT.split(text))]
+    return not is_number, float(text) if is_number else 0.0, parts
 
 
 def in_run(model: str, run: str | None) -> str:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from spark_eval.errors import DataError
 from spark_eval.runners.rows import Rows
 from spark_eval.schema import ITEM, REQUEST, UNIT, USER
+from spark_eval.tables.listed import ListedFiles
 
 # Bytes of a number in memory.
 NUMBER_BYTES: Final = 8
@@ -66,8 +67,4 @@ def check_unchanged(tables: Sequence[Rows]) -> Callable[[], None] | None:
     None for tables of this process: their files are checked as they are read.
     """
     frames = [table.result() for table in tables if table.session is not None]
-    if not frames:
-        return None
-    from spark_eval.tables.listed import ListedFiles
-
-    return ListedFiles.of(*frames).check_here
+    return ListedFiles.of(*frames).check_here if frames else None

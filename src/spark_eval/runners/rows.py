@@ -21,6 +21,7 @@ from spark_eval.runtime.any_session import silent_about_pandas, tasks_at_once
 from spark_eval.schema import MODEL, Value
 from spark_eval.tables.catalog_tables import Place
 from spark_eval.tables.file_parts import PlainFiles
+from spark_eval.tables.plain_files import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -185,8 +186,6 @@ class SparkRows:
 
     def kind(self, name: str) -> pa.DataType:
         """Return the Arrow type of a column."""
-        from spark_eval.tables.plain_files import arrow_type
-
         return arrow_type(self.frame.schema[name].dataType)
 
     def kind_in_words(self, name: str) -> str:

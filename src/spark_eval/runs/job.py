@@ -190,11 +190,17 @@ class Job:
         """The paths of each source's files when the run began."""
         return {name: [state[0] for state in states] for name, states in self.inputs.items()}
 
-    def read(self, spark: "SparkSession", name: str, segments: Sequence[str] = ()) -> "DataFrame":
-        """Return the rows of a source; the columns ``segments`` are text."""
+    def read(
+        self, spark: "SparkSession", name: str, segments: Sequence[str] = (), timezone: str | None = None
+    ) -> "DataFrame":
+        """Return the rows of a source; the columns ``segments`` are text.
+
+        ``timezone`` is that of timestamps without one; by default that of the job.
+        """
         from spark_eval.sources.read import read_source
 
-        return read_source(spark, self.sources[name], name, self.timezone, segments, self.before[name])
+        zone = timezone or self.timezone
+        return read_source(spark, self.sources[name], name, zone, segments, self.before[name])
 
     @property
     def most_quarantined(self) -> dict[str, float]:

@@ -8,6 +8,7 @@ import click
 from spark_eval.errors import SparkEvalError, redacted
 from spark_eval.runtime import events
 from spark_eval.runtime.signals import Stopped, requests
+from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.runtime.streams import Stream
 
 
@@ -15,8 +16,6 @@ def named_error(error: Exception | Stopped) -> SparkEvalError:
     """Return the named error of an exception; after a signal, every failure is INTERRUPTED."""
     if requests.arrived or isinstance(error, Stopped | click.Abort):  # PySpark had handled the signal
         return SparkEvalError("INTERRUPTED", stopped())
-    from spark_eval.runtime.spark_errors import named_spark_error
-
     return named_spark_error(error)
 
 
@@ -47,8 +46,6 @@ def output_error(out: Stream) -> SparkEvalError | None:
         return None
     if isinstance(out.error, BrokenPipeError):
         return None
-    from spark_eval.runtime.spark_errors import named_spark_error
-
     named = named_spark_error(out.error)
     return type(named)(named.code, what)
 

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from spark_eval.errors import redacted
+from spark_eval.runtime.spark_errors import is_of_spark, named_spark_error
 
 log: Final = logging.getLogger("spark_eval")
 
@@ -181,11 +182,8 @@ def timed_call(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if "pyspark" in sys.modules:
-            from spark_eval.runtime.spark_errors import is_of_spark, named_spark_error
-
-            if is_of_spark(error):
-                raise named_spark_error(error, more="") from error
+        if is_of_spark(error):
+            raise named_spark_error(error, more="") from error
         raise
     say("call_ended", what, seconds=round(time.monotonic() - start, 3))
 

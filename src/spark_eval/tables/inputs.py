@@ -26,7 +26,7 @@ from spark_eval.schema import (
 from spark_eval.tables import spec as specs
 from spark_eval.tables.columns import DIVIDER, NO_TIMESTAMP_UNIT, check_mapping, missing_column
 from spark_eval.tables.file_parts import PlainFiles
-from spark_eval.tables.plain_files import PLAIN_TYPES, VALUE_TYPES, arrow_type, plain_files
+from spark_eval.tables.plain_files import arrow_type, plain_files
 from spark_eval.tables.stored_files import StoredFiles
 
 # Spark's collation of plain strings.
@@ -43,6 +43,16 @@ CASTS: Final = {
     specs.Kind.VECTOR: "array<double>",
     specs.Kind.FLAG: "boolean",
 }
+PLAIN_TYPES: Final = (
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.StringType,
+    T.FloatType,
+    T.DoubleType,
+)
+VALUE_TYPES: Final = (*PLAIN_TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
 # Types of columns of a kind in files that workers read; for others PLAIN_TYPES. Arrow formats integers as
 # Spark does, and has no lists in plain files.
 IN_FILES: Final[Mapping[specs.Kind, tuple[type[T.DataType], ...]]] = {
@@ -354,9 +364,10 @@ def files_of_workers(
     read = [one for one in columns if one.kind is not specs.Kind.ORIGINAL]
     if any(frame.columns.count(theirs[one.name]) != 1 for one in read):
         return None
-    if not all(are_judged_by_workers(frame.schema[theirs[one.name]].dataType, one) for one in read):
+    kinds = [(frame.schema[theirs[one.name]].dataType, one) for one in read]
+    if not all(type(kind) in VALUE_TYPES and are_judged_by_workers(kind, one) for kind, one in kinds):
         return None
-    return plain_files(frame, {one.name: theirs[one.name] for one in read}, VALUE_TYPES)
+    return plain_files(frame, {one.name: theirs[one.name] for one in read})
 
 
 def are_judged_by_workers(kind: T.DataType, column: specs.Column) -> bool:

@@ -1,12 +1,9 @@
 """Find the Spark frames that are plain Parquet files, which workers can read without Spark."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_eval.arrow.files import INSTANT
 from spark_eval.arrow.footers import is_plain
@@ -25,16 +22,10 @@ from spark_eval.tables.stored_files import (
     stored_files,
 )
 
-PLAIN_TYPES: Final = (
-    T.ByteType,
-    T.ShortType,
-    T.IntegerType,
-    T.LongType,
-    T.StringType,
-    T.FloatType,
-    T.DoubleType,
-)
-VALUE_TYPES: Final = (*PLAIN_TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
 # The only option of Spark's reader that plain files may have: Arrow verifies checksums, too.
 CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
 # Options without effect on rows, and those of paths.
@@ -50,17 +41,7 @@ READ_SETTINGS: Final = {
 }
 
 
-def source_columns(
-    frame: DataFrame, names: Mapping[str, str], needed: Sequence[str], optional: Sequence[str]
-) -> dict[str, str]:
-    """Return the table's columns for ours: the needed ones, and the optional ones that exist."""
-    given = [name for name in optional if name in names or name in frame.columns]
-    return {name: names.get(name, name) for name in (*needed, *given)}
-
-
-def plain_files(
-    frame: DataFrame, columns: Mapping[str, str], types: Sequence[type[T.DataType]] = PLAIN_TYPES
-) -> PlainFiles | StoredFiles | None:
+def plain_files(frame: "DataFrame", columns: Mapping[str, str]) -> PlainFiles | StoredFiles | None:
     """Return the files of a frame that is only Parquet files: of this machine, a mounted disk or a store.
 
     Return None if Spark must read them: for a frame with a filter, or an option or setting of the reader, for
@@ -70,10 +51,7 @@ def plain_files(
     listed = listed_files(frame)
     if listed is None or any(frame.columns.count(name) != 1 for name in columns.values()):
         return None
-    kinds = {name: frame.schema[name].dataType for name in columns.values()}
-    if not all(type(kind) in types for kind in kinds.values()):
-        return None
-    wanted = pa.schema({name: arrow_type(kind) for name, kind in kinds.items()})
+    wanted = pa.schema({name: arrow_type(frame.schema[name].dataType) for name in columns.values()})
     if listed.choice == AS_BYTES or not all(path.startswith("/") for path in listed.states):
         return stored_files(listed, columns, wanted)
     if listed.of_folders or not all(is_plain(path, wanted) for path in listed.states):
@@ -81,14 +59,17 @@ def plain_files(
     return PlainFiles.of(listed.states, columns)
 
 
-def arrow_type(kind: T.DataType) -> pa.DataType:
+def arrow_type(kind: "DataType") -> pa.DataType:
     """Return the Arrow type of a Spark type, with instants as in Parquet."""
+    from pyspark.sql import types as T
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     if isinstance(kind, T.TimestampType):
         return INSTANT
     return to_arrow_schema(T.StructType([T.StructField("column", kind)])).field(0).type
 
 
-def listed_files(frame: DataFrame) -> Listed | None:
+def listed_files(frame: "DataFrame") -> Listed | None:
     """Return the Parquet files of a frame that reads nothing else, with Spark's usual settings.
 
     None for any other frame, for an empty one, and for frames of Spark Connect, which are resolved again at

@@ -103,15 +103,12 @@ def plan_and_sources(
 
 def read_tables(config: Config, job: Job, session: OpenSession) -> Inputs:
     """Return the plan, and the conformed tables on Spark."""
-    from spark_eval.sources.read import read_source
-
     plan, sources, names = plan_and_sources(config)
     frames = dict[str, Any]()
     if plan is not None:
         for name in SOURCES:
             if name in job.sources:
-                own, before = own_columns(name, plan), job.before[name]
-                frames[name] = read_source(session(), job.sources[name], name, plan.timezone, own, before)
+                frames[name] = job.read(session(), name, own_columns(name, plan), plan.timezone)
             else:
                 frames[name] = read_days(job, session())
     if config.interleaving is not None:

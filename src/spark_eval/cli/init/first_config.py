@@ -5,20 +5,70 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import pyarrow.compute as pc
 
 from spark_eval.cli.init.draft import DraftSection, comment_of, draft
 from spark_eval.cli.init.guesses import COLUMNS, FirstRows, ValueKind, column_values, kind_of
 from spark_eval.cli.init.samples import TableSample, sample_of
+from spark_eval.cli.options import CONFIG
 from spark_eval.config.strict_yaml import line, load_yaml, scalar
 from spark_eval.errors import ConfigError, DataError, escape_control_characters, nearest
 from spark_eval.runs.sections import EvaluateSection, parse_config
-from spark_eval.runtime.local_files import check_file, write_file
+from spark_eval.runtime.local_files import check_file, check_working_folder, write_file
 from spark_eval.schema import FOLD, RELEVANCE, USER
 from spark_eval.splits.rules.methods import TIME
 
 # Sections, in the order of the written config.
 ORDER: Final = ("interactions", "recommendations", "truth", "train", "items", "users", "predictions")
+
+
+@click.command("init")
+@CONFIG
+@click.option(
+    "--output", metavar="PATH", default="out", show_default=True, help="Where runs are to be written."
+)
+@click.option(
+    "--interactions", metavar="PATH", help="A log of user, item and time: to split by time, and to test on."
+)
+@click.option(
+    "--recommendations", metavar="PATH", help="Lists: user, item, score or rank, of one or many models."
+)
+@click.option(
+    "--truth", metavar="PATH", help="What was relevant: user and item. Default: the test part of the log."
+)
+@click.option("--train", metavar="PATH", help="Training interactions, for segments and popularity.")
+@click.option("--items", metavar="PATH", help="The catalogue: groups, features or vectors of items.")
+@click.option("--users", metavar="PATH", help="A row per user with columns to segment by.")
+@click.option("--predictions", metavar="PATH", help="Rows of a label and a score.")
+@click.option(
+    "--column",
+    "given",
+    multiple=True,
+    metavar="[SECTION.]OURS=THEIRS",
+    help="Tell a column instead of having it guessed; may be repeated.",
+)
+@click.option("--timestamp-unit", type=click.Choice(["s", "ms", "us"]), help="The unit of times in numbers.")
+@click.option("--model", help="The model's name, where no column has it.")
+@click.option("--force", is_flag=True, help="Replace the config file if it is there.")
+def command(
+    file: Path,
+    output: str,
+    given: Sequence[str],
+    timestamp_unit: str | None,
+    model: str | None,
+    force: bool,
+    **tables: str | None,
+) -> None:
+    """Write a commented config for the tables it is shown: columns guessed, given, to be confirmed.
+
+    It looks at some thousand rows of Parquet, ORC, CSV or JSON, without Spark.
+    """
+    check_working_folder()
+    paths = {name: path for name, path in tables.items() if path is not None}
+    if not paths:
+        raise click.UsageError("show it a table, such as --interactions or --recommendations with --truth")
+    write_first_config(file, output, paths, given, timestamp_unit, model, force)
 
 
 def write_first_config(
