@@ -1,13 +1,14 @@
 """Text of comparisons and gates: lines of tables, and sentences on the better model."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
 from spark_eval.conventions.comparison import Correction, PairTest, Question, Role, SliceVerdict
 from spark_eval.results.leaderboard import list_direction, measure_of
-from spark_eval.schema import ALL, Direction, Row
+from spark_eval.schema import ALL, OF_ITEMS, Direction, Row
 
 # Columns of comparisons: numbers of repeats.
 OF_REPEATS: Final = ("baseline_repeats", "candidate_repeats")
@@ -36,6 +37,9 @@ MOST_SENTENCES: Final = 20
 MOST_SLICES: Final = 10
 # Significance level of the sentences.
 RARE: Final = 0.05
+OVERLAPPING: Final = "a user is in the slice of each of their items: parts do not add up to the whole"
+NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?")
+DIGITS_OF_TEXT: Final = re.compile(r"(\d+)")
 LEAST_DECIMALS: Final = 3
 LEAST_P: Final = 0.001
 MOST_DECIMALS: Final = 6
@@ -101,6 +105,9 @@ def slice_sentences(rows: Iterable[Row]) -> list[str]:
         what = f"{candidate} certainly loses against {baseline} in {measure}"
         alone = f"; {n_own:,} stand for themselves" if n_own else ""
         texts.append(f"{n_losing:,} {tested}: {what}{alone}" if n_losing else f"in none {tested} {what}")
+    names = {name for of_pair in of_pairs.values() for row in of_pair for name in row["attributes"]}
+    if any(name.startswith(OF_ITEMS) for name in names):
+        texts.append(OVERLAPPING)
     return texts
 
 
@@ -230,6 +237,17 @@ def undecided_text(max_drop: float, n_users: int, needed: int | None) -> str:
     would = "would do" if max_drop else f"would show a gain of {gain}"
     more = "" if needed is None else f"; about {needed:,} {would}"
     return f"not enough users to tell: {n_users:,}{more}"
+
+
+def number_order(text: str) -> tuple[bool, float, list[str | float]]:
+    """Return the sort key of a value of a segment: numbers by size, then texts by the numbers in them.
+
+    >>> sorted(["10", "9", "-1", "age 18", "age 9", "DE"], key=number_order)
+    ['-1', '9', '10', 'DE', 'age 9', 'age 18']
+    """
+    is_number = NUMBER.fullmatch(text) is not None
+    parts = [float(part) if at % 2 else part for at, part in enumerate(DIGITS_OF_TEXT.split(text))]
+    return not is_number, float(text) if is_number else 0.0, parts
 
 
 def in_run(model: str, run: str | None) -> str:

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from tests.results.report import made_pipeline, made_runs
+from tests.results.report import made_experiments, made_pipeline, made_runs
 
 from spark_eval.publishing.local import LocalStore
+from spark_eval.results.report.page import report_page
 from spark_eval.verbs.report import write_report
 
 MODELS = ("als", "popularity", made_runs.HOSTILE)
@@ -34,7 +35,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pages(output: Path) -> dict[str, Path]:
-    """The report of each run; that of lists stands beside the run before."""
+    """The report of each run, and of two experiments; that of lists stands beside the run before."""
     store = LocalStore(output)
     runs = (
         ("lists", "before"),
@@ -44,4 +45,7 @@ def pages(output: Path) -> dict[str, Path]:
         ("words", None),
         ("word", None),
     )
-    return {run: Path(write_report(store, run, baseline)) for run, baseline in runs}
+    written = {run: Path(write_report(store, run, baseline)) for run, baseline in runs}
+    written["online"] = output / "report" / "online.html"
+    written["online"].write_text(report_page(made_experiments.experiments().facts_of_run()))
+    return written

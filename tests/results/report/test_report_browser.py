@@ -166,7 +166,7 @@ def test_names_that_objects_have_already_are_names_like_others(opened: Open, run
     assert len(found) == n_charts
     assert min(found.values()) >= 3
     words = set(made_runs.WORDS)
-    assert set(texts(chrome, "#models tbody th")) == words
+    assert set(texts(chrome, "#models figure:last-of-type tbody th")) == words
     assert set(texts(chrome, "#segments thead th")) >= words
     if run == "word":
         assert set(texts(chrome, "#models thead th")) >= words
@@ -342,6 +342,31 @@ def test_narrow_and_wide_nothing_sticks_out(opened: Open) -> None:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         chrome.refresh()
+        assert chrome.execute_script("return document.documentElement.scrollWidth") <= width
+    chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_cards_of_experiments_hold_all_lines_on_a_phone_and_in_the_dark(opened: Open, scheme: str) -> None:
+    """No text sticks out of its card, or has the colour of the card; the checks are one line that opens."""
+    chrome = opened("online", scheme)
+    assert texts(chrome, "#experiments .verdict h3") == ["home: new against old", "search: new against old"]
+    folded = chrome.find_element(By.XPATH, "//section[@id='experiments']//summary[text()='Checks of trust']")
+    assert not folded.find_element(By.XPATH, "..").get_property("open")
+    folded.send_keys(Keys.ENTER)
+    assert "srm" in texts(chrome, "#experiments details[open] tbody th")
+    for width in (390, 1280):
+        size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width == 390}
+        chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        chrome.refresh()
+        script = """return [...document.querySelectorAll('.verdict')].map((card) => {
+            const box = card.getBoundingClientRect(), back = getComputedStyle(card).backgroundColor;
+            return [...card.querySelectorAll('h3, p, th, td, svg')].every((one) => {
+                const own = one.getBoundingClientRect(), colour = getComputedStyle(one).color;
+                return !own.width || (own.left >= box.left && own.right <= box.right && colour !== back);
+            });
+        })"""
+        assert chrome.execute_script(script) == [True, True]
         assert chrome.execute_script("return document.documentElement.scrollWidth") <= width
     chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

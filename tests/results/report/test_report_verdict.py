@@ -107,6 +107,10 @@ def test_the_head_of_a_report_has_three_tiles_and_no_gate_says_passed_again(outp
     said = models.gates(facts)
     assert said is not None
     assert "PASSED" not in {one.word for one in said.statements}
+    passed = [{**row, "passed": True} for row in facts.rows(Table.GATES)]
+    found = verdict.verdict(replace(facts, tables={**facts.tables, Table.GATES: passed}))
+    assert found is not None
+    assert "Gates" not in found.card
 
 
 def test_lower_is_better_where_the_metric_says_so() -> None:
@@ -193,10 +197,9 @@ def test_means_of_other_users_have_no_mark_and_are_never_called_best() -> None:
     few = [mean("few", "ndcg", 0.1), mean("few", "novelty", 9.0, n=19)]
     facts = facts_on(*few, *(mean(model, "novelty", at) for model, at in (("a", 5.0), ("b", 3.0))))
     assert {row["mark"] for row in facts.everybody} == {""}
-    nobody = "nobody is called best, for means of other users do not compare"
-    assert list(models.best_sentences(facts.everybody)) == [
-        f"novelty@10: {nobody}; these have values for fewer than 81 users: few (19)."
-    ]
+    [row] = models.best_rows(facts.everybody)
+    assert (row["measure"], row["best"], row["value"]) == ("novelty@10", "nobody", None)
+    assert row["certain"] == "means of different users do not compare; fewer than 81 users: few (19)"
     same = facts_on(*(mean(model, "novelty", at, n=19) for model, at in (("few", 9.0), ("a", 5.0))))
     assert [row["mark"] for row in same.everybody] == ["*", ""]
     assert facts_on(mean("few", "ndcg", 0.9, n=19), mean("a", "ndcg", 0.1)).models == ["a", "few"]

@@ -70,24 +70,40 @@ class Statement:
 
 @dataclass(frozen=True)
 class Span:
-    """Interval of a tile with its middle and 0, drawn from 0 to WIDTH; full if the interval excludes 0."""
+    """Interval with its middle, 0 and the allowed limit, drawn from 0 to WIDTH; full if it is certain."""
 
     low: float
     middle: float
     high: float
     zero: float
     is_certain: bool
+    limit: float | None = None
 
     @classmethod
     def of(cls, low: float, middle: float, high: float) -> "Span":
-        """Return an interval with 0 in sight."""
-        first, last = min(low, 0.0), max(high, 0.0)
+        """Return an interval with 0 in sight; it is certain if it excludes 0."""
+        return cls.within((low, high), low, middle, high, is_certain=not low <= 0 <= high)
+
+    @classmethod
+    def within(
+        cls,
+        ends: tuple[float, float],
+        low: float,
+        middle: float,
+        high: float,
+        *,
+        is_certain: bool,
+        limit: float | None = None,
+    ) -> "Span":
+        """Return an interval on a scale that shows ``ends`` and 0; a limit outside of it is not drawn."""
+        first, last = min(*ends, 0.0), max(*ends, 0.0)
         scale = (WIDTH - 2 * MARGIN) / ((last - first) or 1.0)
 
         def place(value: float) -> float:
             return round(MARGIN + (value - first) * scale, 2)
 
-        return cls(place(low), place(middle), place(high), place(0.0), not low <= 0 <= high)
+        drawn = None if limit is None or not first <= limit <= last else place(limit)
+        return cls(place(low), place(middle), place(high), place(0.0), is_certain, drawn)
 
 
 @dataclass(frozen=True)
@@ -98,6 +114,28 @@ class Tile:
     value: str
     detail: str
     span: Span | None = None
+
+
+@dataclass(frozen=True)
+class CardLine:
+    """Line of a verdict card: a goal or guardrail, its change with the interval, and its result."""
+
+    name: str
+    role: str
+    change: str
+    p: str
+    result: Statement
+    span: Span | None
+
+
+@dataclass(frozen=True)
+class VerdictCard:
+    """Decision on one treatment, what it follows from, and whether the experiment can be trusted."""
+
+    title: str
+    decision: Statement
+    lines: Sequence[CardLine]
+    trust: Statement
 
 
 def warning(word: str, text: str) -> Statement:
@@ -137,7 +175,8 @@ class View:
     """A table of a dataset, or a chart of it with that table.
 
     ``shown`` names the columns of the table, by default all. ``where`` keeps the rows with one of the given
-    values in a column. ``drawn`` maps roles (x, y, series, label, low, high) to columns.
+    values in a column. ``drawn`` maps roles (x, y, series, label, low, high) to columns. A folded table is
+    one line until readers open it.
     """
 
     kind: Form
@@ -149,6 +188,7 @@ class View:
     drawn: Row = field(default_factory=dict)
     is_small: bool = False
     note: str = ""
+    is_folded: bool = False
 
     def embedded(self) -> dict[str, Any]:
         """Return the view as values for JSON."""
@@ -162,7 +202,7 @@ class Chapter:
 
     ``picks`` are columns: readers choose a value of each for all views of the chapter. ``texts`` maps titles
     to preformatted text. ``terms`` maps names to their meanings. ``headline`` and ``tiles`` are what is read
-    first, ``card`` maps names to lines below them.
+    first, ``card`` maps names to lines below them. ``verdicts`` are cards on experiments.
     """
 
     title: str
@@ -174,6 +214,7 @@ class Chapter:
     card: Mapping[str, Statement] = field(default_factory=dict)
     headline: Statement | None = None
     tiles: Sequence[Tile] = ()
+    verdicts: Sequence[VerdictCard] = ()
 
 
 def chart(

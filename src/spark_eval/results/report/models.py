@@ -2,16 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from spark_eval.accounting import USERS, entries_of_rows, unusable
 from spark_eval.conventions import NoRecommendations
-from spark_eval.conventions.choice import Need
 from spark_eval.conventions.comparison import Decision, Drop, Mode
 from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED, measure_of, models_without_lists
 from spark_eval.results.report.chapters import (
     FAILED,
-    PASSED,
     UNDECIDED,
     Chapter,
     Dataset,
@@ -22,7 +20,7 @@ from spark_eval.results.report.chapters import (
     chart,
     warning,
 )
-from spark_eval.results.report.data import RunFacts, as_number, metric_of, part_of
+from spark_eval.results.report.data import RunFacts, as_number, part_of
 from spark_eval.results.sentences import (
     in_run,
     interval_text,
@@ -59,14 +57,8 @@ def gates(facts: RunFacts) -> Chapter | None:
     rows = sorted(facts.rows(Table.GATES), key=lambda row: bool(row["passed"]))
     if not rows:
         return None
-    failed = sum(not row["passed"] for row in rows)
-    passed = "The gate passed." if len(rows) == 1 else f"All {len(rows)} gates passed."
-    is_open = all(row["passed"] or row["decision"] == Decision.UNDECIDED for row in rows)
-    outcome = "are undecided" if is_open else "failed"
-    counted = f"{failed} of {len(rows)} gates {outcome}." if failed else passed
-    verdict = Statement(counted, *(tone_of(False, is_open) if failed else ()))
     statements = [
-        Statement(gate_sentence(row), *tone_of(False, row["decision"] == Decision.UNDECIDED))
+        Statement(gate_sentence(row), *tone_of(row["decision"] == Decision.UNDECIDED))
         for row in rows
         if not row["passed"]
     ]
@@ -89,13 +81,11 @@ def gates(facts: RunFacts) -> Chapter | None:
     )
     headings = {"baseline_value": "its mean", "candidate_value": "candidate's mean", "n_users": "users"}
     table = View(Form.TABLE, "All gates", Dataset.of("gates", lines, shown, headings), note=ROOM_LEFT)
-    return Chapter("Gates", [verdict, *statements], [table])
+    return Chapter("Gates", statements, [table])
 
 
-def tone_of(is_passed: bool, is_open: bool) -> tuple[Tone, str]:
-    """Return tone and word of a gate: one that does not pass is undecided, or has failed."""
-    if is_passed:
-        return Tone.GOOD, PASSED
+def tone_of(is_open: bool) -> tuple[Tone, str]:
+    """Return tone and word of a gate that does not pass: it is undecided, or has failed."""
     return (Tone.WARNING, UNDECIDED) if is_open else (Tone.BAD, FAILED)
 
 
@@ -141,7 +131,12 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
     everybody = facts.everybody
     if not everybody:
         return None
+    best = list(best_rows(everybody))
+    columns = ("measure", "best", "value", "ci_low", "ci_high", "certain")
+    headings = {"measure": "metric", "value": "mean", "ci_low": "from", "ci_high": "to"}
+    table = View(Form.TABLE, "The best in each metric", Dataset.of("best", best, columns, headings))
     views = [
+        *([table] if best else []),
         chart(
             Form.INTERVALS,
             "Models with their intervals",
@@ -161,15 +156,11 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
             rows=[MODEL] if facts.has_predictions else [MODEL, "k"],
         ),
     ]
-    statements = [Statement(text) for text in best_sentences(everybody)]
+    statements = list[Statement]()
     if any(row["mark"] for row in everybody):
         statements.append(Statement(f"{EXPLAINED}. The dots of both are full."))
     bad = unusable(entries_of_rows(facts.rows(Table.ACCOUNTING)))
     statements += [warning("Unusable", f"{text}.") for text in bad]
-    if of_run := without_interval(everybody):
-        statements.append(
-            Statement(f"One number for the whole run, so without an interval: {', '.join(of_run)}.")
-        )
     statements += lists_missing(facts)
     return Chapter("Which model is best", statements, views, ["measure"], terms=facts.definitions)
 
@@ -185,46 +176,38 @@ def lists_missing(facts: RunFacts) -> Iterator[Statement]:
         yield warning("No list", f"{models}. {NO_LIST[choice]}")
 
 
-def without_interval(everybody: Sequence[Row]) -> list[str]:
-    """Return the metrics with one value per run; they have no interval."""
-    metrics = {str(row["metric"]): metric_of(row) for row in everybody}
-    return [
-        name for name, metric in metrics.items() if metric is not None and Need.ITEM_COUNTS in metric.needs
-    ]
+def best_rows(everybody: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """Yield a row per metric at its largest cutoff: the best model, its mean, and how certain that is.
 
-
-def best_sentences(everybody: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence per metric on the best model at the largest cutoff, and on models close to it.
-
-    If models have values for different users, the sentence names the models with fewer users instead.
+    If models have values for different users, nobody is best; the row names the models with fewer users.
     """
     of_metrics: dict[str, list[Row]] = {}
     for row in everybody:
         of_metrics.setdefault(row["metric"], []).append(row)
-    for of_metric in list(of_metrics.values())[:MOST_SENTENCES_SHOWN]:
+    for of_metric in of_metrics.values():
         k = max((row["k"] for row in of_metric), key=as_number)
         rows = [row for row in of_metric if row["k"] == k and row["value"] is not None]
         most = max((row["n"] or 0 for row in rows), default=0)
         others = [f"{row[MODEL]} ({row['n'] or 0:,})" for row in rows if (row["n"] or 0) < most]
         best = [row for row in rows if row["mark"] == BEST]
-        close = [row[MODEL] for row in rows if row["mark"] == CLOSE]
+        mean = best[0] if best else dict.fromkeys(("value", "ci_low", "ci_high"))
         if others:
             named = ", ".join(others[:MOST_NAMED]) + (" and others" if len(others) > MOST_NAMED else "")
-            nobody = f"{rows[0]['measure']}: nobody is called best, for means of other users do not compare"
-            yield f"{nobody}; these have values for fewer than {most:,} users: {named}."
-        if not best:
-            continue
-        one = best[0]
-        low = one["ci_low"]
-        interval = "" if low is None else f" ({interval_text(low, one['ci_high'])})"
-        names = " and ".join(row[MODEL] for row in best) + (" are" if len(best) > 1 else " is")
-        if low is None:
-            certainty = "; it has no interval, so nobody can say how certain that is"
-        elif close:
-            certainty = f"; not certain: {', '.join(close)} may be as good"
+            certainty = f"means of different users do not compare; fewer than {most:,} users: {named}"
+        elif best:
+            certainty = how_certain(best[0], [row[MODEL] for row in rows if row["mark"] == CLOSE])
         else:
-            certainty = "; certain, at 95 %"
-        yield f"{one['measure']}: {names} best with {short(one['value'])}{interval}{certainty}."
+            continue
+        names = " and ".join(row[MODEL] or "the model" for row in best)
+        shown = {name: mean[name] for name in ("value", "ci_low", "ci_high")}
+        yield {"measure": rows[0]["measure"], "best": names or "nobody", **shown, "certain": certainty}
+
+
+def how_certain(best: Row, close: Sequence[str]) -> str:
+    """Return the certainty that a model is best."""
+    if best["ci_low"] is None:
+        return "unknown: it has no interval"
+    return f"no: {', '.join(close)} may be as good" if close else f"yes, at {100 * (1 - CERTAIN):g} %"
 
 
 def cutoffs(facts: RunFacts) -> Chapter | None:

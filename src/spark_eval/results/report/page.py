@@ -49,6 +49,8 @@ CHAPTERS: Final[Mapping[str, Callable[[RunFacts], Chapter | None]]] = {
     "accounting": accounting,
     "provenance": provenance,
 }
+# Verb whose accounting is by experiment instead of model.
+ONLINE: Final = "online"
 # Number of models that charts show at first: the number of colours.
 FIRST_SHOWN: Final = 7
 # Characters that JSON leaves unescaped, and that HTML or JavaScript would interpret.
@@ -118,16 +120,23 @@ def embedded(facts: RunFacts, chapters: Mapping[str, Chapter]) -> str:
 def headings_of(facts: RunFacts) -> list[str]:
     """Return the lines of the page's header: counts, conventions, and time of publication."""
     headings, moments = dict[str, str](), list[str]()
-    for record in facts.records.values():
+    for verb, record in facts.records.items():
         summary: Row = record.get("summary") or {}
         for name in ("models", "users", "rows_in"):
             if summary.get(name) is not None:
-                headings[name] = f"{summary[name]:,} {name.replace('_', ' ')}"
+                counted = "experiments" if name == "models" and verb == ONLINE else name
+                headings[counted] = counted_text(summary[name], counted.replace("_", " "))
         if record.get("published_at") is not None:
             moments.append(str(record["published_at"]))
         if record.get("conventions") is not None:
             headings["conventions"] = f"conventions: {record['conventions']}"
     return [*headings.values(), *(f"published {moment}" for moment in sorted(moments)[-1:])]
+
+
+def counted_text(n: int, things: str) -> str:
+    """Return a number of things: ``1 model``, ``2,000 users``, ``1 row in``."""
+    first, *others = things.split()
+    return " ".join([f"{n:,}", first.removesuffix("s") if n == 1 else first, *others])
 
 
 @cache

@@ -67,7 +67,7 @@ def verdict(facts: RunFacts) -> Chapter | None:
         p = "" if everybody.p is None else f"; adjusted p {p_text(everybody.p)}"
         difference = f"{everybody} from {other}{p}{how and f' ({how})'}"
     card = {
-        **({"Gates": gates_text(gates)} if gates else {}),
+        **({"Gates": gates_text(gates)} if any(not row["passed"] for row in gates) else {}),
         **({"Segments that lose": lost} if (lost := lost_text(facts, differences, measure)) else {}),
         "Difference": Statement(difference),
         "Metric": Statement(metric_text(facts, model, measure)),
@@ -236,10 +236,8 @@ def unpaired_differences(
 
 
 def gates_text(gates: Sequence[Row]) -> Statement:
-    """Return the number of passed gates, and the names of failed ones."""
+    """Return the number and the names of the gates that did not pass."""
     failed = [f"{where(row)} of {row[MODEL]}" for row in gates if not row["passed"]]
-    if not failed:
-        return Statement("the gate passed" if len(gates) == 1 else f"all {len(gates)} passed")
     named = ", ".join(failed[:MOST_FAILED_NAMED]) + (" and more" if len(failed) > MOST_FAILED_NAMED else "")
     if all(row["passed"] or row["decision"] == Decision.UNDECIDED for row in gates):
         return Statement(f"{len(failed)} of {len(gates)} undecided: {named}", Tone.WARNING, UNDECIDED)

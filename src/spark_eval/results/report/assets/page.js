@@ -11,6 +11,7 @@
   const GREY = "#8b949e";
   const MARKS = { "*": "best", "~": "not certainly worse than the best" };
   const FIRST_ROWS = 200;
+  const NUMBER = /^[+-]?\d+(\.\d+)?$/;
   // As the page's, for ECharts measures texts on its own.
   const FONT = getComputedStyle(document.body).fontFamily;
   const PRINTED_WIDTH = 690;
@@ -196,6 +197,7 @@
     const missing = (value) => value === null || value === undefined;
     if (missing(one) || missing(two)) return missing(two) - missing(one);
     if (typeof one === "number" && typeof two === "number") return one - two;
+    if (NUMBER.test(one) && NUMBER.test(two)) return Number(one) - Number(two);
     return String(one).localeCompare(String(two), "en", { numeric: true });
   }
 
@@ -583,8 +585,10 @@
   }
 
   function putView(parent, chapter, view, choices) {
-    const figure = make("figure", `view${view.is_small ? " small" : ""}`, "", parent);
-    make("h3", "", view.title, figure);
+    const outer = make("figure", `view${view.is_small ? " small" : ""}`, "", parent);
+    const figure = view.is_folded ? make("details", "", "", outer) : outer;
+    if (view.is_folded) make("summary", "", view.title, figure);
+    else make("h3", "", view.title, figure);
     if (view.note) make("p", "definition", view.note, figure);
     const all = () => rowsOf(view, numbersOf(view, choices, false));
     if (view.kind === "board") {
