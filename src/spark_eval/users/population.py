@@ -365,6 +365,21 @@ class AlignedUsers:
 
         They are in ``memory`` if it is given, because fresh memory costs as much as the values.
         """
+        return self.over_repeats(self.values_of_each(columns, memory))
+
+    def weighted(self, column: str, weight: str) -> Floats:
+        """Return weighted values and weights, NaN unless both are there; shape (value models, 2, n)."""
+        values = self.values_of_each((column, weight))
+        values[:, 0] *= values[:, 1]
+        is_missing = np.isnan(values).any(axis=1, keepdims=True)
+        return self.over_repeats(np.where(is_missing, np.nan, values))
+
+    def over_repeats(self, values: Floats) -> Floats:
+        """Return the means of values over the repeats of each model, if the task asks for them."""
+        return means_of_repeats(values, self.task.repeats) if self.task.of_repeat_means else values
+
+    def values_of_each(self, columns: Sequence[str], memory: Floats | None = None) -> Floats:
+        """Return the values of ``values`` under each repeat."""
         models, of_models = self.task.value_models, self.rows if self.averaged is None else self.averaged[1]
         if self.task.of_repeat_means:
             models, memory = [*range(len(self.task.models))], None
@@ -390,7 +405,7 @@ class AlignedUsers:
             raise DataError("METRIC_OVERFLOW", message)
         if self.task.repeats:
             leave_out_undefined(values, self.task.repeats)
-            return means_of_repeats(values, self.task.repeats) if self.task.of_repeat_means else values
+            return values
         if self.averaged is None:
             return values
         if not is_finite:
