@@ -47,17 +47,15 @@ def test_the_report_has_a_chapter(found: Experiments) -> None:
     assert chapter["picks"] == ["experiment", "metric"]
     titles = [view["title"] for view in chapter["views"]]
     assert titles == [
-        "Decisions",
         "Differences with their intervals",
         "Differences by hour",
         "Differences by day",
-        "Guardrails and gates",
         "Does the effect depend on it?",
         "Power",
         "Checks of trust",
     ]
-    assert "ranking, treatment: win: ctr won: +" in page
-    assert "ranking passes all checks of trust." in page
+    assert "<b>WIN</b> ctr won: +" in page
+    assert "all checks pass: sample ratio (srm)" in page
 
 
 def test_a_chapter_names_what_failed(found: Experiments) -> None:
@@ -72,7 +70,7 @@ def test_a_chapter_names_what_failed(found: Experiments) -> None:
     broken = {**decision, "decision": "blocked", "reason": "not trusted: srm"}
     tables: dict[str, Any] = {"decisions": [broken], "checks": checks, "experiments": rows}
     page = report_page(type(facts)(facts.run_id, facts.records, tables))
-    assert "ranking cannot be trusted: srm (all)." in page
+    assert "failed: sample ratio (srm) of all." in page
     assert "ranking: p-values of ctr are not uniform in A/A experiments (p = 1e-05)" in page
     assert "ctr is better in some values of hour, worse in others (p = 0.001)." in page
 

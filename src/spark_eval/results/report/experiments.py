@@ -126,7 +126,7 @@ def experiments(facts: RunFacts) -> Chapter | None:
         for table in (Table.CHECKS, Table.DECISIONS)
     )
     cards = [verdict_card(row, rows, checks) for row in decisions]
-    statements = [Statement(CARDS_EXPLAINED), *skewed(checks)]
+    statements = [Statement(CARDS_EXPLAINED), *skewed(checks), *opposite(rows, decisions)]
     dataset = Dataset.of("experiments", rows, COLUMNS, HEADINGS)
     views = [*charts(dataset, rows), *check_views(checks)]
     return Chapter("Experiments", statements, views, picks=("experiment", "metric"), verdicts=cards)
@@ -246,6 +246,16 @@ def skewed(checks: Sequence[Row]) -> Iterator[Statement]:
         if row["check"] == "uniformity" and p_value is not None and p_value < UNLIKELY:
             text = f"{row['experiment']}: p-values of {row['subject']} are not uniform in A/A experiments"
             yield warning("P-values", f"{text} (p = {p_value:.2g}); cap or winsorise it.")
+
+
+def opposite(rows: Sequence[Row], decisions: Sequence[Row]) -> Iterator[Statement]:
+    """Yield a warning for each metric with effects in both directions that no decision names."""
+    reasons = " ".join(row["reason"] for row in decisions)
+    for row in rows:
+        p_value, what = row["p_value"], f"{row['metric']} depends on {row['segment']}"
+        if row["method"] == "gail_simon" and p_value is not None and p_value < RARE and what not in reasons:
+            text = f"{row['experiment']}, {row['treatment']}: {row['metric']} is better in some values of"
+            yield warning("Opposite", f"{text} {row['segment']}, worse in others (p = {p_value:.2g}).")
 
 
 def charts(dataset: Dataset, rows: Sequence[Row]) -> Iterator[View]:
