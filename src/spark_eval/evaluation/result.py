@@ -212,9 +212,10 @@ class Evaluation(Writable):
     @cached_property
     def metric_rows(self) -> list[MetricRow]:
         """The rows of ``metrics``."""
-        rows = metric_rows(self.sum_rows, self.intervals)
         if self.plan.has_repeats:
-            rows = repeat_metric_rows(self.sum_rows, by_repeat=self.plan.by_repeat)
+            rows = repeat_metric_rows(self.sum_rows, self.intervals, by_repeat=self.plan.by_repeat)
+        else:
+            rows = metric_rows(self.sum_rows, self.intervals)
         if self.run_rows:
             rows = in_requested_order([*rows, *self.run_rows], self.plan.requested)
         return rows + fold_rows(rows, ("n_users", "n_undefined", "n_requests"))

@@ -28,7 +28,7 @@ from spark_eval.results.report.chapters import (
     warning,
 )
 from spark_eval.results.report.data import RunFacts
-from spark_eval.results.sentences import number_order, seems_certain
+from spark_eval.results.sentences import RARE, number_order, seems_certain
 from spark_eval.schema import ALL, SEGMENT, SEGMENT_VALUE, Row, Table
 
 TONES: Final[Mapping[str, tuple[Tone, str]]] = {

@@ -18,7 +18,7 @@ from spark_eval.results.report.chapters import (
 from spark_eval.results.report.data import RunFacts, part_of
 from spark_eval.results.report.models import change
 from spark_eval.results.sentences import few_marked, in_run, interval_text, short, where
-from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, Direction, Row, Table
+from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, REPEAT, SEGMENT, Direction, Row, Table
 
 MOST_SEGMENTS_NAMED: Final = 5
 MOST_FAILED_NAMED: Final = 3
@@ -227,7 +227,7 @@ def unpaired_differences(
     of_other = {row["part"]: row for row in others if row[MODEL] == other}
     for row in rows:
         was = of_other.get(row["part"])
-        if row[MODEL] != model or was is None or row[SEGMENT] in (FOLD, FOLDS):
+        if row[MODEL] != model or was is None or row[SEGMENT] in (FOLD, FOLDS, REPEAT):
             continue
         if is_same_run and row["n"] != was["n"]:
             continue
