@@ -6,15 +6,7 @@ from typing import Any, Final
 
 from spark_eval.accounting import REQUESTS
 from spark_eval.conventions.presets import request_rules
-from spark_eval.results.report.chapters import (
-    Chapter,
-    Dataset,
-    Form,
-    Statement,
-    View,
-    chart,
-    rounded,
-)
+from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, View, chart, rounded
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.report.spread import MOST_SPREAD
 from spark_eval.results.sentences import FEW, meanings_of_segments

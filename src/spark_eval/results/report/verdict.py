@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from spark_eval.conventions.comparison import Decision, PairTest
+from spark_eval.results.forecasts import forecast_sentence
 from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, gains_in_words, measure_of
 from spark_eval.results.report.chapters import (
     FAILED,
@@ -22,6 +23,7 @@ from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, REPEAT, SEGMENT, Directio
 
 MOST_SEGMENTS_NAMED: Final = 5
 MOST_FAILED_NAMED: Final = 3
+MOST_FORECASTS: Final = 3
 UNPAIRED: Final = "unpaired; spark-eval compare pairs the users"
 
 
@@ -71,6 +73,7 @@ def verdict(facts: RunFacts) -> Chapter | None:
         **({"Gates": gates_text(gates)} if any(not row["passed"] for row in gates) else {}),
         **({"Segments that lose": lost} if (lost := lost_text(facts, differences, measure)) else {}),
         "Difference": Statement(difference),
+        **({"What the past says": past} if (past := past_text(facts, model, measure)) else {}),
         "Metric": Statement(metric_text(facts, model, measure)),
     }
     headline = decision(facts, gates, model, measure)
@@ -244,6 +247,14 @@ def gates_text(gates: Sequence[Row]) -> Statement:
     if all(row["passed"] or row["decision"] == Decision.UNDECIDED for row in gates):
         return Statement(f"{len(failed)} of {len(gates)} undecided: {named}", Tone.WARNING, UNDECIDED)
     return Statement(f"{len(failed)} of {len(gates)} failed: {named}", Tone.BAD, FAILED)
+
+
+def past_text(facts: RunFacts, model: str, measure: str) -> Statement | None:
+    """Return the online effect that past experiments let expect of the model; None without a calibration."""
+    forecasts = [row for row in facts.rows(Table.FORECASTS) if row["candidate"] == model]
+    firsts = [row for row in forecasts if row["metric"] == measure] or forecasts
+    texts = [forecast_sentence(row) for row in firsts[:MOST_FORECASTS]]
+    return Statement(". ".join(texts)) if texts else None
 
 
 def lost_text(facts: RunFacts, differences: Sequence[Difference], measure: str) -> Statement | None:
