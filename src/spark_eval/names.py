@@ -71,6 +71,11 @@ def split_repeat(name: str) -> tuple[str, str | None]:
     return model, repeat if mark else None
 
 
+def repeat_name(model: str, repeat: str) -> str:
+    """Return the name of both a model and its repeat; see ``split_repeat``."""
+    return f"{model}{REPEAT_MARK}{repeat}"
+
+
 def repeat_faults(names: Sequence[str]) -> list[DataError]:
     """Return errors for repeats with empty names or control characters, of names of models and repeats."""
     faults = []

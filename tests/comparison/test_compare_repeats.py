@@ -6,13 +6,17 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import stats
 
 from spark_eval import compare, evaluate
+from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.comparison.rows import ComparisonRow
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.results.sentences import SEEDS_ALONE, SEEDS_FIXED
+from spark_eval.statistics.draws import poisson_weights
+from spark_eval.users.resampling import repeat_weights
 
 sys.path.append(str(Path(__file__).parents[1] / "evaluation"))
 from repeated_lists import WORKED, drawn, lists_of, truth_of, worked
@@ -215,7 +219,7 @@ ONE = LISTS.query("model == 'A' or repeat == '1'")
         ),
         (LISTS, {"paired_repeats": True}, "REPEATS_DIFFER"),
         (LISTS, {"tests": ["sign"]}, "NOT_BY_REPEAT.*sign.*artefact"),
-        (LISTS, {"interval": "bca"}, "NOT_BY_REPEAT.*bca"),
+        (LISTS, {"interval": "bca"}, "NOT_BY_REPEAT.*bca.*t or bootstrap"),
         (LISTS, {"question": "recipes"}, "recipe"),
     ],
 )
@@ -224,11 +228,84 @@ def test_questions_without_an_answer_are_refused(lists: Any, options: dict[str, 
         compare(evaluate(lists, TRUTH, **PRECISION), engine="local", **options)
 
 
-def test_weighted_means_are_refused() -> None:
+@pytest.mark.parametrize("is_paired", [False, True])
+def test_weighted_means_are_compared_by_the_delta_method(is_paired: bool) -> None:
+    draw = np.random.default_rng(6)
+    values, weights = (
+        {
+            model: draw.random((n, 30)) + of_seeds
+            for model, n, of_seeds in (("a", 2, 0), ("b", 2 + extra, 0.1))
+        }
+        for extra in [0 if is_paired else 1]
+        for _ in range(2)
+    )
+    table = users_of(values, "fcp_at_8").assign(fcp_pairs_at_8=users_of(weights)["precision_at_10"])
+    missing = (table["model"] == "b") & (table["repeat"] == "r1") & (table["user"] == 29)
+    table.loc[missing, "fcp_at_8"] = None
+    parts = {}
+    for model, own in values.items():
+        value, weight = own[:, :29], weights[model][:, :29]
+        mean = (value * weight).sum() / weight.sum()
+        parts[model] = mean + weight / weight.mean() * (value - mean)
+    rows = compare(table, paired_repeats=is_paired, engine="local").rows
+    [row] = [row for row in rows if row.metric == "fcp_micro"]
+    mean, error, _, p = slow(parts["a"], parts["b"], is_paired=is_paired)
+    assert (row.difference, row.std_error, row.p_value) == pytest.approx((mean, error, p))
+    rows = compare(table, question="artefact", engine="local").rows
+    [fixed] = [row for row in rows if row.metric == "fcp_micro"]
+    of_users = (parts["b"].mean(axis=0) - parts["a"].mean(axis=0)).std(ddof=1)
+    assert fixed.std_error == pytest.approx(of_users / 29**0.5)
+
+
+def test_a_bootstrap_of_weighted_means_is_refused() -> None:
     frames: dict[str, Any] = drawn()
     result = evaluate(**frames, metrics=["fcp"], k=8, engine="local")
-    with pytest.raises(ConfigError, match="NOT_BY_REPEAT"):
-        compare(result, question="artefact", engine="local")
+    with pytest.raises(ConfigError, match=r"NOT_BY_REPEAT.*fcp_micro"):
+        compare(result, question="artefact", tests=["bootstrap"], engine="local")
+
+
+def drawn_means(values: np.ndarray, seed: int, model: str, n: int) -> np.ndarray:
+    """Means of values (repeats, users) over drawn users, of whom some are drawn often, and drawn repeats."""
+    users = poisson_weights(id_hashes(pa.array(range(values.shape[1])), np.int64(SEED)), n)
+    means = values @ users / users.sum(axis=0)
+    repeats = repeat_weights(seed, model, len(values), n)[1:]
+    return np.asarray((repeats / (len(values) - 1) * means.T).sum(axis=1))
+
+
+SEED: Final = 3
+
+
+@pytest.mark.parametrize("is_paired", [False, True])
+def test_users_and_repeats_are_drawn_for_a_bootstrap(is_paired: bool) -> None:
+    draw = np.random.default_rng(4)
+    tables = {
+        model: draw.random((n, 30)) + draw.normal(0, 0.1, (n, 1)) + (model == "b") * 0.2
+        for model, n in (("a", 3), ("b", 3 if is_paired else 4))
+    }
+    options: dict[str, Any] = {"tests": ["bootstrap"], "resamples": 400, "seed": SEED}
+    row = only_row(users_of(tables), paired_repeats=is_paired, **options)
+    if is_paired:
+        means = drawn_means(tables["b"] - tables["a"], SEED, "a", 400)
+    else:
+        means = drawn_means(tables["b"], SEED + 1, "b", 400) - drawn_means(tables["a"], SEED, "a", 400)
+    assert (row.ci_low, row.ci_high) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])), abs=1e-8)
+    assert row.question == "recipe"
+
+
+def test_slices_of_artefacts_are_those_of_the_means_of_repeats() -> None:
+    lists, truth = worked()
+    lands = pd.DataFrame({"user": range(6), "land": ["de", "fr"] * 3})
+    result = evaluate(lists, truth, users=lands, segments=["land"], **PRECISION)
+    slices = {"of": ["land"], "min_users": 2}
+    found = compare(result, slices=slices, question="artefact", engine="local")
+    keys = ["model", "user", "land"]
+    means = result.per_user.groupby(keys, as_index=False)["precision_at_10"].mean()
+    expected = compare(means, slices=slices, engine="local")
+    for row, other in zip(found.slice_rows, expected.slice_rows, strict=True):
+        assert row[:7] == other[:7]
+        assert row[7:13] == pytest.approx(other[7:13])
+    with pytest.raises(ConfigError, match=r"NOT_BY_REPEAT.*slices of recipes"):
+        compare(result, slices=slices, engine="local")
 
 
 def test_gates_are_about_recipes() -> None:
@@ -340,12 +417,17 @@ def test_order_of_rows_changes_no_bit() -> None:
 def test_both_engines_give_the_same_bits(spark: Any) -> None:
     frames: dict[str, Any] = drawn(by_request=True)
     frames["recommendations"] = frames["recommendations"].query("model != 'pop'")
-    result = evaluate(**frames, metrics=["recall", "ndcg"], k=[3, 8], engine="local")
+    metrics = ["recall", "ndcg", "fcp"]
+    result = evaluate(**frames, metrics=metrics, k=[3, 8], engine="local")
     there = spark.createDataFrame(result.per_user).repartition(3)
     assert compare(there, engine="spark").rows == compare(result.per_user, engine="local").rows
+    options: dict[str, Any] = {"metrics": ["recall@8"], "tests": ["bootstrap"], "resamples": 50}
+    assert compare(there, engine="spark", **options).rows == (
+        compare(result.per_user, engine="local", **options).rows
+    )
     on_spark = evaluate(
         **{name: spark.createDataFrame(frame) for name, frame in frames.items()},
-        metrics=["recall", "ndcg"],
+        metrics=metrics,
         k=[3, 8],
     )
     assert compare(on_spark).rows == compare(result, engine="local").rows

@@ -8,14 +8,18 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from repeated_lists import WORKED, drawn, lists_of, worked
 from scipy import stats
 
 from spark_eval import add_sums, evaluate
+from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.result import Evaluation
+from spark_eval.statistics.draws import poisson_weights
 from spark_eval.statistics.repeats import CrossedSums
+from spark_eval.users.resampling import repeat_weights
 
 PRECISION: Final[dict[str, Any]] = {"metrics": ["precision"], "k": 10, "engine": "local"}
 METRICS: Final = ["ndcg", "map", "gauc", "fcp", "recall", "hit_rate"]
@@ -295,6 +299,47 @@ def test_means_over_repeats_are_not_asked_for(name: str) -> None:
     assert set(alone.metrics["metric"]) == {"hit_rate"}
 
 
+def test_users_and_repeats_are_drawn_for_a_bootstrap() -> None:
+    lists, truth = worked()
+    options: dict[str, Any] = {"interval": "bootstrap", "resamples": 300, "seed": 5}
+    result = evaluate(lists, truth, by_repeat=True, **PRECISION, **options)
+    users = poisson_weights(id_hashes(pa.array(range(6)), np.int64(5)), 300)
+    found = of_everybody(result)
+    for model, repeats in WORKED.items():
+        values = np.array(list(repeats.values()))
+        weights = repeat_weights(5, model, len(values), 300)[1:]
+        assert (weights.sum(axis=1) == len(values) - 1).all()
+        totals = (weights * (values @ users).T).sum(axis=1) / (len(values) - 1) / users.sum(axis=0)
+        low, high = np.quantile(totals[np.isfinite(totals)], [0.025, 0.975])
+        assert (found[model]["ci_low"], found[model]["ci_high"]) == pytest.approx((low, high), abs=1e-8)
+    alone = lists.query("model == 'A' and repeat == '2'").drop(columns="repeat")
+    expected = of_everybody(evaluate(alone, truth, **PRECISION, **options))["A"]
+    rows = result.metrics.query("model == 'A' and segment_value == '2'")
+    assert rows["ci_low"].tolist() == [expected["ci_low"]]
+
+
+def test_a_bootstrap_of_weighted_means_draws_numerators_and_weights() -> None:
+    frames: dict[str, Any] = drawn(by_request=True)
+    options: dict[str, Any] = {"metrics": ["fcp", "hit_rate", "dcg"], "k": 8, "engine": "local"}
+    result = evaluate(**frames, **options, interval="bootstrap", resamples=300)
+    normal = evaluate(**frames, **options)
+    rows, others = (one.metrics.query("n_repeats > 1 or metric == 'pass_all'") for one in (result, normal))
+    assert (rows["ci_low"] < rows["value"]).all()
+    assert (rows["ci_high"] > rows["value"]).all()
+    assert rows["value"].tolist() == others["value"].tolist()
+    of_all = rows["metric"].str.startswith("pass")
+    assert rows[of_all]["ci_low"].tolist() == others[of_all]["ci_low"].tolist()
+
+
+@pytest.mark.parametrize("n_repeats", [2, 3, 6])
+def test_drawn_repeats_vary_as_their_mean_does(n_repeats: int) -> None:
+    values = np.random.default_rng(2).normal(0, 1, n_repeats)
+    weights = repeat_weights(1, "als", n_repeats, 40_000)
+    means = weights[1:] @ values / (n_repeats - 1)
+    assert weights[0].tolist() == [1] * n_repeats
+    assert means.var() == pytest.approx(values.var(ddof=1) / n_repeats, rel=0.03)
+
+
 LISTS, TRUTH = worked()
 STAGES: Final = [{"name": "a", "model": "A", "k": 9}, {"name": "b", "model": "B", "k": 5}]
 REFUSED: Final[dict[str, tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], str]]] = {
@@ -305,7 +350,6 @@ REFUSED: Final[dict[str, tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], str]]
     "stages": (LISTS, TRUTH, {"stages": STAGES}, "NOT_BY_REPEAT.*stages"),
     "base": (LISTS, TRUTH, {"base": "A"}, "NOT_BY_REPEAT.*base"),
     "items": (LISTS, TRUTH, {"items": ITEMS.assign(genre="jazz"), **GENRES}, "NOT_BY_REPEAT.*item_segments"),
-    "bootstrap": (LISTS, TRUTH, {"interval": "bootstrap"}, "NOT_BY_REPEAT.*bootstrap"),
     "users": (LISTS.assign(request=1), TRUTH, {"weight": "users"}, "NOT_BY_REPEAT.*weight"),
     "fractions": (LISTS.assign(repeat=0.5), TRUTH, {}, "ID_IS_FLOAT.*repeat"),
 }
@@ -354,6 +398,15 @@ def test_both_engines_give_the_same_bits(spark: Any, layout: str) -> None:
     assert on_spark.metric_rows == local.metric_rows
     assert on_spark.sum_rows == local.sum_rows
     assert on_spark.entries == local.entries
+    drawn_options: dict[str, Any] = {
+        "metrics": ["recall", "dcg"],
+        "k": 3,
+        "interval": "bootstrap",
+        "resamples": 30,
+    }
+    if layout == "long":
+        here_again = evaluate(**frames, **drawn_options, engine="local")
+        assert evaluate(**spark_frames(spark, given), **drawn_options).metric_rows == here_again.metric_rows
     keys = ["model", "repeat", "user", *(["request"] if layout == "array" else [])]
     here, there = (
         table.to_pandas("per_user").sort_values(keys).reset_index(drop=True) for table in (local, on_spark)

@@ -73,13 +73,14 @@ from spark_eval.results.forecasts import (
     forecast_sentence,
 )
 from spark_eval.results.sentences import (
-    COMPARED,
     GATED,
     MOST_SENTENCES,
     SLICED,
-    compared_lines,
+    compared_table,
     gated_lines,
+    lost_sentences,
     seed_sentences,
+    segment_notes,
     sentences,
     shortened,
     slice_sentences,
@@ -140,9 +141,11 @@ class Comparison(Writable):
             [row._asdict() for row in of]
             for of in (self.rows, self.gate_rows, self.slice_rows, self.forecast_rows)
         )
-        notes = shortened(sentences(rows, compared_direction), MOST_SENTENCES) + seed_sentences(rows)
+        lost = lost_sentences(rows, compared_direction)
+        notes = segment_notes(rows, compared_direction)
+        notes += shortened(sentences(rows, compared_direction), MOST_SENTENCES) + seed_sentences(rows)
         tables = [
-            TextTable("Comparison", COMPARED, compared_lines(rows), notes),
+            TextTable("Comparison", *compared_table(rows, compared_direction), notes, lost),
             TextTable("Slices", SLICED, sliced_lines(slices), slice_sentences(slices)[:MOST_SENTENCES]),
             TextTable(
                 "Forecasts", FORECAST, forecast_lines(forecasts), list(map(forecast_sentence, forecasts))
@@ -156,6 +159,7 @@ class Comparison(Writable):
         sizes = f"{counted(len(self.pairs), 'pair')}: {counted(len(self.rows), 'row')} of {tests}"
         rows = [row._asdict() for row in self.rows]
         texts = shortened(sentences(rows, compared_direction), MOST_PRINTED)
+        texts += lost_sentences(rows, compared_direction)
         failure = failure_of(self.gate_rows)
         gates = [] if failure is None else [failure.message.partition("; the run is")[0]]
         past = [forecast_sentence(row._asdict()) for row in self.forecast_rows[:MOST_PRINTED]]

@@ -134,7 +134,7 @@ def with_items(
     shown: Requested,
     requested: Requested,
 ) -> ComparedCells:
-    """Return the cells with those of the requested segments of items, whose tables are compared one by one.
+    """Return the cells, and those by requested segment of items, whose tables are compared one by one.
 
     Only metrics of hits have values there; raise ConfigError METRIC_NOT_MEASURED if none is compared.
     """
@@ -207,13 +207,16 @@ def compare_repeats(
 ) -> ComparedCells:
     """Return the cells of models with repeats: of the users' means, and of pairs of repeats for recipes."""
     task = repeats.task(task, requested)
-    cells = measure_cells(tables, task, ExtraPasses.of(plan), shown, requested)
+    passes = ExtraPasses.of(plan)
     if repeats.question is Question.RECIPE:
+        no_tests = ExtraPasses.of(replace(plan, tests=(), interval=Interval.T))
+        cells = measure_cells(tables, task, no_tests, shown, requested)
         of_pairs = repeats.task_of_pairs(task, requested)
         alone = replace(requested, models=of_pairs.models, matches=of_pairs.matches)
-        no_tests = ExtraPasses.of(replace(plan, tests=(), interval=Interval.T, equivalence=None))
-        pairs = measure_cells(tables, of_pairs, no_tests, alone, alone)
-        cells = repeats.with_recipes(cells, pairs, task, requested)
+        pairs = measure_cells(tables, of_pairs, passes, alone, alone)
+        cells = repeats.with_recipes(cells, pairs, task, requested, plan)
+    else:
+        cells = measure_cells(tables, task, passes, shown, requested)
     numbers = repeats.numbers(requested)
     of_rows = [
         replace(

@@ -306,7 +306,7 @@ def pair_entries(
 ) -> Iterator[Entry]:
     """Yield the accounting of each pair: compared and dropped rows, and users who changed segment.
 
-    With ``of_items``, the rows are those of a segment of items.
+    With ``of_items``, the rows belong to a segment of items.
     """
     of = "" if of_items is None else f" by {of_items}"
     rows, people, moved = counts.rows.tolist(), counts.people.tolist(), counts.moved.tolist()

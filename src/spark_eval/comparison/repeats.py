@@ -4,21 +4,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_eval.comparison.decisions import ModelPair
+import numpy as np
+
+from spark_eval.comparison.decisions import ModelPair, PairCell
 from spark_eval.comparison.matching import Requested
 from spark_eval.comparison.plan import COMPARE, ComparePlan
 from spark_eval.comparison.results import ComparedCell, ComparedCells
 from spark_eval.comparison.sides import Side
-from spark_eval.conventions.comparison import Interval, PairTest, Question
+from spark_eval.conventions.comparison import PairTest, Question
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.kernels.means import WeightedMean
 from spark_eval.names import split_repeat
 from spark_eval.statistics.differences import PairSums, RatioSums
+from spark_eval.statistics.intervals import nearest_double
 from spark_eval.statistics.repeats import RecipeSums
+from spark_eval.statistics.resampling import Replicates
 from spark_eval.users.population import BASELINE, ComparisonTask
 from spark_eval.users.products import Match
+from spark_eval.users.resampling import repeat_weights
 
 FEWEST: Final = 2
+# Tests of recipes; all others are of users alone.
+OF_RECIPES: Final = (PairTest.T, PairTest.BOOTSTRAP)
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,8 @@ class ComparedRepeats:
         Raises:
             DataError: TOO_FEW_REPEATS for recipes of models with one repeat; REPEATS_DIFFER if repeats that
                 belong together have different names.
-            ConfigError: NOT_BY_REPEAT for weighted means, and for tests that are not of recipes.
+            ConfigError: NOT_BY_REPEAT for tests and slices that are not of recipes, and for a bootstrap of
+                weighted means.
         """
         sides = {BASELINE: baseline}
         names = [sides.get(role, candidate).repeats[model] for role, model in requested.models]
@@ -62,18 +70,22 @@ class ComparedRepeats:
 
     def check(self, requested: Requested, plan: ComparePlan) -> None:
         """Raise the errors of ``of`` for options and metrics."""
+        if not self.has_any:
+            return
+        chosen, is_recipe = [*plan.tests, plan.interval], self.question is Question.RECIPE
         weighted = [str(value) for value in requested.metrics if isinstance(value, WeightedMean)]
-        if weighted and self.has_any:
-            message = f"no comparison of the weighted mean {weighted[0]} over repeats"
-            raise ConfigError("NOT_BY_REPEAT", f"{message}; leave it out by {COMPARE}.metrics")
-        chosen = [*plan.tests, *([plan.interval] if plan.interval is not Interval.T else [])]
-        other = [test for test in chosen if test != PairTest.T]
-        if self.question is Question.RECIPE and other:
-            message = f"{', '.join(dict.fromkeys(other))} would count seeds as fixed"
-            raise ConfigError("NOT_BY_REPEAT", f"{message}; take t, or {COMPARE}.question: artefact")
-        if plan.slices is not None and self.has_any:
-            message = "no slices of models with repeats; compare segments"
-            raise ConfigError("NOT_BY_REPEAT", f"{message}, or one repeat of each model")
+        if weighted and PairTest.BOOTSTRAP in chosen:
+            message = f"no bootstrap of the weighted mean {weighted[0]} over repeats"
+            raise ConfigError("NOT_BY_REPEAT", f"{message}; take t, or leave it out by {COMPARE}.metrics")
+        other = [test for test in dict.fromkeys(chosen) if test not in OF_RECIPES]
+        if is_recipe and other:
+            message = f"{', '.join(other)} would count seeds as fixed"
+            hint = f"take {' or '.join(OF_RECIPES)}, or {COMPARE}.question: artefact"
+            raise ConfigError("NOT_BY_REPEAT", f"{message}; {hint}")
+        if is_recipe and plan.slices is not None:
+            message = "slices of recipes would count seeds as fixed"
+            hint = f"compare segments, or take {COMPARE}.question: artefact"
+            raise ConfigError("NOT_BY_REPEAT", f"{message}; {hint}")
         if not self.is_paired:
             return
         for index, (a, b) in enumerate(self.ends(requested)):
@@ -118,9 +130,14 @@ class ComparedRepeats:
         return [[(one, first[1]) for one in baselines], [(first[0], one) for one in candidates]]
 
     def with_recipes(
-        self, means: ComparedCells, of_pairs: ComparedCells, task: ComparisonTask, requested: Requested
+        self,
+        means: ComparedCells,
+        of_pairs: ComparedCells,
+        task: ComparisonTask,
+        requested: Requested,
+        plan: ComparePlan,
     ) -> ComparedCells:
-        """Return the cells of the means with the errors of the recipes."""
+        """Return the cells of the means with the errors, and replicates, of the recipes."""
         parts = {
             pair: [
                 [(task.models[one][1], task.models[other][1]) for one, other in part]
@@ -129,7 +146,11 @@ class ComparedRepeats:
             for index, pair in enumerate(requested.pairs)
         }
         cells = {key: with_recipe(cell, parts[cell.models], of_pairs) for key, cell in means.cells.items()}
-        of_rows = [replace(cells[cell.key], ranks=cell.ranks) for cell in means.of_rows]
+        drawn = {cell.key: cell.replicates for cell in of_pairs.of_rows}
+        of_rows = [
+            replace(cells[cell.key], replicates=recipe_replicates(cell, parts[cell.models], drawn, plan))
+            for cell in means.of_rows
+        ]
         return replace(means, cells=cells, of_rows=of_rows)
 
     def numbers(self, requested: Requested) -> Mapping[ModelPair, tuple[int, int]]:
@@ -152,3 +173,26 @@ def with_recipe(
     assert isinstance(means, PairSums | RatioSums)
     known = [[one for one in part if isinstance(one, PairSums | RatioSums)] for part in repeats]
     return replace(cell, of_users=RecipeSums(means.n, means, known))
+
+
+def recipe_replicates(
+    cell: ComparedCell,
+    parts: Sequence[Sequence[ModelPair]],
+    drawn: Mapping[PairCell, Replicates | None],
+    plan: ComparePlan,
+) -> Replicates | None:
+    """Return the replicates of a difference of recipes, whose users and repeats are drawn.
+
+    ``drawn`` are those of pairs of repeats, with users drawn alike. Without pairs of the same name the
+    repeats of each model are drawn apart, and the pair that both parts have counts twice: once is taken off.
+    """
+    of_parts = [[drawn.get((pair, *cell.key[1:])) for pair in part] for part in parts]
+    value = cell.estimate.value
+    if value is None or any(None in part for part in of_parts):
+        return None
+    means = [[one.means for one in part if one is not None] for part in of_parts]
+    total = -means[0][0] if len(parts) > 1 else np.zeros_like(means[0][0])
+    for role, (model, own) in enumerate(zip(cell.models, means, strict=False)):
+        weights = repeat_weights(plan.seed + role, model, len(own), plan.resamples)[1 : 1 + len(own[0])]
+        total = total + (weights / (len(own) - 1) * np.stack(own, axis=1)).sum(axis=1)
+    return Replicates(nearest_double(value), total)

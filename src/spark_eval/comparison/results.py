@@ -225,7 +225,7 @@ class ComparedCells:
     of_items: Mapping[str, "ComparedCells"] = field(default_factory=dict)
 
     def with_items(self, of_items: Mapping[str, "ComparedCells"]) -> "ComparedCells":
-        """Return the cells with those of segments of items; rows stay in the order of pairs and metrics."""
+        """Return the cells, and those by segment of items; rows stay in the order of pairs and metrics."""
         cells, of_rows = dict(self.cells), list(self.of_rows)
         for name, of_name in of_items.items():
             cells |= {key: cell for key, cell in of_name.cells.items() if cell.segment == name}

@@ -2,15 +2,11 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
-
-from spark_eval.arrow.files import Batches
-from spark_eval.arrow.send import repeats_as_models
 from spark_eval.comparison.decisions import MeanCell
 from spark_eval.comparison.matching import (
     Requested,
@@ -33,7 +29,7 @@ from spark_eval.predictions.values import ModelValues, compared_values
 from spark_eval.runners.conformed import check_id_types, has_text_ids
 from spark_eval.runners.local_tables import is_number
 from spark_eval.runners.rows import Rows
-from spark_eval.runners.user_buckets import UserTable
+from spark_eval.runners.user_buckets import UserTable, with_repeats_as_models
 from spark_eval.runtime import events
 from spark_eval.schema import (
     FOLD,
@@ -107,22 +103,6 @@ class Side:
     def means(self) -> Means:
         """Means of models by model, metric, k, segment and segment value."""
         return {} if self.read_means is None else self.read_means()
-
-
-def with_repeats_as_models(users: UserTable) -> UserTable:
-    """Return a per-user table whose models are named with their repeats; raise DataError NULL_REPEAT."""
-    frame = users.frame
-    schema = pa.schema(
-        {name: frame.kind(name) for name in frame.columns if name != REPEAT} | {MODEL: pa.string()}
-    )
-
-    def named(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows = repeats_as_models(pa.table(batch), None)
-            yield from rows.select(schema.names).cast(schema).to_batches()
-
-    joined = frame.map(named, schema)
-    return users._replace(frame=joined, folder=None, files=None, has_repeats=True)
 
 
 class BaselineName(NamedTuple):
@@ -352,7 +332,7 @@ def comparison_task(
 
 
 def check_segments(baseline: Side, candidate: Side, segments: Sequence[str], sliced: Sequence[str]) -> None:
-    """Raise ConfigError UNKNOWN_SEGMENT for a segment that was not evaluated; of items, in both runs."""
+    """Raise ConfigError UNKNOWN_SEGMENT for a segment that was not evaluated; with items, in both runs."""
     known = [*candidate.users.segments, *candidate.item_segments]
     for name in segments:
         check_known("segment", name, [*known, FOLD], f"{COMPARE}.segments")
@@ -373,7 +353,7 @@ def item_task(
 ) -> ComparisonTask:
     """Return the task of a segment of items: a user has a row for each of its values, over their truth.
 
-    ``task`` is that of all users, ``values`` are the metrics, ``attributes`` those of its slices; none
+    ``task`` compares all users, ``values`` are the metrics, ``attributes`` those of its slices; none
     without slices. There the rows of a user are one cluster; unless users have several lists, a user counts
     once in a slice, with the mean over these rows.
     """
@@ -394,7 +374,7 @@ def item_task(
 
 
 def item_tables(baseline: Side, candidate: Side) -> dict[str, UserTable]:
-    """Return the tables ``item_segments`` by role; within one run there is that of the candidate only."""
+    """Return the tables ``item_segments`` by role; within one run only the candidate has one."""
     by_role = {CANDIDATE: candidate, **({} if baseline is candidate else {BASELINE: baseline})}
     return {role: side.item_users for role, side in by_role.items() if side.item_users is not None}
 

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import product
 from operator import add
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
 
 from spark_eval.evaluation.plan import ListWeight, Plan
 from spark_eval.evaluation.summary import MeanKey
+from spark_eval.names import split_repeat
 from spark_eval.schema import FOLD
 from spark_eval.statistics.exact import Floats
 from spark_eval.statistics.intervals import LowHigh
@@ -24,6 +25,7 @@ from spark_eval.users.resampling import (
     Resampler,
     check_replicates,
     largest_amounts,
+    repeat_weights,
 )
 
 CONFIDENCE: Final = 0.95
@@ -48,6 +50,7 @@ class ResampledMean:
 class Bootstrap:
     """Means of a plan over resampled users; all rows of a user, for all models, are drawn together.
 
+    ``models`` are named with their repeats, if they have any; the repeats of a model are then drawn as well.
     ``cells`` are segments with their values. Raises ConfigError TOO_MANY_REPLICATES.
     """
 
@@ -105,19 +108,83 @@ class Bootstrap:
         return Resampler(self.cells, list(self.upper_bounds), sizes, self.plan.seed, self.plan.resamples)
 
     def intervals(self, resampler: Resampler, sums: ResampledSums) -> Mapping[MeanKey, LowHigh]:
-        """Return the percentile interval of each mean in each cell."""
+        """Return the percentile interval of each mean in each cell, of repeats and of all repeats of a model.
+
+        Those of repeats have the name of model and repeat.
+        """
         index_of = {amount: index for index, amount in enumerate(resampler.amounts)}
         ends = {}
-        for (number, cell), mean in product(enumerate(self.cells), self.means()):
-            first, numerator = number * len(resampler.amounts), index_of[mean.numerator]
-            divisors, scale = sums.weights[first + numerator], scale_of(float(resampler.largest[numerator]))
-            if mean.denominator is not None:
-                denominator = index_of[mean.denominator]
-                divisors = sums.totals[first + denominator]
-                scale *= 2.0**SCALE_BITS / scale_of(float(resampler.largest[denominator]))
-            means = Replicates.of(sums.totals[first + numerator].tolist(), divisors.tolist(), scale)
-            ends[mean.model, mean.metric, mean.k, *cell] = percentile_interval(means, CONFIDENCE)
+        for number, cell in enumerate(self.cells):
+            first, repeats = number * len(resampler.amounts), dict[MeanKey, list[Drawn]]()
+            for mean in self.means():
+                drawn = Drawn.of(mean, resampler, sums, first, index_of)
+                ends[mean.model, mean.metric, mean.k, *cell] = drawn.interval
+                model, repeat = split_repeat(mean.model)
+                if repeat is not None:
+                    repeats.setdefault((model, mean.metric, mean.k, *cell), []).append(drawn)
+            for key, of_repeats in repeats.items():
+                weights = repeat_weights(self.plan.seed, key[0], len(of_repeats), self.plan.resamples)
+                ends[key] = Drawn.together(of_repeats, weights.T.tolist()).interval
         return ends
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Sums of replicates of a mean, the first over all users, in the units of numerator and divisor."""
+
+    numerators: Sequence[int]
+    divisors: Sequence[int]
+    units: tuple[float, float]
+
+    @classmethod
+    def of(
+        cls,
+        mean: ResampledMean,
+        resampler: Resampler,
+        sums: ResampledSums,
+        first: int,
+        index_of: Mapping[Amount, int],
+    ) -> Self:
+        """Return the sums of a mean in the cell whose amounts begin at ``first``."""
+        numerator = index_of[mean.numerator]
+        divisors, unit = sums.weights[first + numerator], 1.0
+        if mean.denominator is not None:
+            denominator = index_of[mean.denominator]
+            divisors = sums.totals[first + denominator]
+            unit = scale_of(float(resampler.largest[denominator])) / 2.0**SCALE_BITS
+        units = (scale_of(float(resampler.largest[numerator])), unit)
+        return cls(sums.totals[first + numerator].tolist(), divisors.tolist(), units)
+
+    @classmethod
+    def together(cls, repeats: Sequence[Self], weights: Sequence[Sequence[int]]) -> Self:
+        """Return the sums over repeats, each as often as it was drawn: ``weights`` are of each repeat."""
+        numerators, unit = added([(one.numerators, one.units[0]) for one in repeats], weights)
+        divisors, unit_of_divisors = added([(one.divisors, one.units[1]) for one in repeats], weights)
+        return cls(numerators, divisors, (unit, unit_of_divisors))
+
+    @property
+    def interval(self) -> LowHigh:
+        """Percentile interval of the mean."""
+        scale = self.units[0] / self.units[1]
+        return percentile_interval(Replicates.of(self.numerators, self.divisors, scale), CONFIDENCE)
+
+
+def added(
+    parts: Sequence[tuple[Sequence[int], float]], weights: Sequence[Sequence[int]]
+) -> tuple[list[int], float]:
+    """Return the weighted sums of integers (replicates,) in units that are powers of two, and their unit.
+
+    >>> added([([1, 2], 1.0), ([3, 4], 0.5)], [[1, 2], [1, 0]])
+    ([5, 8], 0.5)
+    """
+    unit = min(own for _, own in parts)
+    factors = [int(own / unit) for _, own in parts]
+    of_replicates = zip(*(numbers for numbers, _ in parts), strict=True)
+    sums = [
+        sum(weight * number * factor for weight, number, factor in zip(drawn, own, factors, strict=True))
+        for drawn, own in zip(zip(*weights, strict=True), of_replicates, strict=True)
+    ]
+    return sums, unit
 
 
 @dataclass(frozen=True)

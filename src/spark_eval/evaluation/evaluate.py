@@ -34,14 +34,14 @@ from spark_eval.evaluation.tables import (
     check_requests,
     checked_entries,
 )
-from spark_eval.names import summarize_names
+from spark_eval.names import repeat_name, summarize_names
 from spark_eval.options import checked_call, documented
 from spark_eval.results.driver_tables import to_arrow
 from spark_eval.runners.conformed import check_unchanged, has_text_ids
 from spark_eval.runners.door import open_given
 from spark_eval.runners.rows import Rows
 from spark_eval.runners.spread import collect_objects, collect_or_raise
-from spark_eval.runners.user_buckets import Buckets, buckets_of_users
+from spark_eval.runners.user_buckets import Buckets, buckets_of_users, with_repeats_as_models
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote, release_with
 from spark_eval.schema import ALL, OF_ITEMS, SEGMENT, USER, Table
@@ -254,13 +254,14 @@ def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, LowHigh]:
     """Return the interval of each mean, by a second pass over rows by user; see ``evaluation.bootstrap``."""
     cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
     of_items = [cell for cell in cells if cell[0].startswith(OF_ITEMS)]
-    bootstrap = Bootstrap(
-        evaluation.plan, evaluation.models, [cell for cell in cells if cell not in of_items]
-    )
-    frame, request = evaluation.users.frame, evaluation.users.request
-    task = bootstrap.task(has_text_ids=has_text_ids(frame), request=request)
+    users, models = evaluation.users, evaluation.models
+    if evaluation.plan.has_repeats:
+        names = (repeat_name(row.model, row.repeat) for row in evaluation.sum_rows if row.repeat is not None)
+        users, models = with_repeats_as_models(users), list(dict.fromkeys(names))
+    bootstrap = Bootstrap(evaluation.plan, models, [cell for cell in cells if cell not in of_items])
+    task = bootstrap.task(has_text_ids=has_text_ids(users.frame), request=users.request)
     with ExitStack() as resources:
-        buckets = persisted(buckets_of_users({CANDIDATE: evaluation.users}, task), resources)
+        buckets = persisted(buckets_of_users({CANDIDATE: users}, task), resources)
         unbounded = bootstrap.unbounded
         largest = collect_or_raise(buckets.each(partial(largest_amounts, unbounded))) if unbounded else []
         resampler = bootstrap.resampler(largest)

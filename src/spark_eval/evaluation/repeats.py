@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby
 from typing import Final
@@ -9,17 +10,19 @@ from typing import Final
 from spark_eval.evaluation.plan import Plan
 from spark_eval.evaluation.summary import (
     Key,
+    MeanKey,
     MetricRow,
     SumRow,
     checked_summary,
 )
 from spark_eval.evaluation.worker.lists import NOBODY, ColumnSums, SegmentCell
 from spark_eval.kernels.columns import weighted
-from spark_eval.names import split_repeat, summarize_names
+from spark_eval.names import repeat_name, split_repeat, summarize_names
 from spark_eval.results.rows import sum_or_none
 from spark_eval.runtime import events
 from spark_eval.schema import ALL, REPEAT
 from spark_eval.statistics.differences import Estimate
+from spark_eval.statistics.intervals import LowHigh
 from spark_eval.statistics.repeats import CrossedSums, Moments, standard_deviation, t_interval
 
 REQUEST_COUNTS: Final = ("n_requests", "n_requests_defined")
@@ -99,11 +102,13 @@ def crossed_sums(row: SumRow, repeats: Sequence[SumRow]) -> CrossedSums:
     )
 
 
-def repeat_metric_rows(sums: Sequence[SumRow], *, by_repeat: bool) -> list[MetricRow]:
+def repeat_metric_rows(
+    sums: Sequence[SumRow], intervals: Mapping[MeanKey, LowHigh] | None = None, *, by_repeat: bool
+) -> list[MetricRow]:
     """Return the rows of METRICS over users and repeats; with ``by_repeat`` rows of each repeat follow.
 
-    Rows of repeats have the segment ``repeat``. Raises DataError METRIC_OVERFLOW for values too large for a
-    double.
+    Rows of repeats have the segment ``repeat``. ``intervals`` replace those by standard errors, except of
+    one value over all repeats. Raises DataError METRIC_OVERFLOW for values too large for a double.
     """
     rows, of_repeats = [], list[MetricRow]()
     numbers = {row.model: set[str]() for row in sums}
@@ -112,20 +117,34 @@ def repeat_metric_rows(sums: Sequence[SumRow], *, by_repeat: bool) -> list[Metri
     for _, group in groupby(sums, key=lambda row: row.key):
         whole, *repeats = group
         n_repeats = len(numbers[whole.model])
-        own = recipe_row(whole, repeats) if repeats else MetricRow.of_mean(whole)
+        own = recipe_row(whole, repeats, intervals) if repeats else MetricRow.of_mean(whole)
         rows.append(own._replace(n_repeats=n_repeats))
         if by_repeat and whole.segment == ALL:
-            named = (one._replace(segment=REPEAT, segment_value=one.repeat or "") for one in repeats)
-            of_repeats += [MetricRow.of_mean(one) for one in named]
+            of_repeats += [
+                repeat_row(one, intervals)._replace(segment=REPEAT, segment_value=one.repeat or "")
+                for one in repeats
+            ]
     return [*rows, *of_repeats]
 
 
-def recipe_row(whole: SumRow, repeats: Sequence[SumRow]) -> MetricRow:
+def repeat_row(row: SumRow, intervals: Mapping[MeanKey, LowHigh] | None) -> MetricRow:
+    """Return the row of a repeat; ``intervals`` know it by the name of model and repeat."""
+    named = row._replace(model=repeat_name(row.model, row.repeat or ""))
+    return MetricRow.of_mean(named, intervals)._replace(model=row.model)
+
+
+def recipe_row(
+    whole: SumRow, repeats: Sequence[SumRow], intervals: Mapping[MeanKey, LowHigh] | None
+) -> MetricRow:
     """Return the row of the mean over users and repeats; with one repeat its own row."""
     if len(repeats) == 1:
-        return MetricRow.of_mean(repeats[0])
+        return repeat_row(repeats[0], intervals)
     crossed = crossed_sums(whole, repeats)
-    summary = checked_summary(t_interval(crossed.estimate, whole.n_defined), whole.metric, whole.k)
+    summary = t_interval(crossed.estimate, whole.n_defined)
+    if intervals is not None and summary.std_error is not None:
+        ci_low, ci_high = intervals[whole[:5]]
+        summary = replace(summary, ci_low=ci_low, ci_high=ci_high)
+    summary = checked_summary(summary, whole.metric, whole.k)
     parts = crossed.parts
     n_lists = whole.n_requests_defined
     return MetricRow(

@@ -391,7 +391,6 @@ def check_repeats(tables: Tables) -> Tables:
         ("stages", bool(plan.stages), "evaluate one repeat"),
         ("base", plan.base is not None, "evaluate one repeat"),
         ("item_segments", bool(plan.item_segments), "evaluate one repeat"),
-        ("interval: bootstrap", plan.interval is MeanInterval.BOOTSTRAP, "take interval: normal"),
         ("weight: users", is_by_user, "take weight: requests"),
     ):
         if is_chosen:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from spark_eval.arrow.codes import Booleans, to_numpy
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.messages import Content, group_by_bucket, partition_bucket
-from spark_eval.arrow.send import Sender
+from spark_eval.arrow.send import Sender, repeats_as_models
 from spark_eval.arrow.user_files import UserFile, overlapping_groups, read_files, user_files
 from spark_eval.errors import DataError
 from spark_eval.runners.conformed import id_type, rows_here
@@ -35,7 +35,7 @@ from spark_eval.runners.spread import (
     send,
 )
 from spark_eval.runtime.any_session import is_remote
-from spark_eval.schema import ALL, FOLD, MODEL, N_RELEVANT, REQUEST, SEGMENT, SEGMENT_VALUE
+from spark_eval.schema import ALL, FOLD, MODEL, N_RELEVANT, REPEAT, REQUEST, SEGMENT, SEGMENT_VALUE
 from spark_eval.tables.file_parts import takes_files
 from spark_eval.users.cells import EVERYBODY, SegmentValue, rows_by_cell
 from spark_eval.users.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
@@ -241,6 +241,22 @@ class UserTable(NamedTuple):
     def request(self) -> pa.DataType | None:
         """Type of the ids of requests in comparisons; None if users have one list each."""
         return id_type(self.frame, REQUEST) if REQUEST in self.frame.columns else None
+
+
+def with_repeats_as_models(users: UserTable) -> UserTable:
+    """Return a per-user table whose models are named with their repeats; raise DataError NULL_REPEAT."""
+    frame = users.frame
+    schema = pa.schema(
+        {name: frame.kind(name) for name in frame.columns if name != REPEAT} | {MODEL: pa.string()}
+    )
+
+    def named(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = repeats_as_models(pa.table(batch), None)
+            yield from rows.select(schema.names).cast(schema).to_batches()
+
+    joined = frame.map(named, schema)
+    return users._replace(frame=joined, folder=None, files=None, has_repeats=True)
 
 
 def buckets_of_users(tables: Mapping[str, UserTable], task: ComparisonTask) -> Buckets:

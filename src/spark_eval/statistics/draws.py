@@ -42,6 +42,25 @@ def poisson_weights(hashes: NDArray[np.uint64], n_replicates: int) -> NDArray[np
     return weights
 
 
+def weights_of_repeats(state: np.uint64, n_repeats: int, n_replicates: int) -> Ints:
+    """Return the number of draws of each repeat; shape (1 + n_replicates, n_repeats), 1 in row 0.
+
+    A replicate draws one repeat fewer than there are, with replacement: the variance of its mean is then
+    that of the mean over repeats. ``state`` is that of a generator SplitMix64.
+
+    >>> weights_of_repeats(np.uint64(1234567), 3, 2).tolist()
+    [[1, 1, 1], [1, 1, 0], [0, 1, 1]]
+
+    Source: Rao, Wu, Resampling inference with complex survey data, 1988.
+    """
+    weights = np.ones((1 + n_replicates, n_repeats), dtype=np.int64)
+    if n_repeats > 1:
+        words = splitmix64(np.array([state]), n_replicates * (n_repeats - 1)).reshape(n_replicates, -1)
+        drawn = (words >> np.uint64(32)).astype(np.int64) * n_repeats >> 32
+        weights[1:] = (drawn[:, :, np.newaxis] == np.arange(n_repeats)).sum(axis=1)
+    return weights
+
+
 def flips(hashes: NDArray[np.uint64], n_replicates: int) -> NDArray[np.int8]:
     """Return the sign, 1 or -1, of each of n users in each replicate; shape (n, n_replicates).
 

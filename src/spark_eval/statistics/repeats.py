@@ -179,7 +179,9 @@ class RecipeSums(ComparedSums):
         self, rows: Sequence[PairSums | RatioSums], factors: tuple[Fraction, Fraction]
     ) -> CrossedSums:
         """Return the sums of a combination of values over users and some pairs of repeats."""
-        of_rows = [combined(one, *factors) for one in rows]
+        if isinstance(self.of_means, RatioSums):
+            return crossed_ratios(self.of_means, [row for row in rows if isinstance(row, RatioSums)], factors)
+        of_rows = [combined(one, *factors) for one in rows if isinstance(one, PairSums)]
         _, _, of_users = combined(self.of_means, *factors)
         squares, cells = len(rows) ** 2, [moments for _, _, moments in of_rows]
         return CrossedSums(
@@ -190,22 +192,48 @@ class RecipeSums(ComparedSums):
         )
 
 
-def combined(
-    sums: PairSums | RatioSums, baseline: Fraction, candidate: Fraction
-) -> tuple[Fraction, Fraction, Moments]:
+def combined(sums: PairSums, baseline: Fraction, candidate: Fraction) -> tuple[Fraction, Fraction, Moments]:
     """Return total, weight and moments of baseline * A + candidate * B, whose rows have both values."""
-    if isinstance(sums, PairSums):
-        n = Fraction(sums.n)
-        total = baseline * sums.baseline + candidate * sums.candidate
-        doubled = sums.baseline_squares + sums.candidate_squares - sums.difference_squares
-        squares = baseline**2 * sums.baseline_squares + candidate**2 * sums.candidate_squares
-        return total, n, Moments(squares + baseline * candidate * doubled, total, n)
-    of_a, weight, of_b, _ = sums.totals
-    products = sums.products
-    squares = baseline**2 * products[0][0] + candidate**2 * products[2][2]
-    both = 2 * baseline * candidate * products[0][2]
-    with_weight = baseline * products[0][1] + candidate * products[2][1]
-    return baseline * of_a + candidate * of_b, weight, Moments(squares + both, with_weight, products[1][1])
+    n = Fraction(sums.n)
+    total = baseline * sums.baseline + candidate * sums.candidate
+    doubled = sums.baseline_squares + sums.candidate_squares - sums.difference_squares
+    squares = baseline**2 * sums.baseline_squares + candidate**2 * sums.candidate_squares
+    return total, n, Moments(squares + baseline * candidate * doubled, total, n)
+
+
+def crossed_ratios(
+    of_means: RatioSums, rows: Sequence[RatioSums], factors: tuple[Fraction, Fraction]
+) -> CrossedSums:
+    """Return the sums of what users and repeats add to factor * ratio of both models, by the delta method.
+
+    A user under a repeat adds factor * (total - ratio * weight) / total weight of the model, so all add up to
+    0, and the repeats have equal weights that add up to 1.
+    """
+    gradient: list[Fraction] = []
+    for first, factor in zip((0, 2), factors, strict=True):
+        total, weight = (sum((row.totals[index] for row in rows), Fraction()) for index in (first, first + 1))
+        is_there = factor and weight
+        gradient += [factor / weight, -factor * total / weight**2] if is_there else [Fraction()] * 2
+    none = Fraction()
+    return CrossedSums(
+        n_users=of_means.n,
+        repeats=[
+            (
+                sum((one * own for one, own in zip(gradient, row.totals, strict=True)), none),
+                Fraction(1, len(rows)),
+            )
+            for row in rows
+        ],
+        users=Moments(len(rows) ** 2 * squared(gradient, of_means), none, none),
+        cells=Moments(sum((squared(gradient, row) for row in rows), none), none, none),
+    )
+
+
+def squared(gradient: Sequence[Fraction], sums: RatioSums) -> Fraction:
+    """Return the sum over users of the square of gradient * amounts."""
+    indices = [index for index, factor in enumerate(gradient) if factor]
+    products = (gradient[i] * gradient[j] * sums.products[i][j] for i in indices for j in indices)
+    return sum(products, Fraction())
 
 
 def standard_deviation(numbers: Sequence[Fraction]) -> float | None:

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from spark_eval.arrow.codes import Booleans, Codes, count_unique, row_codes, rows_at, run_starts, to_numpy
 from spark_eval.errors import DataError
 from spark_eval.schema import FOLD, MISSING, N_RELEVANT, REQUEST, USER
-from spark_eval.statistics.exact import Floats, Ints, sums_by_group
+from spark_eval.statistics.exact import Floats, Ints
 from spark_eval.users.cells import EVERYBODY, SegmentValue
+from spark_eval.users.means import leave_out_undefined, means_by_group, means_of_repeats
 from spark_eval.users.products import Match, model_indices
 
 BASELINE: Final = "baseline"
@@ -365,6 +366,21 @@ class AlignedUsers:
 
         They are in ``memory`` if it is given, because fresh memory costs as much as the values.
         """
+        return self.over_repeats(self.values_of_each(columns, memory))
+
+    def weighted(self, column: str, weight: str) -> Floats:
+        """Return weighted values and weights, NaN unless both are there; shape (value models, 2, n)."""
+        values = self.values_of_each((column, weight))
+        values[:, 0] *= values[:, 1]
+        is_missing = np.isnan(values).any(axis=1, keepdims=True)
+        return self.over_repeats(np.where(is_missing, np.nan, values))
+
+    def over_repeats(self, values: Floats) -> Floats:
+        """Return the means of values over the repeats of each model, if the task asks for them."""
+        return means_of_repeats(values, self.task.repeats) if self.task.of_repeat_means else values
+
+    def values_of_each(self, columns: Sequence[str], memory: Floats | None = None) -> Floats:
+        """Return the values of ``values`` under each repeat."""
         models, of_models = self.task.value_models, self.rows if self.averaged is None else self.averaged[1]
         if self.task.of_repeat_means:
             models, memory = [*range(len(self.task.models))], None
@@ -390,7 +406,7 @@ class AlignedUsers:
             raise DataError("METRIC_OVERFLOW", message)
         if self.task.repeats:
             leave_out_undefined(values, self.task.repeats)
-            return means_of_repeats(values, self.task.repeats) if self.task.of_repeat_means else values
+            return values
         if self.averaged is None:
             return values
         if not is_finite:
@@ -420,24 +436,6 @@ class AlignedUsers:
         return column if rows is None else np.append(column, -1)[rows]
 
 
-def leave_out_undefined(values: Floats, groups: Sequence[Sequence[int]]) -> None:
-    """Set the values of some models to NaN in the rows where any has none; shape (models, columns, n)."""
-    for group in groups:
-        together = values[list(group)]
-        values[list(group)] = np.where(np.isfinite(together).all(axis=0), together, np.nan)
-
-
-def means_of_repeats(values: Floats, repeats: Sequence[Sequence[int]]) -> Floats:
-    """Return the means over the repeats of each model, added in their order; shape (models, columns, n)."""
-    means = np.empty((len(repeats), *values.shape[1:]))
-    for mean, own in zip(means, repeats, strict=True):
-        mean[:] = values[own[0]]
-        for index in own[1:]:
-            mean += values[index]
-        mean /= len(own)
-    return means
-
-
 def fill(memory: Floats, column: pa.ChunkedArray) -> None:
     """Write a column into memory, NaN for nulls; its chunks are copied once."""
     start = 0
@@ -454,24 +452,6 @@ def renumbered(rows: Ints) -> Ints | None:
     """
     is_there = rows >= 0
     return None if is_there.all() else np.where(is_there, np.cumsum(is_there) - 1, -1)
-
-
-def means_by_group(values: Floats, groups: Ints, n_groups: int) -> Floats:
-    """Return the means of defined values (models, columns, n) by group; NaN without any.
-
-    Sums are exact, and rounded once: the order of the values does not matter.
-
-    >>> means_by_group(np.array([[[1.0, 2.0, np.nan]]]), np.array([0, 0, 1]), 2).tolist()
-    [[[1.5, nan]]]
-    """
-    means = np.empty((*values.shape[:2], n_groups))
-    for of_model, mean_of_model in zip(values, means, strict=True):
-        for column, mean_of_column in zip(of_model, mean_of_model, strict=True):
-            is_defined = np.isfinite(column)
-            total = sums_by_group(np.where(is_defined, column, 0.0), groups, n_groups)
-            number = np.bincount(groups[is_defined], minlength=n_groups)
-            mean_of_column[:] = np.where(number > 0, total / np.maximum(number, 1), np.nan)
-    return means
 
 
 def check_rows_of_users(table: pa.Table, role: str, model: str) -> None:

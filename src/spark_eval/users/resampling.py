@@ -8,11 +8,12 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
+import pyarrow as pa
 
 from spark_eval.arrow.codes import Booleans, Hashes
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.statistics.draws import flips, poisson_weights, resampled_sums
+from spark_eval.statistics.draws import flips, poisson_weights, resampled_sums, weights_of_repeats
 from spark_eval.statistics.exact import Floats, Ints
 from spark_eval.statistics.resampling import SCALE_BITS, scale_of, scaled
 from spark_eval.users.cells import SegmentCombinations, SegmentValue, combine_segments
@@ -195,6 +196,15 @@ class Resampler:
             index, _ = masks.setdefault(is_defined.tobytes(), (len(masks), is_defined.astype(np.float64)))
             mask.append(index)
         return np.stack([*columns, *(ones for _, ones in masks.values())], axis=1), np.array(mask)
+
+
+def repeat_weights(seed: int, model: str, n_repeats: int, n_replicates: int) -> Ints:
+    """Return the number of draws of each repeat of a model, 1 in row 0; see ``weights_of_repeats``.
+
+    The draws depend on the seed and the model's name only.
+    """
+    [state] = id_hashes(pa.array([model]), np.int64(seed))
+    return weights_of_repeats(state, n_repeats, n_replicates)
 
 
 def cubes_of(differences: Floats) -> Ints:

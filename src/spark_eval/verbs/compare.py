@@ -14,13 +14,14 @@ from spark_eval.errors import DataError
 from spark_eval.publishing.stores import store_of
 from spark_eval.results.forecasts import FORECAST, CalibrationRow, forecast_lines, forecast_sentence
 from spark_eval.results.sentences import (
-    COMPARED,
     GATED,
     MOST_SENTENCES,
     SLICED,
-    compared_lines,
+    compared_table,
     gated_lines,
+    lost_sentences,
     seed_sentences,
+    segment_notes,
     sentences,
     shortened,
     slice_sentences,
@@ -74,10 +75,13 @@ def show(run: Run, screen: Screen) -> None:
     """Print differences with intervals, a sentence for each pair and metric, and the decisions of gates."""
     compared = run.rows(Table.COMPARISONS)
     if compared:
-        lines = compared_lines(compared)
-        screen.grid(COMPARED, lines, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
+        for text in lost_sentences(compared, compared_direction):
+            screen.say(text)
+        table = compared_table(compared, compared_direction)
+        screen.grid(*table, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
         texts = shortened(sentences(compared, compared_direction), MOST_SENTENCES)
-        for text in (*texts, *seed_sentences(compared)):
+        notes = segment_notes(compared, compared_direction)
+        for text in (*notes, *texts, *seed_sentences(compared)):
             screen.say(text)
     if Table.SLICES in run.tables:
         slices = run.rows(Table.SLICES)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import repeated_lists
 from request_lists import worked
 from tests.calibration.test_calibrate import OFFLINE, ONLINE
 from tests.results.report.test_report_page import column, data_of, statements
@@ -120,6 +121,17 @@ def test_a_front_holds_whom_nobody_beats_in_both(pages: dict[str, Path]) -> None
     assert {(row["accuracy"], row["beyond accuracy"]) for row in rows} >= {("ndcg@5", "novelty@5")}
 
 
+def test_an_accuracy_over_other_users_than_the_metric_has_no_front(pages: dict[str, Path]) -> None:
+    """The model with lists for 19 of 81 users has its novelty of these 19."""
+    text = pages["others"].read_text()
+    assert set(column(text, "trade_offs", "front")) == {""}
+    said = [one for one in statements(text) if "has no front" in one]
+    users = "a 81 of 81, b 81 of 81, few 19 of 81"
+    assert said == [
+        f"plain |  | novelty@100 has no front: it is a mean of other users than ndcg@100 ({users})."
+    ]
+
+
 def test_one_model_alone_or_no_accuracy_has_no_front(facts: RunFacts) -> None:
     metrics = facts.rows(Table.METRICS)
     alone = [row for row in metrics if row["model"] == "taste"]
@@ -156,7 +168,7 @@ def test_groups_of_items_are_no_segment_of_users(facts: RunFacts, pages: dict[st
 
 def test_values_of_a_run_are_said_to_have_no_interval(pages: dict[str, Path]) -> None:
     text = pages["stages"].read_text()
-    certain = dict(zip(column(text, "best", "measure"), column(text, "best", "certain"), strict=True))
+    certain = dict(zip(column(text, "best", "metric"), column(text, "best", "certain"), strict=True))
     assert certain["catalog_coverage@10"] == "unknown: it has no interval"
     assert "gini_catalog@10" not in certain
 
@@ -248,3 +260,26 @@ def test_a_calibration_is_drawn_written_and_shown(tmp_path: Path) -> None:
     report(found, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "Offline metrics and online wins" in page
+
+
+def test_repeats_are_drawn_with_the_parts_of_the_variance() -> None:
+    lists, truth = repeated_lists.worked()
+    lists = lists.query("model == 'A' or repeat == '1'")
+    result = evaluate(lists, truth, metrics="precision", k=10, by_repeat=True, engine="local")
+    facts = RunFacts("r", {}, {"metrics": result.to_arrow("metrics").to_pylist()})
+    text = page.report_page(facts)
+    [row] = rows_of(text, "repeats")
+    [of_a] = [row for row in facts.everybody if row["model"] == "A"]
+    assert (row["model"], row["dots"]) == ("A", [0.35, 0.4, 0.45])
+    assert row["ci_low"] == pytest.approx(of_a["ci_low"])
+    assert row["users"] + row["repeats"] == pytest.approx(1)
+    shares = f"A: other repeats make {row['repeats']:.0%}, other users {row['users']:.0%}"
+    assert any(shares in one for one in statements(text))
+    assert "By repeat" not in text
+    assert "Segments that lose" not in text
+    without = [row for row in facts.rows("metrics") if row["segment"] == "all"]
+    text = page.report_page(RunFacts("r", {}, {"metrics": without}))
+    assert rows_of(text, "repeats")[0]["dots"] == []
+    assert any("evaluate.by_repeat: true" in one for one in statements(text))
+    alone = [row for row in without if row["model"] == "B"]
+    assert "How much is chance" not in page.report_page(RunFacts("r", {}, {"metrics": alone}))

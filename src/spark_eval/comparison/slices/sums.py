@@ -1,4 +1,4 @@
-"""Sums of slices, read from the totals of buckets: of all users, and by segment of items."""
+"""Sums of slices, read from the totals of buckets, over all users and by segment of items."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,7 +103,7 @@ OneSlice = MeanSums | RatioSums
 
 @dataclass(frozen=True)
 class PairSlices:
-    """Sums of the slices of one pair and one metric: of all users, and by segment of items.
+    """Sums of the slices of one pair and one metric, over all users and by segment of items.
 
     A slice with a value of a segment of items is summed over the rows of this segment, and so is what is left
     of a wider slice without it.
@@ -141,7 +141,7 @@ def estimate_of(sums: OneSlice) -> Estimate:
 
 
 class SlicedTable:
-    """Sums of the slices of a table: that of all users, or of a segment of items; ``cells`` are its slices.
+    """Sums of the slices of a table, of all users or of a segment of items; ``cells`` are its slices.
 
     With ``of_items`` these are the slices with a value of the segment.
     """
@@ -157,7 +157,7 @@ class SlicedTable:
 
     @classmethod
     def tables_of(cls, compared: ComparedCells) -> "dict[str | None, SlicedTable]":
-        """Return the tables with slices by segment of items; that of all users is first, under None."""
+        """Return the tables with slices by segment of items; the table of all users is first, under None."""
         return {
             one.task.of_items: cls(one, one.slices, one.task)
             for one in (compared, *compared.of_items.values())

@@ -19,7 +19,7 @@ from spark_eval.users.cells import PairTotals, SegmentCombinations, cells_of, co
 from spark_eval.users.population import AlignedUsers, ComparisonTask, PairCounts
 from spark_eval.users.products import DIGIT_BITS as PRODUCT_BITS
 from spark_eval.users.products import ProductAccumulator, Products, pair_products, parts_of_users
-from spark_eval.users.resampling import Amount, values_of
+from spark_eval.users.resampling import Amount
 
 # Limits of memory: values of a bucket, and sums of products of digits.
 VALUES_AT_ONCE: Final = 1 << 21
@@ -219,10 +219,11 @@ def sum_ratios(
     totals = PairTotals(list(cells_of(grouped)), (comb(N_AMOUNTS, 2), *shape))
     largest = np.zeros((*shape, N_AMOUNTS))
     for mean, (column, weight) in enumerate(task.weighted):
-        values = values_of(population, (column, weight), slice(None))
+        weighted = population.weighted(column, weight)
         for pair, (baseline, candidate) in enumerate(task.value_pairs):
-            parts = [amount.values(values) for amount in pair_parts(baseline, candidate, column, weight)]
-            amounts, is_defined = np.stack([numbers for numbers, _ in parts]), parts[0][1]
+            amounts = np.concatenate([weighted[baseline], weighted[candidate]])
+            is_defined = ~np.isnan(amounts).any(axis=0)
+            amounts = np.where(is_defined, amounts, 0.0)
             largest[pair, mean] = abs(amounts).max(axis=1, initial=0.0)
             if adder is not None:
                 adder.add_amounts(list(amounts), is_defined, pair, len(task.columns) + mean)

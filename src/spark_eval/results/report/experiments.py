@@ -30,7 +30,7 @@ from spark_eval.results.report.chapters import (
     warning,
 )
 from spark_eval.results.report.data import RunFacts
-from spark_eval.results.sentences import RARE, number_order
+from spark_eval.results.sentences import RARE, number_order, seems_certain
 from spark_eval.schema import ALL, SEGMENT, SEGMENT_VALUE, Row, Table
 from spark_eval.statistics.intervals import CERTAIN
 
@@ -331,12 +331,6 @@ def charts(dataset: Dataset, rows: Sequence[Row]) -> Iterator[View]:
             where={SEGMENT: [ALL], "method": ["raw", "cuped"]},
             note=POWER_NOTE,
         )
-
-
-def seems_certain(row: Row) -> bool:
-    """Return True if the interval of a row excludes 0, but its corrected p-value is not small."""
-    low, high, p = row["ci_low"], row["ci_high"], row["p_adjusted"]
-    return None not in (low, high, p) and p >= RARE and not low <= 0 <= high
 
 
 def interleaving(facts: RunFacts) -> Chapter | None:

@@ -20,7 +20,7 @@ from spark_eval.results.report.models import beside_other_run, cutoffs, differen
 from spark_eval.results.report.origins import accounting, other_tables, provenance, split_in_time
 from spark_eval.results.report.predictions import prediction_curves, thresholds
 from spark_eval.results.report.slices import where_worse
-from spark_eval.results.report.users import folds, requests, segments, spread
+from spark_eval.results.report.users import chance, folds, requests, segments, spread
 from spark_eval.results.report.verdict import verdict
 from spark_eval.schema import VERSION, Row
 
@@ -33,6 +33,7 @@ CHAPTERS: Final[Mapping[str, Callable[[RunFacts], Chapter | None]]] = {
     "calibration": calibration,
     "gates": gates,
     "models": leaderboard,
+    "chance": chance,
     "requests": requests,
     "differences": differences,
     "other_run": beside_other_run,

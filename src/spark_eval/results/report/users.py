@@ -1,4 +1,4 @@
-"""Chapters on users: their requests, segments, folds, and their distribution over metric values."""
+"""Chapters on users: requests, segments, folds, distribution over metric values, and what repeats add."""
 
 from collections.abc import Iterator, Mapping
 from itertools import accumulate, groupby
@@ -6,14 +6,11 @@ from typing import Any, Final
 
 from spark_eval.accounting import REQUESTS
 from spark_eval.conventions.presets import request_rules
-from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, View, chart, warning
+from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, View, chart, rounded
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.report.spread import MOST_SPREAD
-from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, SEGMENT_VALUE, Reason, Table
-
-# Cells with fewer users have a warning.
-FEW: Final = 30
-MOST_SMALL_NAMED: Final = 5
+from spark_eval.results.sentences import FEW, meanings_of_segments
+from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, REPEAT, SEGMENT, SEGMENT_VALUE, Reason, Row, Table
 
 # Rule of ``conventions``, and what it says.
 RULES: Final[Mapping[str, str]] = {
@@ -63,19 +60,81 @@ def lines_of(facts: RunFacts) -> Iterator[dict[str, Any]]:
             }
 
 
+def chance(facts: RunFacts) -> Chapter | None:
+    """Return the chapter on repeats: their values, and the parts of the variance of the mean over them."""
+    rows = [row for row in facts.of_users if row[SEGMENT] == ALL and row.get("std_repeat") is not None]
+    lines = [line_of_repeats(facts, row) for row in rows if facts.is_shown(row["metric"])]
+    if not lines:
+        return None
+    has_dots = any(line["dots"] for line in lines)
+    shown = (MODEL, "measure", "value", "ci_low", "ci_high", "n_repeats", "std_repeat", "std_error", "better")
+    headings = {"ci_low": "from", "ci_high": "to", "n_repeats": "repeats", "std_error": "standard error"}
+    headings |= {"std_repeat": "deviation of repeats", "users": "other users", "repeats": "other repeats"}
+    dataset = Dataset.of("repeats", lines, (*shown, "users", "repeats", "dots"), headings)
+    views = [
+        chart(
+            Form.INTERVALS,
+            "The mean over users and repeats, and each repeat"
+            if has_dots
+            else "The mean over users and repeats",
+            dataset,
+            "Mean of each model over its repeats with its interval of 95 %; a small circle is one repeat",
+            shown=shown,
+            dots="dots",
+        ),
+        chart(
+            Form.STACK,
+            "Where the variance comes from",
+            dataset,
+            "Shares of the variance of each model's mean that other users and other repeats would change",
+            shown=(MODEL, "measure", "users", "repeats"),
+            values=["users", "repeats"],
+            is_share=True,
+        ),
+    ]
+    return Chapter("How much is chance", chance_sentences(facts, lines, has_dots), views, ["measure"])
+
+
+def line_of_repeats(facts: RunFacts, row: Row) -> dict[str, Any]:
+    """Return a mean over repeats with the shares of its variance, and the published values of the repeats."""
+    key = (row[MODEL], row["metric"], row["k"])
+    repeat_rows = [line for line in facts.of_users if line[SEGMENT] == REPEAT]
+    alike = [line for line in repeat_rows if (line[MODEL], line["metric"], line["k"]) == key]
+    share = row["repeat_share"] or 0.0
+    return {
+        **row,
+        "measure": facts.measure(row),
+        "better": facts.direction(row["metric"]).value,
+        "users": 1 - share,
+        "repeats": share,
+        "dots": [rounded(line["value"]) for line in alike if line["value"] is not None],
+    }
+
+
+def chance_sentences(facts: RunFacts, lines: list[dict[str, Any]], has_dots: bool) -> list[Statement]:
+    """Return sentences on what a repeat is, and on the share of the repeats in the first metric."""
+    texts = ["Each model was made several times, with other seeds, samples or days: its repeats."]
+    if has_dots:
+        texts[0] += " A small circle is one of them."
+    texts.append("The interval is that of the mean over users and repeats: few repeats make it wide.")
+    for line in lines:
+        if line["measure"] == facts.primary:
+            shares = f"other repeats make {line['repeats']:.0%}, other users {line['users']:.0%}"
+            texts.append(f"{line[MODEL]}: {shares} of the variance of {facts.primary}.")
+    if not has_dots:
+        texts.append("evaluate.by_repeat: true also draws each repeat.")
+    return [Statement(text) for text in texts]
+
+
 def segments(facts: RunFacts) -> Chapter | None:
     """Return the means of segments as heat tables, with warnings for small segments."""
-    rows = [row for row in facts.measured if row[SEGMENT] not in (ALL, FOLD, FOLDS)]
+    rows = [row for row in facts.measured if row[SEGMENT] not in (ALL, FOLD, FOLDS, REPEAT)]
     if not rows:
         return None
     names = list(dict.fromkeys(row[SEGMENT] for row in rows))
-    few = dict.fromkeys(row["part"] for row in rows if (row["n"] or 0) < FEW)
     unit = "rows" if facts.has_predictions else "users"
     text = f"The stronger the colour, the higher the value; a cell with ⚠ has fewer than {FEW} {unit}."
-    statements = [Statement(text)]
-    if few:
-        named = ", ".join(list(few)[:MOST_SMALL_NAMED]) + (" and more" if len(few) > MOST_SMALL_NAMED else "")
-        statements.append(warning("Small", f"{len(few)} segments have fewer than {FEW} {unit}: {named}."))
+    statements = [Statement(text), *(Statement(f"{meaning}.") for meaning in meanings_of_segments(names))]
     views = [
         chart(
             Form.HEAT,

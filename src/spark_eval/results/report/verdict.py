@@ -18,8 +18,8 @@ from spark_eval.results.report.chapters import (
 )
 from spark_eval.results.report.data import RunFacts, part_of
 from spark_eval.results.report.models import change
-from spark_eval.results.sentences import in_run, interval_text, short, where
-from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, Direction, Row, Table
+from spark_eval.results.sentences import few_marked, in_run, interval_text, short, where
+from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, REPEAT, SEGMENT, Direction, Row, Table
 
 MOST_SEGMENTS_NAMED: Final = 5
 MOST_FAILED_NAMED: Final = 3
@@ -35,6 +35,7 @@ class Difference(NamedTuple):
     low: float | None
     high: float | None
     p: float | None = None
+    n: int | None = None
 
     def turned(self) -> "Difference":
         """Return the difference with the two models swapped."""
@@ -196,7 +197,7 @@ def compared_with(facts: RunFacts, model: str, measure: str) -> tuple[str | None
         if not is_ours or row["difference"] is None or row[SEGMENT] in (FOLD, FOLDS):
             continue
         if tests.setdefault(sides, row["test"]) == row["test"]:
-            ends = (row["ci_low"], row["ci_high"], row["p_adjusted"])
+            ends = (row["ci_low"], row["ci_high"], row["p_adjusted"], row["n_users"])
             found.setdefault(sides, []).append(Difference(part_of(row), row["difference"], *ends))
     for (candidate, baseline), differences in sorted(found.items(), key=lambda one: one[0][0] != model):
         if candidate == model:
@@ -229,13 +230,14 @@ def unpaired_differences(
     of_other = {row["part"]: row for row in others if row[MODEL] == other}
     for row in rows:
         was = of_other.get(row["part"])
-        if row[MODEL] != model or was is None or row[SEGMENT] in (FOLD, FOLDS):
+        if row[MODEL] != model or was is None or row[SEGMENT] in (FOLD, FOLDS, REPEAT):
             continue
         if is_same_run and row["n"] != was["n"]:
             continue
         found = change(row, was)
         if found["difference"] is not None:
-            yield Difference(row["part"], found["difference"], found["ci_low"], found["ci_high"])
+            ends = (found["ci_low"], found["ci_high"])
+            yield Difference(row["part"], found["difference"], *ends, n=row["n"])
 
 
 def gates_text(gates: Sequence[Row]) -> Statement:
@@ -264,9 +266,14 @@ def lost_text(facts: RunFacts, differences: Sequence[Difference], measure: str) 
         return None
     if not lost:
         return Statement(f"none of {len(parts)} for certain")
-    named = "; ".join(f"{one.part} {one}" for one in lost[:MOST_SEGMENTS_NAMED])
+    named = "; ".join(f"{one.part} {one}{users_text(one)}" for one in lost[:MOST_SEGMENTS_NAMED])
     more = f"; and {len(lost) - MOST_SEGMENTS_NAMED} more" if len(lost) > MOST_SEGMENTS_NAMED else ""
     return Statement(f"{len(lost)} of {len(parts)}: {named}{more}", Tone.WARNING, "LOSES")
+
+
+def users_text(difference: Difference) -> str:
+    """Return the number of users of a difference: ``, 12 (few) users``; empty if unknown."""
+    return "" if difference.n is None else f", {few_marked(difference.n)} users"
 
 
 def p_text(p: float) -> str:

@@ -11,6 +11,7 @@
   const GREY = "#8b949e";
   const MARKS = { "*": "best", "~": "not certainly worse than the best" };
   const FIRST_ROWS = 200;
+  const MOST_NAMED = 5;
   const NUMBER = /^[+-]?\d+(\.\d+)?$/;
   // As the page's, for ECharts measures texts on its own.
   const FONT = getComputedStyle(document.body).fontFamily;
@@ -276,6 +277,12 @@
     });
     const corner = view.where.segment ? view.where.segment[0] : drawn.rows;
     putTable(parent, view.title, [corner, heading(view, drawn.n), ...models], cells, "heat");
+    const small = ordered.filter(([, line]) => [...line.values()].some((row) => row[drawn.value] !== null && row[drawn.n] < drawn.few));
+    if (small.length) {
+      const named = small.slice(0, MOST_NAMED).map(([name]) => name).join(", ");
+      const unit = heading(view, drawn.n);
+      make("p", "definition", `⚠ Fewer than ${drawn.few} ${unit} in ${small.length} of ${ordered.length}: ${named}${small.length > MOST_NAMED ? " and more" : ""}.`, parent);
+    }
   }
 
   // --- charts --------------------------------------------------------------------------------------------
@@ -400,12 +407,13 @@
       if (drawn.mark) return !!row[drawn.mark];
       return !drawn.zero || (row[drawn.low] !== null && (row[drawn.low] > 0 || row[drawn.high] < 0));
     };
+    const dotsOf = (row) => row[drawn.dots] ?? [];
     const whiskers = (_, api) => {
       const [middle, low, high] = [0, 2, 3].map((place) => api.value(place)), line = api.value(1);
       const at = (value) => api.coord([value, line]);
       const [x, y] = at(middle);
       const row = kept[line], { colour: stroke, dash } = lookOf(row[drawn.look ?? drawn.label]);
-      const children = [];
+      const children = dotsOf(row).map((dot) => ({ type: "circle", shape: { cx: at(dot)[0], cy: y, r: 3.5 }, style: { fill: css("--back"), stroke, lineWidth: 1 } }));
       if (row[drawn.low] !== null) {
         const [start] = at(low), [end] = at(high);
         const lineDash = dash === "solid" ? undefined : dash;
@@ -417,7 +425,7 @@
       children.push({ type: "circle", shape: { cx: x, cy: y, r: 5 }, style: { fill: isFull(row) ? stroke : css("--back"), stroke, lineWidth: 2 } });
       return { type: "group", children };
     };
-    const ends = kept.flatMap((row) => [row[drawn.value], row[drawn.low], row[drawn.high]]).filter((value) => value !== null);
+    const ends = kept.flatMap((row) => [row[drawn.value], row[drawn.low], row[drawn.high], ...dotsOf(row)]).filter((value) => value !== null);
     if (drawn.zero) ends.push(0);
     const pad = (Math.max(...ends) - Math.min(...ends)) * 0.05 || 0.01;
     const names = kept.map((row) => `${row[drawn.label]}${drawn.mark && row[drawn.mark] ? ` ${row[drawn.mark]}` : ""}`);
