@@ -218,6 +218,29 @@ def test_a_run_of_users_has_no_chapter_on_requests(pages: dict[str, Path]) -> No
     assert "Lists by request" not in pages["stages"].read_text()
 
 
+def test_repeats_are_drawn_with_the_parts_of_the_variance() -> None:
+    lists, truth = repeated_lists.worked()
+    lists = lists.query("model == 'A' or repeat == '1'")
+    result = evaluate(lists, truth, metrics="precision", k=10, by_repeat=True, engine="local")
+    facts = RunFacts("r", {}, {"metrics": result.to_arrow("metrics").to_pylist()})
+    text = page.report_page(facts)
+    [row] = rows_of(text, "repeats")
+    [of_a] = [row for row in facts.everybody if row["model"] == "A"]
+    assert (row["model"], row["dots"]) == ("A", [0.35, 0.4, 0.45])
+    assert row["ci_low"] == pytest.approx(of_a["ci_low"])
+    assert row["users"] + row["repeats"] == pytest.approx(1)
+    shares = f"A: other repeats make {row['repeats']:.0%}, other users {row['users']:.0%}"
+    assert any(shares in one for one in statements(text))
+    assert "By repeat" not in text
+    assert "Segments that lose" not in text
+    without = [row for row in facts.rows("metrics") if row["segment"] == "all"]
+    text = page.report_page(RunFacts("r", {}, {"metrics": without}))
+    assert rows_of(text, "repeats")[0]["dots"] == []
+    assert any("evaluate.by_repeat: true" in one for one in statements(text))
+    alone = [row for row in without if row["model"] == "B"]
+    assert "How much is chance" not in page.report_page(RunFacts("r", {}, {"metrics": alone}))
+
+
 def past_experiments() -> Calibration:
     recall = OFFLINE.assign(metric="recall@10", difference=OFFLINE["difference"] / 2)
     return calibrate(pd.concat([OFFLINE, recall, OFFLINE[:7].assign(metric="map@10")]), ONLINE)
@@ -260,26 +283,3 @@ def test_a_calibration_is_drawn_written_and_shown(tmp_path: Path) -> None:
     report(found, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "Offline metrics and online wins" in page
-
-
-def test_repeats_are_drawn_with_the_parts_of_the_variance() -> None:
-    lists, truth = repeated_lists.worked()
-    lists = lists.query("model == 'A' or repeat == '1'")
-    result = evaluate(lists, truth, metrics="precision", k=10, by_repeat=True, engine="local")
-    facts = RunFacts("r", {}, {"metrics": result.to_arrow("metrics").to_pylist()})
-    text = page.report_page(facts)
-    [row] = rows_of(text, "repeats")
-    [of_a] = [row for row in facts.everybody if row["model"] == "A"]
-    assert (row["model"], row["dots"]) == ("A", [0.35, 0.4, 0.45])
-    assert row["ci_low"] == pytest.approx(of_a["ci_low"])
-    assert row["users"] + row["repeats"] == pytest.approx(1)
-    shares = f"A: other repeats make {row['repeats']:.0%}, other users {row['users']:.0%}"
-    assert any(shares in one for one in statements(text))
-    assert "By repeat" not in text
-    assert "Segments that lose" not in text
-    without = [row for row in facts.rows("metrics") if row["segment"] == "all"]
-    text = page.report_page(RunFacts("r", {}, {"metrics": without}))
-    assert rows_of(text, "repeats")[0]["dots"] == []
-    assert any("evaluate.by_repeat: true" in one for one in statements(text))
-    alone = [row for row in without if row["model"] == "B"]
-    assert "How much is chance" not in page.report_page(RunFacts("r", {}, {"metrics": alone}))
