@@ -28,7 +28,7 @@ def test_to_look_at_the_names_loads_no_spark() -> None:
     assert done.stdout == "False\n"
 
 
-def test_results_tell_in_a_line_what_they_are(spark: SparkSession) -> None:
+def test_results_print_what_they_are_in_one_line(spark: SparkSession) -> None:
     log = spark.createDataFrame(ROWS, "user long, item long, timestamp long, score double")
     parts = split(log, local_cut=0.6, global_cut=0.8, timestamp_unit="s")
     assert repr(parts) == (
@@ -53,7 +53,7 @@ def test_results_tell_in_a_line_what_they_are(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("is_typed", [True, False])
-def test_who_types_is_told_what_is_going_on(
+def test_an_interactive_session_prints_progress(
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -406,7 +406,7 @@ def test_numbers_out_of_range_are_refused_by_name(
     assert says in found
 
 
-def test_a_day_of_the_year_one_is_watched_by_the_days_that_there_are(tmp_path: Path) -> None:
+def test_a_watch_of_the_year_one_misses_its_days(tmp_path: Path) -> None:
     assert "MISSING_DAYS" in outcome("watch", {**CALLS["watch"](tmp_path), "day": "0001-01-01"})
 
 

@@ -41,7 +41,7 @@ def test_every_version_has_known_sections_in_one_order_and_none_is_empty() -> No
         assert text.count("\n### ") + text.startswith("### ") == len(sections), f"{heading}: a section twice"
 
 
-def test_every_line_stands_in_a_section_but_for_what_a_version_does() -> None:
+def test_every_line_is_in_a_section_but_for_the_summary_of_a_version() -> None:
     for heading, text in VERSIONS:
         above = text.partition("### ")[0]
         assert heading != "Unreleased" or not above.strip()

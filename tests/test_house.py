@@ -168,7 +168,7 @@ def test_imports_within_functions_keep_spark_and_pages_out_of_a_start() -> None:
     assert len(inner) <= MOST_INNER_IMPORTS, "\n".join(sorted(inner))
 
 
-def test_few_modules_stand_in_the_root_and_in_each_folder() -> None:
+def test_few_modules_are_in_the_root_and_in_each_folder() -> None:
     modules = defaultdict(list)
     for path in MODULES:
         modules[path.parent].append(path.name)
@@ -197,7 +197,7 @@ def test_a_module_has_at_most_500_lines(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
 
 
-def test_every_test_stands_in_the_folder_of_the_package_that_it_tests() -> None:
+def test_every_test_is_in_the_folder_of_the_package_that_it_tests() -> None:
     """Those of modules in the root, and of the tree itself, stand in ``tests``."""
     folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
     of_rings = {folder for folder in folders if folder.parts and folder.parts[0] in RINGS}

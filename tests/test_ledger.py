@@ -142,7 +142,7 @@ def test_rows_of_users_without_truth_are_used_where_these_count() -> None:
     assert found == [("recommendations", "used", 2), ("users", "used", 1)]
 
 
-def test_the_rule_for_users_without_recommendations_is_told() -> None:
+def test_the_accounting_names_the_rule_for_users_without_recommendations() -> None:
     entries = list_entries(lists(), 5, parse_conventions({"no_recommendations": "drop"}))
     assert [(e.reason, e.users) for e in entries if e.outcome == Outcome.NO_RECOMMENDATIONS] == [("drop", 3)]
 
@@ -154,7 +154,7 @@ def test_every_model_has_its_own_sum_in_the_order_of_names() -> None:
     assert totals == [(source, model, rows) for model in ("als", "bpr") for source, rows in of_model]
 
 
-def test_users_left_out_are_told_by_their_reason() -> None:
+def test_users_left_out_are_counted_by_reason() -> None:
     rules = {"no_recommendations": "drop", "no_truth": "zero", "no_hits": "drop"}
     entries = list_entries(lists(), 5, parse_conventions(rules))
     assert [(e.outcome, e.reason, e.rows) for e in entries if e.source == "users"] == [

@@ -81,7 +81,7 @@ def test_an_entry_of_gates_has_every_option_of_a_gate() -> None:
         assert name == "against" or fields[name].default == option.default
 
 
-def test_a_single_value_of_the_config_stands_for_a_list() -> None:
+def test_a_single_value_of_the_config_becomes_a_list() -> None:
     single: Any = {"metrics": "map", "k": 5, "segments": "known"}
     plan = EvaluateSection(**single).checked()
     assert (plan.columns, plan.segments) == (["ap_at_5"], ("known",))

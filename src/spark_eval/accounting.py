@@ -60,7 +60,7 @@ def outcome_and_reason(fault: str) -> EntryKey:
 
 @dataclass(frozen=True)
 class Counts(Additive):
-    """Counts of the rows of a table, or of a model's lists, by outcome; of one bucket, or of all.
+    """Counts of the rows of a table, or of a model's lists, by outcome, in one bucket or in all.
 
     ``rows`` are by outcome and reason; ``in`` counts all of them. ``users`` counts the users with such rows,
     if they are counted, and users of the outcomes BESIDE. ``largest`` is the largest number of rows of a
@@ -133,7 +133,7 @@ def list_entries(
 ) -> list[Entry]:
     """Return the entries of lists and users, from the counts of each model.
 
-    ``n_truth_users`` is the number of users with truth; of lists with truth, if there is one per request.
+    ``n_truth_users`` is the number of users with truth, or of lists with truth if there is one per request.
     Users count once for each of the ``n_repeats`` of a model, by default one.
     """
     entries = []

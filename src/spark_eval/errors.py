@@ -15,7 +15,7 @@ LONGEST: Final = 4_000
 Made = TypeVar("Made")
 Member = TypeVar("Member", bound=StrEnum)
 
-# Texts of errors that want of memory causes, and that are no MemoryError: of threads, and of libraries.
+# Texts of errors that want of memory causes, and that are no MemoryError; threads and libraries raise them.
 NO_MEMORY: Final = (
     "can't start new thread",
     "Failed to launch worker thread",

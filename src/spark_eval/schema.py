@@ -185,7 +185,7 @@ def ddl_of(row: Any) -> str:
 
 
 def known_kind(hint: Any, kinds: Collection[Any]) -> Any:
-    """Return the type of a field; of ``X | None`` it is X."""
+    """Return the type of a field; for ``X | None`` it is X."""
     return hint if hint in kinds else get_args(hint)[0]
 
 

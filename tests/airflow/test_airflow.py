@@ -185,7 +185,7 @@ def test_one_run_without_a_scheduler(desk: "Desk", tested: str) -> None:
     assert all(desk.values(tested).values())
 
 
-def test_a_model_is_published_or_somebody_is_alerted(airflow: "Airflow", desk: "Desk") -> None:
+def test_a_model_is_published_or_an_alert_is_sent(airflow: "Airflow", desk: "Desk") -> None:
     first, second = DAYS[3:5]
     log = pd.read_parquet(desk.home / "log.parquet")
     taken = log[pd.to_datetime(log["timestamp"], unit="s").dt.strftime("%Y-%m-%d") == first]

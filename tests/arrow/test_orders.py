@@ -61,7 +61,7 @@ def test_rows_are_sorted_by_one_key_after_the_other(rows: list[tuple[int, int, i
 
 
 @pytest.mark.parametrize("n_places", [5, 70_000])
-def test_rows_of_one_place_come_together_as_they_were(n_places: int) -> None:
+def test_stable_argsort_keeps_the_order_of_equal_keys(n_places: int) -> None:
     places = np.random.default_rng(3).integers(0, n_places, 500)
     assert stable_argsort(places, n_places).tolist() == np.argsort(places, kind="stable").tolist()
     assert stable_argsort(np.sort(places), n_places).tolist() == list(range(500))

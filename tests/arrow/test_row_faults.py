@@ -57,7 +57,7 @@ def told(faults: pa.Array | None) -> list[str]:
         ),
     ],
 )
-def test_the_first_fault_of_each_recommendation_is_told(
+def test_the_first_fault_of_each_recommendation_is_reported(
     column: pa.Field, good: float, bad: dict[str, float | None]
 ) -> None:
     key = ("m", 1, 2, 0)
@@ -108,7 +108,7 @@ WITH_RELEVANCE = {"": 1.0, "NULL_RELEVANCE": None, "RELEVANCE_NOT_FINITE": NAN}
         ),
     ],
 )
-def test_the_first_fault_of_each_row_of_the_truth_is_told(
+def test_the_first_fault_of_each_row_of_the_truth_is_reported(
     kind: pa.DataType, conventions: Conventions, relevances: dict[str, float | None]
 ) -> None:
     rows = {

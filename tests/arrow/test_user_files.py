@@ -36,7 +36,7 @@ def test_buckets_of_other_numbers_hold_the_users_of_their_range() -> None:
         assert np.array_equal(few, many * n_few // n_many)
 
 
-def test_names_tell_the_bucket(tmp_path: Path) -> None:
+def test_file_names_have_the_bucket(tmp_path: Path) -> None:
     for model in ("model=a%2Fb", "model=c"):
         (tmp_path / model).mkdir()
         (tmp_path / model / file_name(3, 8)).touch()

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("engine_of_users")
         ({"method": "rolling", "n_folds": 2, "test_days": 2, "train_days": 3}, 8 / 12),
     ],
 )
-def test_the_split_tells_how_much_trains_overlap(desk: Desk, rule: dict[str, Any], ratio: float) -> None:
+def test_a_split_reports_how_much_trains_overlap(desk: Desk, rule: dict[str, Any], ratio: float) -> None:
     desk.tree["split"] = rule
     n_folds = rule.get("k") or rule["n_folds"]
     lists = pd.concat([LISTS.assign(fold=n) for n in range(n_folds)])

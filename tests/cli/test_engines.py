@@ -96,12 +96,14 @@ def plain(desk: Desk) -> None:
 
 
 def gated(desk: Desk) -> None:
-    """Two models, compared and gated by segment."""
+    """Two models, compared and gated by segment of users and of items."""
     odd_inputs(desk)
-    desk.tree["compare"] = {"baseline": {"model": "als"}, "tests": ["t", "wilcoxon"], "segments": ["country"]}
-    desk.change("compare", metrics=["map"])
+    desk.change("evaluate", item_segments=["groups", "popularity"])
+    desk.tree["compare"] = {"baseline": {"model": "als"}, "tests": ["t", "wilcoxon"]}
+    desk.change("compare", metrics=["map"], segments=["country", "item:groups"])
+    desk.change("compare", slices={"of": ["country", "item:popularity"], "min_users": 2})
     gate = {"metric": "map", "k": 5, "max_drop": 1.0, "min_users": 1, "mode": "observed"}
-    desk.tree["gates"] = [gate, gate | {"segment": "country"}]
+    desk.tree["gates"] = [gate, *(gate | {"segment": name} for name in ("country", "item:popularity"))]
 
 
 def clicks(desk: Desk) -> None:

@@ -342,13 +342,13 @@ def test_anything_else_is_for_a_retry(error: Exception, code: str, exit_code: in
         (AnalysisException("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: dbf."), "UNKNOWN_FORMAT"),
     ],
 )
-def test_what_no_retry_mends_is_none_to_retry(error: Exception, code: str) -> None:
+def test_errors_that_no_retry_mends_are_not_retried(error: Exception, code: str) -> None:
     named = named_spark_error(error)
     assert (named.code, named.exit_code) == (code, 2)
     assert "\n" not in str(named)
 
 
-def test_of_a_worker_that_cannot_start_the_last_word_is_told() -> None:
+def test_a_worker_that_cannot_start_is_reported_by_its_last_line() -> None:
     trace = (
         "\n  Traceback (most recent call last):\n    File 'x'\n  ImportError: no y\nPYTHONPATH was:\n  /z\n"
     )
@@ -425,7 +425,7 @@ def test_of_what_spark_says_facts_are_left(text: str, code: str, says: str) -> N
     assert str(named_spark_error(Py4JError(text))).endswith(" (--debug shows all)")
 
 
-def test_what_we_say_ourselves_is_told_without_what_spark_puts_around_it() -> None:
+def test_our_errors_are_shown_without_the_text_of_spark_around_them() -> None:
     text = "SparkException: job\n\tat a\nerror[CORRUPT_FILE] x is bad; fix it SQLSTATE: 38000\n\tat b"
     assert str(named_spark_error(Py4JError(text), "truth")) == "error[CORRUPT_FILE] x is bad; fix it"
     assert str(named_spark_error(ValueError("first\nsecond"))) == "error[UNEXPECTED] ValueError: first"

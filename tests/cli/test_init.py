@@ -162,7 +162,7 @@ def test_unsigned_integers_that_fit_64_bits_are_ids() -> None:
     assert drawn(*EVALUATE).truth.columns == {"user": "user_id", "item": "movie_id"}
 
 
-def test_a_time_of_no_unit_is_refused_unless_its_unit_is_told() -> None:
+def test_a_time_that_no_unit_fits_is_refused_unless_the_unit_is_given() -> None:
     MOVIELENS.assign(timestamp=[1, 2, 3]).to_csv("early.csv", index=False)
     assert "--column interactions.timestamp=NAME" in refused("MISSING_COLUMN", "--interactions", "early.csv")
     told = ("--interactions", "early.csv", "--column", "timestamp=timestamp")
@@ -170,7 +170,7 @@ def test_a_time_of_no_unit_is_refused_unless_its_unit_is_told() -> None:
     assert drawn("--interactions", "early.csv", "--timestamp-unit", "ms").interactions.timestamp_unit == "ms"
 
 
-def test_the_likelier_column_wins_and_the_others_are_told() -> None:
+def test_the_likelier_column_wins_and_the_others_are_named() -> None:
     LISTS.assign(customer_id=7, rank=[1, 2, 1]).to_parquet("als.parquet", index=False)
     columns = {"user": "user_id", "item": "movie_id", "rank": "rank"}
     assert drawn(*EVALUATE).recommendations.columns == columns
@@ -189,13 +189,13 @@ def test_ranks_from_zero_are_left_for_scores_or_refused() -> None:
     refused("RANK_BASE", *EVALUATE)
 
 
-def test_a_score_that_is_told_orders_lists_that_have_ranks() -> None:
+def test_a_given_score_orders_lists_that_have_ranks() -> None:
     LISTS.assign(rank=[1, 2, 1]).to_parquet("als.parquet", index=False)
     columns = drawn(*EVALUATE, "--column", "score=prediction").recommendations.columns
     assert columns == {"user": "user_id", "item": "movie_id", "score": "prediction"}
 
 
-def test_lists_in_arrays_have_a_score_only_if_it_is_told() -> None:
+def test_lists_in_arrays_have_a_score_only_if_it_is_given() -> None:
     lists = pd.DataFrame({"user_id": [1, 2], "movie_ids": [[31, 5], [10]], "score": 0.5, "rank": 1})
     lists.to_parquet("als.parquet", index=False)
     columns = {"user": "user_id", "item": "movie_ids"}
@@ -204,14 +204,14 @@ def test_lists_in_arrays_have_a_score_only_if_it_is_told() -> None:
     assert told == {**columns, "score": "rank"}
 
 
-def test_what_fits_nothing_is_refused_with_what_there_is_and_how_to_tell() -> None:
+def test_a_missing_column_is_refused_with_the_columns_and_the_option() -> None:
     pd.DataFrame({"who": ["a"], "what": [1.5]}).to_parquet("als.parquet", index=False)
     said = refused("MISSING_COLUMN", *EVALUATE)
     for part in ("'user'", "'item'", "'who' (text), 'what' (numbers)", "--column recommendations.user=NAME"):
         assert part in said
 
 
-def test_all_that_lacks_in_all_tables_is_told_at_once() -> None:
+def test_missing_columns_of_all_tables_are_in_one_error() -> None:
     pd.DataFrame({"what": [1.5]}).to_parquet("als.parquet", index=False)
     pd.DataFrame({"user": [1], "which": [1.5]}).to_parquet("truth.parquet", index=False)
     said = refused("MISSING_COLUMN", *EVALUATE)
@@ -219,7 +219,7 @@ def test_all_that_lacks_in_all_tables_is_told_at_once() -> None:
     assert lacking == [("recommendations", "user"), ("recommendations", "item"), ("truth", "item")]
 
 
-def test_a_told_column_is_taken_and_not_marked_as_guessed() -> None:
+def test_a_given_column_is_not_marked_as_guessed() -> None:
     LISTS.rename(columns={"user_id": "who"}).to_parquet("als.parquet", index=False)
     assert drawn(*EVALUATE, "--column", "user=who").recommendations.columns["user"] == "who"
     assert re.search(r"user: who +# given$", Path("first.yaml").read_text(), re.MULTILINE)
@@ -232,7 +232,7 @@ def test_a_told_column_is_taken_and_not_marked_as_guessed() -> None:
     assert config.recommendations.columns["user"] == config.truth.columns["user"] == "who"
 
 
-def test_a_field_of_a_column_is_told_by_dots() -> None:
+def test_a_field_of_a_column_is_given_by_dots() -> None:
     pd.DataFrame({"by": [{"id": 1}, {"id": 2}], "item": 7, "score": 0.5}).to_parquet("als.parquet")
     assert drawn(*EVALUATE, "--column", "user=by.id").recommendations.columns["user"] == "by.id"
     refused("MISSING_COLUMN", *EVALUATE, "--column", "user=by.name")
@@ -248,11 +248,11 @@ def test_a_field_of_a_column_is_told_by_dots() -> None:
         ("log.user=user_id", "UNKNOWN_CONFIG_KEY"),
     ],
 )
-def test_a_column_that_is_told_wrongly_is_refused(told: str, code: str) -> None:
+def test_an_unknown_given_column_is_refused(told: str, code: str) -> None:
     refused(code, *EVALUATE, "--column", told)
 
 
-def test_a_model_is_named_by_a_column_or_told_or_by_its_path() -> None:
+def test_a_model_is_named_by_a_column_an_option_or_the_path() -> None:
     assert drawn(*EVALUATE).recommendations.model == "als"
     assert drawn(*EVALUATE, "--model", "mine").recommendations.model == "mine"
     LISTS.assign(algo="knn").to_parquet("als.parquet", index=False)
@@ -431,7 +431,7 @@ def test_a_delta_table_needs_spark(folder: Path) -> None:
 @example("{x}\n- y")
 @example("\N{LINE SEPARATOR}\N{NEXT LINE}\N{ZERO WIDTH NO-BREAK SPACE}\0\N{RIGHT-TO-LEFT OVERRIDE}")
 @example("\N{PILE OF POO} 'Grüße' \"x\" \\")
-def test_any_text_is_read_as_it_was_written(text: str) -> None:
+def test_any_text_survives_writing_and_reading(text: str) -> None:
     written = line("key", {"a": text, "b": [text]}, text)
     assert written.isprintable()
     assert load_yaml(written, "test") == {"key": {"a": text, "b": [text]}}
@@ -441,13 +441,13 @@ HOSTILE = ["user", "it: em # no\n- x", "'sco\"re'\t{a}", "null", "1e3", "\N{RIGH
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_of_columns_reach_the_config_as_they_are(name: str) -> None:
+def test_hostile_column_names_reach_the_config_unchanged(name: str) -> None:
     LISTS.rename(columns={"user_id": name}).to_parquet("als.parquet", index=False)
     config = drawn(*EVALUATE, "--column", f"recommendations.user={name}")
     assert config.recommendations.columns["user"] == name
 
 
-def test_hostile_names_that_fit_as_well_stand_in_comments_only() -> None:
+def test_hostile_names_that_also_fit_are_in_comments_only() -> None:
     hostile = "user\nevaluate: {k: 3}"
     LISTS.assign(**{hostile: 1}).to_parquet("als.parquet", index=False)
     assert drawn(*EVALUATE).evaluate.k == [1, 5, 10]

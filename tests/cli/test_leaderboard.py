@@ -72,7 +72,7 @@ def test_a_threshold_says_which_gain_ndcg_takes(capsys: pytest.CaptureFixture[st
     assert "gain" not in " ".join(shown(without, 80, capsys)[-1])
 
 
-def test_segments_and_folds_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_segments_and_folds_are_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [row("map"), row("map", segment="shop", value="x"), row("map", segment="folds", value="mean")]
     rows.append(row("map", segment="folds", value="sd"))
     lines = shown(rows, 80, capsys)
@@ -157,7 +157,7 @@ def test_a_cell_of_other_users_than_its_line_says_so(capsys: pytest.CaptureFixtu
         ("drop", "they are left out"),
     ],
 )
-def test_users_without_a_list_are_told(choice: str, says: str) -> None:
+def test_users_without_a_list_are_mentioned(choice: str, says: str) -> None:
     rows = [mean("als", 0.3), mean("knn", 0.2), mean("pop", 0.1)]
     entries = [
         {"outcome": "no_recommendations", "reason": choice, "model": model, "users": n}
@@ -200,7 +200,7 @@ def show_split(tmp_path: Path, checks: Sequence[LeakageRow], subsets: Sequence[S
     terminal.show_done(VERBS["split"], published_run("split", tables, tmp_path))
 
 
-def test_repeated_pairs_of_a_split_are_told_to_be_allowed(
+def test_repeated_pairs_of_a_split_are_called_allowed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checks = [
@@ -220,7 +220,9 @@ def test_repeated_pairs_of_a_split_are_told_to_be_allowed(
     )
 
 
-def test_what_to_train_on_and_who_is_cold_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_split_says_what_to_train_on_and_counts_cold_users(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     subsets = [
         SubsetRow(0, "local_train", 8_000, 200, 90, None, None, None),
         SubsetRow(0, "ranker_test", 500, 40, 80, "local_train", 4, 2),

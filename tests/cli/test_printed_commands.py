@@ -113,7 +113,7 @@ def shown(*tables: str) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("where", ["printed", "in the config"])
-def test_what_init_tells_to_run_next_runs(tables: tuple[str, ...], verbs: list[str], where: str) -> None:
+def test_the_commands_that_init_prints_run(tables: tuple[str, ...], verbs: list[str], where: str) -> None:
     model = ["--model", "m"] if "predictions" in tables else []
     answer = call("init", "--config", "my first.yaml", *shown(*tables), *model)
     assert answer.code == 0, answer.err
@@ -124,13 +124,13 @@ def test_what_init_tells_to_run_next_runs(tables: tuple[str, ...], verbs: list[s
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("home", "spark")
-def test_what_init_tells_of_a_csv_file_runs_on_spark() -> None:
+def test_the_commands_that_init_prints_for_csv_run_on_spark() -> None:
     answer = call("init", "--config", "first.yaml", "--interactions", "log.csv")
     run_all(answer.out, ["validate", "split"])
 
 
 @pytest.mark.usefixtures("home")
-def test_what_the_demo_of_an_experiment_tells_to_run_runs() -> None:
+def test_the_commands_that_the_demo_of_an_experiment_prints_run() -> None:
     answer = call("demo", "--online", "--scale", "0.2", "--output", "my demo")
     assert answer.code == 0, answer.err
     run_all(answer.out, ["online"])
@@ -138,7 +138,7 @@ def test_what_the_demo_of_an_experiment_tells_to_run_runs() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("home")
-def test_what_the_demo_tells_to_run_runs() -> None:
+def test_the_commands_that_the_demo_prints_run() -> None:
     """In processes of their own: a JVM keeps the working folder that it began in."""
     answer = alone("demo", "--scale", "0.2", "--output", "my demo")
     *named, words = printed(answer)
@@ -167,7 +167,7 @@ def config_of(*sections: str, **more: Any) -> str:
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("run_id", [(), ("--run-id", "first")])
-def test_what_a_missing_split_tells_to_run_mends_it(run_id: tuple[str, ...]) -> None:
+def test_the_command_in_the_error_of_a_missing_split_fixes_it(run_id: tuple[str, ...]) -> None:
     log = {"path": "log.parquet", "timestamp_unit": "s"}
     lists = {"path": "lists.parquet"}
     file = config_of("split", "evaluate", interactions=log, recommendations=lists)
@@ -179,7 +179,7 @@ def test_what_a_missing_split_tells_to_run_mends_it(run_id: tuple[str, ...]) -> 
 
 
 @pytest.mark.usefixtures("home")
-def test_what_missing_days_tell_to_run_mends_them() -> None:
+def test_the_commands_in_the_error_of_missing_days_fix_it() -> None:
     file = config_of("exposures", "events", "online")
     days = ("--from", "2024-05-01", "--to", "2024-05-02")
     for _ in range(2):

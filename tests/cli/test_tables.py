@@ -205,7 +205,7 @@ def segmented(new_desk: type["Desk"], tmp_path_factory: pytest.TempPathFactory) 
     return desk
 
 
-def test_segments_stand_beside_everybody(segmented: "Desk") -> None:
+def test_segments_are_shown_with_all_users(segmented: "Desk") -> None:
     per_user = segmented.table("per_user")
     columns = ["user", "n_relevant", "n_recommended", "age band", "known", "activity", "rr_at_5"]
     assert [name for name in per_user.columns if name not in ("run_id", "model")] == columns
@@ -263,7 +263,7 @@ def test_other_users_or_training_rows_are_another_run(segmented: "Desk", tmp_pat
         assert other.refused("evaluate", "--run-id", "b")[:2] == (3, "DUPLICATE_USER")
 
 
-def test_text_ids_and_other_columns_of_the_log_stay_as_they_are(desk: "Desk") -> None:
+def test_text_ids_and_other_columns_of_the_log_are_unchanged(desk: "Desk") -> None:
     log = pd.read_parquet(desk.home / "log").assign(device="tv", run=7)
     log["user"] = "00" + log["user"].astype(str)
     desk.write("log", log)

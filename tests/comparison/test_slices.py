@@ -92,6 +92,20 @@ def test_small_slices_and_their_users_are_counted() -> None:
     assert {one.reason for one in found.entries if one.outcome == "dropped"} == {"below_min_users"}
 
 
+def test_slices_that_are_small_in_one_bucket_are_summed_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(2)
+    old = pd.DataFrame({"user": range(200), "ndcg_at_10": 0.5})
+    old = old.assign(country=draw.choice(list("abcdef"), 200), device=draw.choice(list("uvwxyz"), 200))
+    new = old.assign(ndcg_at_10=draw.random(200))
+    options: dict[str, Any] = {"model": "new", "baseline_model": "old"}
+    options["slices"] = {"of": ["country", "device"], "min_users": 4}
+    whole = compare(new, old, **options)
+    monkeypatch.setattr(user_buckets, "USERS_AT_ONCE", 9)
+    parts = compare(new, old, **options)
+    assert parts.slice_rows == whole.slice_rows
+    assert len(whole.slice_rows) > 30
+
+
 def users_of(n: int, *, seed: int, n_requests: int = 1) -> pd.DataFrame:
     """Users, or their requests, with attributes; some have none, one is called null."""
     draw = np.random.default_rng(seed)

@@ -43,7 +43,7 @@ def test_a_convention_set_to_what_the_preset_says_does_not_show() -> None:
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
-def test_the_stamp_tells_the_choices_of_a_convention_apart(convention: str) -> None:
+def test_different_choices_of_a_convention_have_different_stamps(convention: str) -> None:
     kind: Any = type(getattr(Conventions(), convention))
     choices = list(kind)
     assert len({stamp(parse_conventions({convention: choice})) for choice in choices}) == len(choices) > 1

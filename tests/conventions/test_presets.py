@@ -162,7 +162,7 @@ def test_the_stamp_is_read_back(choice: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
-def test_the_stamp_tells_the_choices_of_a_convention_apart(convention: str) -> None:
+def test_different_choices_of_a_convention_have_different_stamps(convention: str) -> None:
     stamps = {stamp(parse_conventions({convention: choice})) for choice in CONVENTIONS[convention]}
     assert len(stamps) == len(CONVENTIONS[convention]) > 1
 

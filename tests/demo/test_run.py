@@ -59,7 +59,7 @@ COMPARED = {
 GATE = {"metric": "ndcg", "k": 10, "segment": "all", "passed": True, "decision": "not_worse", "reason": "so"}
 
 
-def test_a_model_whose_gates_pass_ships_and_the_difference_is_told() -> None:
+def test_a_model_whose_gates_pass_ships_and_the_difference_is_printed() -> None:
     others = [{**COMPARED, "candidate": "recent_popularity"}, {**COMPARED, "metric": "recall"}]
     assert verdict([GATE], [*others, COMPARED]) == (
         "als ships: its ndcg@10 is .160, that of popularity .135; difference .025 (95 %: .016 to .033)"
@@ -79,7 +79,7 @@ def test_the_gate_of_the_demo_decides_what_its_comparison_holds(tmp_path: Path) 
     assert "ndcg@10" in settings(movielens(tmp_path / "ratings.csv"), tmp_path)["compare"]["metrics"]
 
 
-def test_a_step_is_told_before_it_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_is_printed_before_it_begins(capsys: pytest.CaptureFixture[str]) -> None:
     with step("think"):
         assert capsys.readouterr().out.strip() == "think ..."
     assert capsys.readouterr().out.endswith(" s] think\n")

@@ -43,7 +43,9 @@ def warned_models(caplog: pytest.LogCaptureFixture, frame: pd.DataFrame, **optio
     return [vars(record)["facts"]["models"] for record in caplog.records]
 
 
-def test_lists_of_one_length_with_all_of_their_truth_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_lists_of_equal_length_that_hold_all_their_truth_are_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     assert warned_models(caplog, lists(1)) == [["als"]]
     message = caplog.records[0].getMessage()
     assert message.startswith("SAMPLED_CANDIDATES: all lists of als have one length")

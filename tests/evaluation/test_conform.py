@@ -127,7 +127,7 @@ def test_all_faults_of_a_table_come_in_one_error(spark: SparkSession) -> None:
     assert found == sorted(found)
 
 
-def test_a_mapped_name_that_is_not_ours_is_refused(spark: SparkSession) -> None:
+def test_a_mapping_of_an_unknown_name_is_refused(spark: SparkSession) -> None:
     frame = spark.createDataFrame([], "user int, item int")
     with pytest.raises(ConfigError, match="did you mean 'user'") as raised:
         conform_truth(frame, {"usr": "user"}, None, "UTC", Conventions())

@@ -162,7 +162,7 @@ def test_a_row_has_the_first_of_its_faults_and_a_model_of_faults_alone_faces_the
 
 
 @pytest.mark.parametrize("checks", ["hits", "full"])
-def test_gaps_odd_ids_and_the_largest_user_are_told(checks: str) -> None:
+def test_accounting_has_gaps_odd_ids_and_the_largest_user(checks: str) -> None:
     ranks = [(1, "x"), (2, "y"), (5, "z")]
     lists: list[tuple[Any, ...]] = [
         ("a", user, item, rank) for user in ("é", "e\u0301", " p", "p") for rank, item in ranks
@@ -185,7 +185,7 @@ def test_gaps_odd_ids_and_the_largest_user_are_told(checks: str) -> None:
     }
 
 
-def test_hits_that_share_a_rank_are_counted_though_nobody_asks_for_full_checks() -> None:
+def test_hits_that_share_a_rank_are_counted_without_full_checks() -> None:
     rows = [(1, 10, 1), (1, 11, 1), (1, 12, 1), (1, 13, 2), (1, 99, 2), (2, 10, 1), (2, 10, 1)]
     truth = liked(*((1, item) for item in range(10, 14)), (2, 10))
     lists = table_of(rows, user=INT, item=INT, rank=INT)

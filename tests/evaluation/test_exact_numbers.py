@@ -170,7 +170,7 @@ def test_scores_of_predictions_that_no_double_holds_are_refused(spark: SparkSess
     assert refusals(spark, tmp_path, "score", use) == EXPECTED
 
 
-def test_predictions_that_nobody_orders_are_rounded(spark: SparkSession, tmp_path: Path) -> None:
+def test_predictions_that_no_metric_orders_are_rounded(spark: SparkSession, tmp_path: Path) -> None:
     columns = {"label": pa.array([1.0, 2.0]), "score": pa.array([LARGEST + 1, 2])}
     frame = stored(spark, tmp_path / "rows", columns)
     found = evaluate_predictions(frame, "regression", model="m", metrics=["mae"])

@@ -128,7 +128,7 @@ def test_sums_of_two_halves_of_the_users_give_the_metrics_of_the_whole(world: Wo
     )
 
 
-def test_users_keep_their_ids_and_tell_their_fold(world: World) -> None:
+def test_users_keep_their_ids_and_have_a_fold(world: World) -> None:
     schema = world.evaluation.to_arrow("per_user").schema
 
     assert (schema.field("user").type, schema.field("fold").type) == (pa.int32(), pa.int32())

@@ -64,7 +64,7 @@ def test_every_timestamp_is_an_instant_whatever_the_session_zone(
 
 
 @pytest.mark.parametrize(("kind", "code"), [("int", "TIMESTAMP_UNIT_MISSING"), ("boolean", "TIMESTAMP_TYPE")])
-def test_a_timestamp_that_tells_no_time_is_refused(spark: SparkSession, kind: str, code: str) -> None:
+def test_a_timestamp_of_an_unsupported_type_is_refused(spark: SparkSession, kind: str, code: str) -> None:
     frame = spark.createDataFrame([], f"user int, item int, timestamp {kind}")
     with pytest.raises(DataError) as raised:
         conformed_log(frame, None, None, "UTC")

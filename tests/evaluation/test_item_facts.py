@@ -258,7 +258,7 @@ def test_an_item_is_known_in_its_own_fold() -> None:
         ([[1.0], [None]], "VECTOR_NOT_FINITE"),
     ],
 )
-def test_vectors_that_are_none_are_refused(vectors: Any, code: str) -> None:
+def test_invalid_vectors_are_refused(vectors: Any, code: str) -> None:
     table = pa.table({"item": [1, 2], "vector": pa.array(vectors, pa.list_(pa.float64()))})
     with pytest.raises(DataError) as raised:
         item_attributes(pa.int64(), table, None, {})

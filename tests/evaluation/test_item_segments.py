@@ -1,11 +1,11 @@
 """Segments of items: a value's numbers are those of the truth restricted by hand, to the last bit."""
 
-import random
 from typing import Any
 
 import pandas as pd
 import pytest
 from choices import ACCURACY
+from item_tables import tables_of
 from pyspark.sql import SparkSession
 
 from spark_eval import evaluate
@@ -65,42 +65,6 @@ def test_popularity_is_of_training_interactions() -> None:
         ("item:cold", "warm"): "abcde",
         ("item:cold", "cold"): "f",
     }
-
-
-def tables_of(seed: int, *, by_request: bool = False, by_fold: bool = False) -> dict[str, pd.DataFrame]:
-    """Return random tables: two models, repeated and unknown items, several genres or none."""
-    source, n_users, n_items = random.Random(seed), 40, 30
-    owners = [
-        {"user": user}
-        | ({"request": f"{user}-{number}"} if by_request else {})
-        | ({"fold": user % 2} if by_fold else {})
-        for user in range(n_users)
-        for number in range(1 + (user % 3 if by_request else 0))
-    ]
-    lists = [
-        {"model": model, **owner, "item": item, "score": source.randrange(4) / 4}
-        for model in ("als", "bpr")
-        for owner in owners
-        if owner["user"] % 9
-        for item in source.sample(range(n_items), source.randrange(1, 9))
-    ]
-    keys = {tuple((name, owner[name]) for name in owner if name != "request") for owner in owners}
-    truth = [
-        {**dict(key), "item": item, "relevance": source.randrange(4)}
-        for key in sorted(keys)
-        for item in source.sample(range(n_items), source.randrange(1, 8))
-    ]
-    genres = ["action", "drama", "horror"]
-    items = [
-        {"item": item, "genre": "|".join(sorted(source.sample(genres, source.randrange(3)))) or None}
-        for item in range(n_items - 3)
-    ]
-    train = [
-        {"user": source.randrange(n_users), "item": min(source.randrange(30), source.randrange(29))}
-        for _ in range(300)
-    ]
-    tables: dict[str, Any] = {"lists": lists, "truth": truth, "items": items, "train": train}
-    return {name: pd.DataFrame(rows) for name, rows in tables.items()}
 
 
 def values_by_item(tables: dict[str, pd.DataFrame], segment: str) -> dict[Any, list[str]]:
@@ -230,7 +194,7 @@ def test_an_attribute_that_cannot_be_used_is_refused(column: str, code: str) -> 
     assert error.value.code == code
 
 
-def test_a_column_named_like_a_segment_of_ours_is_refused() -> None:
+def test_a_column_named_like_a_built_in_segment_is_refused() -> None:
     items = ITEMS.rename(columns={"genre": "popularity"})
     with pytest.raises(DataError, match="RESERVED_COLUMN"):
         evaluate(

@@ -158,7 +158,7 @@ def test_sums_of_two_halves_of_the_users_add_to_those_of_the_whole() -> None:
     assert {row.metric for row in whole} == {"fcp", "fcp_micro"}
 
 
-def test_sums_tell_the_exact_sum_and_that_of_squares() -> None:
+def test_sums_have_the_exact_sum_of_values_and_of_squares() -> None:
     [row] = sums_of({"als": [([0.1], {}), ([2.0**-300], {}), ([3e7], {})]})
     values = [Fraction(0.1), Fraction(2.0**-300), Fraction(3e7)]
     assert row.total.isdigit()

@@ -60,7 +60,7 @@ def test_a_device_has_the_numbers_of_its_requests_alone(options: dict[str, Any])
     assert set(missing["n_requests"]) <= set(range(1, 6))
 
 
-def test_columns_of_users_stand_beside_those_of_requests() -> None:
+def test_segments_of_users_and_of_requests_are_in_one_run() -> None:
     tables, requests = frames()
     both = evaluated(tables, users=requests, segments=["country", "device"])
     users = pd.DataFrame({"user": range(30), "country": ["at" if user % 2 else "de" for user in range(30)]})

@@ -77,7 +77,7 @@ def test_equally_active_users_share_the_decile_of_their_rank(of_users: list[int]
         (["AP_at_5"], (True, True), "INVALID_SEGMENT", "has a reserved name"),
     ],
 )
-def test_names_that_nothing_tells_of_or_that_clash_are_refused(
+def test_unknown_and_clashing_segments_are_refused(
     names: list[str], has: tuple[bool, bool], code: str, words: str
 ) -> None:
     with pytest.raises(ConfigError) as raised:
@@ -200,7 +200,7 @@ def test_an_evaluation_refuses_them_before_it_measures_and_keeps_nothing(
     assert not any(rows.is_cached for rows in persisted)
 
 
-def test_what_is_wrong_with_users_is_told_before_truth_is_read(spark: SparkSession) -> None:
+def test_errors_in_users_are_raised_before_truth_is_read(spark: SparkSession) -> None:
     lists = spark.createDataFrame([(1, "a", 1)], "user int, item string, rank int")
     unread = lists.select("user", F.raise_error(F.lit("truth was read")).cast("string").alias("item"))
     with pytest.raises(DataError) as raised:

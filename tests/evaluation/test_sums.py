@@ -76,7 +76,7 @@ def test_what_only_some_parts_have_adds_to_nothing() -> None:
         assert totals == {"all": 2**60 + 1, "y": 2**60, "z": 1}
 
 
-def test_a_value_and_no_value_of_one_name_are_one_segment() -> None:
+def test_a_null_segment_and_the_text_that_names_it_are_merged() -> None:
     """Users of the value "(missing)", and those without one."""
     segments = {"x": (np.array([0, 1]), ["(missing)"] * 2)}
     part = sums({"a": np.array([1.0, 2.0])}, {"a": ("a",)}, one_model(2), segments)
@@ -99,7 +99,7 @@ def test_sums_of_millions_of_users_stay_exact() -> None:
     assert [row.squares for row in rows] == [n_users * Fraction(value) ** 2] * 2
 
 
-def test_nobody_has_no_sums() -> None:
+def test_no_users_have_no_sums() -> None:
     segments = {"x": (np.empty(0, dtype=np.int64), ["y"])}
     part = sums({"a": np.empty(0)}, {"a": ("a",)}, one_model(0), segments)
     assert (part.sums, merge_sums([part, part], ["a"])) == ({}, {})

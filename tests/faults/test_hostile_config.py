@@ -379,7 +379,9 @@ def test_secrets_of_the_environment_are_nowhere(
     assert SECRET not in home.content()
 
 
-def test_what_others_say_is_told_without_secrets(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_of_other_programs_are_shown_without_secrets(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = (
         f"no answer from jdbc:x://me:{SECRET}@host?sig={SECRET} (fs.s3a.secret.key={SECRET}, Bearer {SECRET})"
     )

@@ -46,7 +46,7 @@ def calls_of(*names: str) -> list[tuple[str, str]]:
     return calls
 
 
-def test_arrow_starts_no_threads_of_its_own_beside_ours() -> None:
+def test_arrow_starts_no_further_threads() -> None:
     """Where no thread can start, Arrow waits for ever for its pool, deaf to signals."""
     joins = [call for call in calls_of("join") if "join_type" in call[1]]
     # Those of pandas and Spark have one thread.

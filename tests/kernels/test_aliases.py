@@ -69,13 +69,13 @@ def test_predictions(texts: str | list[str], canonical: list[str]) -> None:
     assert config.predictions.model_dump()["metrics"] == canonical
 
 
-def test_a_single_name_is_a_list_of_one() -> None:
+def test_a_single_name_becomes_a_list() -> None:
     plan = make_plan(metrics="map", k="3", segments="known")
     assert (list(map(str, plan.metrics)), plan.segments) == (["map@3"], ("known",))
 
 
 @pytest.mark.parametrize("known", [ranking_names(), PREDICTION_METRICS], ids=["rankings", "predictions"])
-def test_no_name_stands_for_two_metrics(known: dict[str, object]) -> None:
+def test_no_name_belongs_to_two_metrics(known: dict[str, object]) -> None:
     meant: dict[str, object] = {}
     for name in known:
         for alias in (name, *ALIASES.get(name, ())):
@@ -87,7 +87,7 @@ def test_every_alias_is_of_a_metric() -> None:
 
 
 @pytest.mark.parametrize("name", [*RANKING, *(name for name in PREDICTION_METRICS if name not in RANKING)])
-def test_what_metrics_name_prints_runs_as_it_stands(name: str) -> None:
+def test_the_example_that_metrics_prints_runs_unchanged(name: str) -> None:
     for written in (name, name.upper(), f"{name}@10"):
         text = metric_tables.metric_text(written)
         assert f"{name}, " in text

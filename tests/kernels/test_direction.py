@@ -108,7 +108,7 @@ def test_perfect_order_of_unequal_relevances_is_all_concordant() -> None:
 
 
 @pytest.mark.parametrize("name", OF_HITS)
-def test_the_direction_tells_the_best_order_from_the_worst(name: str) -> None:
+def test_the_best_order_beats_the_worst_in_the_direction(name: str) -> None:
     best_first = graded([3, 2, 1, 0, 0, 0])
     pairs = [
         (one(name, best_first, k), one(name, graded(best_first.relevances[::-1]), k)) for k in (3, 5, None)
@@ -234,7 +234,7 @@ def test_best_is_at_least_as_ranked_and_as_ranked_at_least_worst(
 
 
 @given(person=users, k=finite_cutoffs, power=st.integers(-20, 20))
-def test_relevances_times_a_power_of_two_leave_linear_ndcg_as_it_is(person: User, k: int, power: int) -> None:
+def test_relevances_times_a_power_of_two_do_not_change_linear_ndcg(person: User, k: int, power: int) -> None:
     scaled = {item: math.ldexp(relevance, power) for item, relevance in person.truth.items()}
     lists = batch([person, replace(person, truth=scaled)])
     for conventions in every_convention("ndcg"):

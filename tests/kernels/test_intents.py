@@ -147,7 +147,7 @@ def test_ideals_take_the_larger_id_of_equal_gains_as_a_number_or_as_text() -> No
     assert greedy_ideal(lists, IdealTies.TEXT).relevance.tolist() == [2, 2, 1, 0.25]
 
 
-def test_an_ideal_ends_where_nothing_more_can_be_told() -> None:
+def test_an_ideal_list_ends_where_gains_vanish() -> None:
     # All relevant items serve one intent: each is worth half of the one before.
     lists = grouped_lists([[0]], truth=[list(range(200))], groups=dict.fromkeys(range(200), "a"))
     ideal = greedy_ideal(lists, IdealTies.ITEM_DESC)
@@ -166,7 +166,7 @@ def test_facts_of_hits_move_with_the_hits() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("order", TieOrder)
-def test_lists_are_seen_as_they_are_ranked(name: str, order: TieOrder) -> None:
+def test_lists_are_seen_in_rank_order(name: str, order: TieOrder) -> None:
     lists = for_metric(batch([User([3, 4, 2], {4: 1, 2: 5}, scores=[7, 7, 7])]), RANKING[name])
     ranked = measured(name, lists, 2)
     assert measured(name, lists, 2, Conventions(tie_order=order)).tolist() == ranked.tolist()

@@ -51,7 +51,7 @@ def test_frameworks_sums_over_all_ranks() -> None:
 
 
 @pytest.mark.parametrize("denominator", AverageDenominator)
-def test_no_choice_of_ours_gives_what_frameworks_sums(denominator: AverageDenominator) -> None:
+def test_no_choice_gives_what_frameworks_sums(denominator: AverageDenominator) -> None:
     for variant in AverageVariant:
         conventions = Conventions(
             ap_denominator=denominator, ap_variant=variant, ar_denominator=denominator, ar_variant=variant
@@ -73,7 +73,7 @@ def test_spark_graded_ideal_is_no_ideal() -> None:
     assert exp2_dcg([3, 2, 1]) / exp2_dcg([1, 2, 3]) == pytest.approx(1.469, abs=5e-4)
 
 
-def test_repeated_truth_pushes_average_precision_above_one_elsewhere() -> None:
+def test_repeated_truth_pushes_average_precision_of_other_libraries_above_one() -> None:
     rows = [1, 2, 1]
     wrong = sum(rows.count(item) for item in [1, 2, 3]) / len(set(rows))
     assert wrong == 1.5

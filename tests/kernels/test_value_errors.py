@@ -100,13 +100,13 @@ def test_a_window_cannot_share_places() -> None:
 
 
 @pytest.mark.parametrize("name", AS_RANKED)
-def test_metrics_that_take_lists_as_they_are_ranked_pass(name: str) -> None:
+def test_metrics_that_take_ranked_lists_pass(name: str) -> None:
     assert [value.metric.name for value in metric_values([name], [5], SHARED)] == [name]
     assert refusal(f"{name}(tie_order=best)").code == "UNKNOWN_OPTION"
 
 
 @pytest.mark.parametrize("name", OF_ITEMS)
-def test_metrics_of_items_take_lists_as_they_are_ranked(name: str) -> None:
+def test_metrics_of_items_take_ranked_lists(name: str) -> None:
     assert metric_values([name], [5], SHARED)
     assert refusal(f"{name}(tie_order=best)").code == "UNKNOWN_OPTION"
 

@@ -40,7 +40,7 @@ def in_ids_order(one: Any) -> Any:
 @pytest.mark.parametrize(
     ("ids", "kind"), [(DENSE, pa.int64()), (DENSE | FAR_APART, pa.int64()), (TEXT, pa.string())]
 )
-def test_codes_tell_ids_apart(ids: Any, kind: pa.DataType) -> None:
+def test_different_ids_have_different_codes(ids: Any, kind: pa.DataType) -> None:
     @settings(max_examples=60, deadline=None)
     @given(columns=st.lists(st.lists(ids, max_size=17), min_size=1, max_size=3))
     def check(columns: list[list[Any]]) -> None:

@@ -166,7 +166,7 @@ def test_intervals_cover(design: list[tuple[int, int, int, int]], n_samples: int
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(20))
-def test_intervals_cover_in_designs_that_nobody_chose(seed: int) -> None:
+def test_intervals_cover_in_random_designs(seed: int) -> None:
     """One to three strata of links, one to four of others, of any size, share and sample."""
     random = np.random.default_rng(seed)
     design = []

@@ -68,7 +68,7 @@ def test_a_column_that_is_missing_or_there_twice_is_refused_by_name(name: str) -
         add_sums(table.append_column(name, table[name]))
 
 
-def test_sums_of_evaluations_are_added_as_they_are() -> None:
+def test_sums_of_evaluations_are_added() -> None:
     weights = evaluate(LISTS, TRUTH, model="m", metrics=["map", "auc"], k=[2], engine="local").sums
     assert add_sums(weights).num_rows == len(weights)
     assert add_sums(weights.head(0)).num_rows == 0

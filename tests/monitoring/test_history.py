@@ -63,7 +63,7 @@ def test_differences_are_those_since_the_run_before_and_a_week_before() -> None:
     assert found.rows[1].week_difference is None
 
 
-def test_lines_are_told_apart_however_many_values_their_columns_have() -> None:
+def test_lines_are_distinguished_however_many_values_their_columns_have() -> None:
     """5 columns of 8,192 values: as one number of 64 bits, models 4,096 apart would be one line."""
     numbers = [*range(8192), *[0] * 8192]
     texts = pa.array(list(map(str, numbers)))

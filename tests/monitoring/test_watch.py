@@ -241,7 +241,7 @@ def days_of(root: Path, n_days: int, *, fallen: str, weight: str | None = None) 
 
 @pytest.mark.parametrize("weight", [None, "requests", "users"])
 @pytest.mark.parametrize("fallen", ["model", "world", "none"])
-def test_a_frozen_reference_tells_the_model_from_the_world(
+def test_a_frozen_reference_shows_whether_the_model_or_the_world_moved(
     tmp_path: Path, fallen: str, weight: str | None
 ) -> None:
     day = days_of(tmp_path, 10, fallen=fallen, weight=weight)[-1]

@@ -229,7 +229,7 @@ def test_every_link_and_path_leads_somewhere(page: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["mean reciprocal rank", "cold start", "bootstrap", "install"])
-def test_what_is_searched_for_stands_in_a_heading(words: str) -> None:
+def test_what_readers_search_for_is_in_a_heading(words: str) -> None:
     headings = [line.lower() for page in PAGES for line in read(page).splitlines() if re.match(r"#+ ", line)]
     assert any(words in line for line in headings)
 
@@ -269,7 +269,7 @@ def test_selections_of_tests_select_some() -> None:
         ("cost (1+1)\n", "cost (1+1)\n", True),
     ],
 )
-def test_an_ellipsis_stands_for_what_varies(said: str, printed: str, is_same: bool) -> None:
+def test_an_ellipsis_matches_what_varies(said: str, printed: str, is_same: bool) -> None:
     assert (difference(said, printed) is None) is is_same
 
 
@@ -303,5 +303,5 @@ def test_commands_are_found_in_a_script() -> None:
         "spark-evl demo",
     ],
 )
-def test_a_command_that_is_none_is_found(command: str) -> None:
+def test_an_invalid_command_is_found(command: str) -> None:
     assert fault(command.split())

@@ -28,7 +28,7 @@ def place_of(page: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_there_and_asks_nobody(chrome: webdriver.Chrome, page: str) -> None:
+def test_a_page_is_there_and_loads_nothing(chrome: webdriver.Chrome, page: str) -> None:
     for kind in ("browser", "performance"):
         log_of(chrome, kind)
     chrome.get((SITE / place_of(page)).as_uri())

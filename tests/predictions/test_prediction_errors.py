@@ -170,7 +170,7 @@ def test_ids_of_64_bits_are_as_good_as_small_ones() -> None:
     assert measure(as_text, rows_per_batch=50, **options).metrics == expected
 
 
-def test_equal_rows_of_one_user_do_not_narrow_the_interval() -> None:
+def test_repeated_rows_of_a_user_do_not_narrow_the_interval() -> None:
     rows = crowd(2)
     twice = {name: np.concatenate([column, column]) for name, column in rows.items()}
     for metric in ("auc", "log_loss", "recall(threshold=0.5)"):

@@ -70,7 +70,7 @@ def test_perfect_predictions_score_best(metric: PredictionMetric, task: Task) ->
 
 
 @pytest.mark.parametrize(("metric", "task"), TASKS)
-def test_the_direction_tells_perfect_predictions_from_others(metric: PredictionMetric, task: Task) -> None:
+def test_perfect_predictions_are_best_in_the_direction(metric: PredictionMetric, task: Task) -> None:
     if metric.direction is Direction.NONE:
         assert metric.name == "confusion"
         return

@@ -84,7 +84,7 @@ def test_only_what_is_asked_for_costs_a_shuffle() -> None:
 
 
 @pytest.mark.parametrize("task", Task)
-def test_every_metric_fits_some_task_and_says_what_it_is(task: Task) -> None:
+def test_every_metric_fits_some_task_and_has_a_meaning(task: Task) -> None:
     fitting = [
         metric
         for metric in PREDICTION_METRICS.values()

@@ -195,7 +195,7 @@ def test_a_minus_before_zero_makes_no_other_score() -> None:
         assert math.copysign(1.0, threshold) == 1.0
 
 
-def test_users_are_told_apart_by_text() -> None:
+def test_users_are_distinguished_by_text() -> None:
     rows = {"label": [1, 0, 1, 0], "score": [0.9, 0.1, 0.1, 0.9], "user": ["a", "a", "b", "b"]}
     [row] = measure(rows, metrics=["gauc"]).metrics
     assert (row["value"], row["n_users"], row["std_error"]) == (0.5, 2, 0.5)

@@ -203,7 +203,7 @@ def test_rows_of_a_model_named_by_option_are_shown_where_too_many_are_quarantine
 
 
 @pytest.mark.parametrize("item", ["make_ym_interval(1)", "map('a', 1)", "X'00'", "NULL"])
-def test_rows_are_given_whatever_columns_stand_beside_them(spark: SparkSession, item: str) -> None:
+def test_rows_may_have_further_columns(spark: SparkSession, item: str) -> None:
     frame = spark.sql(f"SELECT 1 AS label, 0.5D AS score, {item} AS item")
     judged = opened(frame, make_prediction_plan("binary", metrics=["auc"]), "m").judged
     bad = SparkRows(judged.result().withColumn("fault", F.lit("NULL_ID")))

@@ -188,7 +188,7 @@ def test_stores_without_renames_need_the_manifest(spark: SparkSession, tmp_path:
         store_of(Output(path="s3a://bucket/out", manifest=True), lambda: spark)
 
 
-def test_the_content_of_files_elsewhere_is_known_by_their_names_sizes_and_times(store: HadoopFiles) -> None:
+def test_the_content_of_remote_files_is_known_by_names_sizes_and_times(store: HadoopFiles) -> None:
     path = f"{store.root}/lists"
 
     def content() -> list[tuple[Any, ...]]:

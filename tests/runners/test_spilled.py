@@ -55,7 +55,9 @@ def test_the_next_run_clears_what_a_killed_one_left(folder: Path) -> None:
     assert [*folder.iterdir()] == []
 
 
-def test_what_is_alive_or_not_ours_stays(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_spilled_files_of_living_or_other_processes_stay(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / in_process.ALIVE).touch()
     (folder / f"{in_process.SPILLED}link").symlink_to(elsewhere)

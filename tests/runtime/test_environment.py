@@ -18,7 +18,7 @@ LISTEN = "0A"
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
-def test_archives_of_an_installed_pyspark_are_told_from_others(
+def test_archives_of_an_installed_pyspark_are_recognised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "site-packages" / "pyspark"

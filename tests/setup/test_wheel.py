@@ -85,7 +85,7 @@ def test_the_wheel_holds_the_package_and_no_other_file(wheel: Path) -> None:
     assert {name.partition("/")[0] for name in names} == {"spark_eval", "spark_eval-0.1.0.dist-info"}
 
 
-def test_no_address_is_claimed_that_nobody_knows(wheel: Path) -> None:
+def test_metadata_has_no_address(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         metadata = message_from_string(archive.read("spark_eval-0.1.0.dist-info/METADATA").decode())
     assert metadata.get_all("Project-URL") is None

@@ -129,7 +129,7 @@ def test_ids_in_encoded_folders_meet_ids_in_columns(spark: SparkSession, tmp_pat
     ("folders", "says"),
     [(["%E9"], "not UTF-8"), (["Ã©", "%C3%A9"], "Spark takes folder")],
 )
-def test_names_of_partitions_that_cannot_be_told(
+def test_ambiguous_names_of_partitions_are_refused(
     spark: SparkSession, tmp_path: Path, folders: list[str], says: str
 ) -> None:
     for folder in folders:

@@ -74,7 +74,7 @@ def test_a_moment_on_an_edge_is_of_the_part_that_the_boundary_says() -> None:
     assert labels(times, endless) == [train, *[local] * 9, *[test] * 5]
 
 
-def test_a_row_without_an_id_is_told_before_one_without_a_time() -> None:
+def test_a_missing_id_is_reported_before_a_missing_time() -> None:
     rows = batch([None, None, 15], user=[None, 1, 2], item=[1, 1, None])
     assert outcomes(GlobalLocalRanker(), rows) == ["NULL_ID", "NULL_TIMESTAMP", "NULL_ID"]
 

@@ -103,7 +103,7 @@ def test_most_users_or_items_that_are_cold_are_warned_of(kind: str, share: float
         assert f"`cold_{kind}: drop`" in text
 
 
-def test_of_many_folds_the_worst_is_told_and_of_names_for_several_subsets_none() -> None:
+def test_the_fold_with_most_cold_users_is_reported() -> None:
     folds = [row(fold=fold, cold_users=50 + fold) for fold in range(5)]
     assert [text.partition(" (")[0] for text in cold_warnings(folds)] == ["54 of 82 users of test"]
     assert cold_warnings([row(subset="local_test", cold_users=80)]) == []

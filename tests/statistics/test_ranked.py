@@ -101,7 +101,7 @@ def test_zeros_by_the_million_below_few_users() -> None:
 
 
 @METHODS
-def test_nobody_differs(zeros: str) -> None:
+def test_no_differences_have_no_test(zeros: str) -> None:
     assert wilcoxon(3, RankSums.of([], []), zeros) == (None, 1.0, None, None)
     assert wilcoxon(0, RankSums.of([], []), zeros) == UNTESTED
     assert wilcoxon(0, RankSums.of([1], [0]), zeros) == (0.0, 1.0, None, None)

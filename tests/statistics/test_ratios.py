@@ -78,7 +78,7 @@ def test_equal_weights_give_the_error_of_the_mean() -> None:
     assert estimate.std_error == pytest.approx(CLICKS.std(ddof=1) / np.sqrt(6), rel=1e-14)
 
 
-def test_what_nobody_weighs_is_unmeasured() -> None:
+def test_a_total_weight_of_zero_has_no_mean() -> None:
     nothing = sums_of([np.zeros(2), np.zeros(2)])
     assert (nothing.ratios, nothing.combination(Fraction(1))) == (None, UNMEASURED)
     assert sums_of([CLICKS[:1], LISTS[:1]]).combination(Fraction(1)).variance is None

@@ -91,7 +91,7 @@ def test_a_small_spread_is_one() -> None:
     assert sums.estimate.std_error == pytest.approx(2.0**-47 / math.sqrt(3), rel=1e-9, abs=0)
 
 
-def test_one_user_and_nobody_are_not_tested() -> None:
+def test_one_user_or_none_is_not_tested() -> None:
     alone, nobody = PairSums.of([0.5], [0.75]), PairSums.of([], [])
     assert alone.estimate == Estimate(Fraction(1, 4), None, 0)
     assert nobody.estimate == UNMEASURED
@@ -203,7 +203,7 @@ def test_clusters_combine_what_their_users_add(candidate: float, baseline: float
     assert (clusters.n, estimate.freedom) == (len(sums), len(sums) - 1)
 
 
-def test_clusters_of_one_row_are_users() -> None:
+def test_clusters_with_one_row_each_are_users() -> None:
     baseline, candidate = by_chance(25, seed=2)
     plain = pair_sums((np.zeros(25), candidate - baseline)).estimate
     assert clusters_of(range(25), (candidate - baseline).tolist()).estimate == plain

@@ -101,7 +101,7 @@ def test_columns_keep_their_values(column: pd.Series, values: list[object], kind
         (pd.Series(pd.to_datetime(["2024-01-01T00:00:00.000000001"])), ".dt.floor('us')"),
     ],
 )
-def test_what_cannot_be_taken_is_told_by_column(column: pd.Series, words: str) -> None:
+def test_unsupported_types_are_reported_by_column(column: pd.Series, words: str) -> None:
     with pytest.raises(DataError, match="UNSUPPORTED_TYPE") as raised:
         as_arrow("log", column.to_frame("x"))
     assert words in raised.value.message
@@ -112,13 +112,15 @@ def test_what_cannot_be_taken_is_told_by_column(column: pd.Series, words: str) -
     "verb",
     [lambda it: evaluate(it, it, model="m"), split, lambda it: evaluate_predictions(it, "binary")],
 )
-def test_what_is_no_frame_is_told_in_one_line(verb: Callable[[Any], object], frame: object) -> None:
+def test_an_object_that_is_not_a_frame_is_refused_in_one_line(
+    verb: Callable[[Any], object], frame: object
+) -> None:
     with pytest.raises(ConfigError, match="NOT_A_FRAME"):
         verb(frame)
 
 
 @pytest.mark.parametrize("name", ["recommendations", "truth"])
-def test_a_lazy_frame_is_told_how_to_become_one(name: str) -> None:
+def test_the_error_of_a_lazy_frame_names_collect(name: str) -> None:
     frame = pd.DataFrame({"user": [1], "item": [1], "score": [1.0]})
     given: dict[str, Any] = {"recommendations": frame, "truth": frame}
     with pytest.raises(ConfigError, match=rf"NOT_A_FRAME.* {name} .*LazyFrame; give {name}\.collect\(\)"):
@@ -139,7 +141,7 @@ def test_a_session_has_the_name_that_it_is_started_with(spark: SparkSession) -> 
     assert spark.sparkContext.appName == spark.conf.get("spark.app.name") == "spark-eval tests"
 
 
-def test_a_session_that_is_there_is_returned_and_what_it_ignores_is_told(
+def test_an_existing_session_is_returned_and_ignored_settings_are_reported(
     spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = dict(os.environ)

@@ -27,7 +27,7 @@ WITH_CODES: Final = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY",
 # Usual limit of a dictionary in a file, and the most bytes of a code of its texts.
 DICTIONARY_BYTES: Final = 1 << 20
 CODE_BYTES: Final = 4
-# Types of unsigned integers, and the signed types that hold their values; of 64 bits those below 2^63.
+# Types of unsigned integers, and the signed types that hold their values; with 64 bits values below 2^63.
 UNSIGNED: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -237,7 +237,7 @@ def int96_columns(footer: pq.FileMetaData) -> set[str]:
 
 
 def is_consistent(footer: pq.FileMetaData) -> bool:
-    """Return True if all row counts of a footer agree: of the file, its row groups, their columns."""
+    """Return True if the file, its row groups and columns agree in the row counts of a footer."""
     flat = [n for n in range(footer.num_columns) if not footer.schema.column(n).max_repetition_level]
     groups = [footer.row_group(n) for n in range(footer.num_row_groups)]
     return footer.num_rows == sum(group.num_rows for group in groups) and all(

@@ -22,7 +22,7 @@ ENCRYPTED: Final = b"PARE"
 SIGNATURE_BYTES: Final = 28
 # Bytes after a footer: its length and the mark of the format.
 END_BYTES: Final = 8
-# Types of values in the protocol. Of a boolean in a struct, the type is the value.
+# Types of values in the protocol. The type of a boolean in a struct is its value.
 BOOLEANS: Final = (1, 2)
 SHORT, INTEGER, LONG_INTEGER = INTEGERS = (4, 5, 6)
 BINARY: Final = 8
@@ -34,7 +34,7 @@ MORE: Final = 0x7F
 LONG: Final = 15
 # Texts up to this length are passed over fast.
 MOST_SHORT: Final = 40
-# Numbers of fields: of a footer, a row group, a column chunk, its metadata, and its statistics of sizes.
+# Numbers of the fields of a footer, a row group, a column chunk, its metadata and its size statistics.
 ROW_GROUPS, ENCRYPTED_COLUMNS = 4, 8
 COLUMNS: Final = 1
 METADATA, ENCRYPTION = 3, 8
@@ -188,7 +188,7 @@ def is_sound(data: bytes, chunk: Mapping[int, Any], column: SchemaColumn) -> boo
 def fields(data: bytes, at: int, part: Part) -> tuple[dict[int, Any], int]:
     """Return the fields of a struct by number, and its end.
 
-    Structs that are looked into, and lists of them, have their own fields; of others the index of the value
+    Structs that are looked into, and lists of them, have their own fields; others have the index of the value
     is returned. Raises LookupError for a field of another type, or twice.
     """
     by_number: dict[int, Any] = {}

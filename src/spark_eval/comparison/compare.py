@@ -6,7 +6,7 @@ All gates take this path: those of ``compare`` and ``evaluate`` on published run
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
 
@@ -54,7 +54,8 @@ from spark_eval.comparison.sides import (
     Sides,
     check_comparable,
 )
-from spark_eval.comparison.slices import PairValue, TestedSums, evidence_of_slices, found_slices
+from spark_eval.comparison.slices.gates import evidence_of_slices
+from spark_eval.comparison.slices.tested import PairValue, TestedSums, found_slices
 from spark_eval.conventions.comparison import Interval, PairTest
 from spark_eval.errors import ConfigError
 from spark_eval.names import counted
@@ -233,8 +234,7 @@ def compare(
         given[BASELINE], models[BASELINE] = baseline, baseline_model
     run = BASELINE if BASELINE in given else None
     plan = replace(plan, gates=[with_baseline(gate, run, baseline_model) for gate in plan.gates])
-    segments = {*plan.segments, *plan.sliced, *(gate.segment for gate in plan.gates)}
-    sides = open_sides(given, models, segments, engine)
+    sides = open_sides(given, models, plan.named_segments, engine)
     return compare_sides(sides_of_roles(sides, plan), plan, BaselineName(run, baseline_model))
 
 
@@ -307,6 +307,15 @@ def pairs_of_gate(gate: Gate, sides: Sides) -> list[GatedPair]:
     return gated_pairs(gate, baseline.models, candidate.models)
 
 
+def check_item_gates(gated: Sequence[GatedPair], *sides: Side) -> None:
+    """Raise ConfigError METRIC_NOT_MEASURED for a gate on a segment of items that lacks the metric."""
+    for pair, side in product(gated, sides):
+        value, segment = pair.gate.value, pair.gate.segment
+        if segment in side.item_segments and value not in side.item_metrics:
+            message = f"{pair.gate}: {value} is not measured by segments of items"
+            raise ConfigError("METRIC_NOT_MEASURED", f"{message}, only metrics of hits are")
+
+
 def has_rows(against: BaselineName, sides: Sides, gated: Sequence[GatedPair]) -> bool:
     """Return True if the comparison with this baseline has rows of its own.
 
@@ -344,6 +353,7 @@ def compare_pairs(
         shown = replace(
             matched, metrics=match_metrics(metrics, candidate.metrics, plan), segments=plan.segments
         )
+    check_item_gates(gated, baseline, candidate)
     requested = shown.with_gates(gated, metrics, candidate.metrics)
     check_comparable(baseline, candidate, requested.metrics)
     found = (
@@ -354,7 +364,10 @@ def compare_pairs(
     cells, counts, pairs = found.cells, found.counts, requested.pairs
     run = None if baseline is candidate else baseline.run
     slices = found_slices(found, plan, shown, requested, run, candidate.conventions)
-    entries = [*model_entries(shown), *pair_entries(pairs, counts, found.moved), *slices.entries]
+    entries = [*model_entries(shown), *pair_entries(pairs, counts, found.moved)]
+    for name, of_items in found.of_items.items():
+        entries += pair_entries(pairs, of_items.counts, (), name)
+    entries += slices.entries
     check_closed(entries)
     rows = comparison_rows(found.of_rows, plan, run, candidate.conventions)
     n_folds = len({cell.segment_value for cell in cells.values() if cell.segment == FOLD})

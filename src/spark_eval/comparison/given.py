@@ -1,6 +1,6 @@
 """Sides of ``compare`` in Python, from results and frames: in this process, or on Spark."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,12 @@ from spark_eval.runners.door import open_given
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runners.rows import Rows
 from spark_eval.runners.user_buckets import UserTable
-from spark_eval.schema import FOLD, MODEL, N_RELEVANT, REPEAT, REQUEST, USER
+from spark_eval.schema import FOLD, MODEL, N_RELEVANT, OF_ITEMS, REPEAT, REQUEST, USER
 from spark_eval.tables.arrow_frames import Frame
 from spark_eval.tables.opened import path_here
 from spark_eval.tables.spec import Column, Kind, TableSpec
 
+ReadUsers = Callable[[], UserTable]
 # A result, or a frame with a row per model and user.
 Result = Evaluation | Predictions
 Measured = Result | Frame
@@ -53,21 +54,33 @@ def open_sides(
     ``open_given`` and ``columns_of_users``.
     """
     results = {role: one.users for role, one in given.items() if isinstance(one, Result)}
-    tables = {**given, **{role: users.frame for role, users in results.items()}}
+    if any(name.startswith(OF_ITEMS) for name in segments):
+        results |= {
+            item_table(role): one.item_users
+            for role, one in given.items()
+            if isinstance(one, Evaluation) and one.item_rows is not None
+        }
+    tables = {**given, **{name: users.frame for name, users in results.items()}}
     opened = open_given(tables, partial(spec_of, models, segments), engine)
+    read = {name: partial(on_engine, users, opened[name]) for name, users in results.items()}
     return {
-        role: side_of_result(one, on_engine(results[role], opened[role]))
+        role: side_of_result(one, read[role], read.get(item_table(role)))
         if isinstance(one, Result)
         else side_of_frame(one, opened[role], models[role], role)
         for role, one in given.items()
     }
 
 
-def side_of_result(result: Result, users: UserTable) -> Side:
+def item_table(role: str) -> str:
+    """Return the name of the table ``item_segments`` of a role."""
+    return f"item_segments of the {role}"
+
+
+def side_of_result(result: Result, read_users: ReadUsers, read_item_users: ReadUsers | None) -> Side:
     """Return a result as baseline or candidate."""
     if isinstance(result, Evaluation):
-        return side_of_evaluation(result, lambda: users)
-    return side_of_predictions(result, lambda: users)
+        return side_of_evaluation(result, read_users, read_item_users)
+    return side_of_predictions(result, read_users)
 
 
 def on_engine(users: UserTable, rows: Rows) -> UserTable:

@@ -3,6 +3,7 @@
 With lists by request, users are clusters of their requests, or count once with their means.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,10 +13,11 @@ from typing import Any, Final
 
 from spark_eval.comparison.extra_passes import ExtraPasses
 from spark_eval.comparison.matching import Requested, check_counts, check_over_folds
-from spark_eval.comparison.plan import ComparePlan
+from spark_eval.comparison.plan import COMPARE, ComparePlan
 from spark_eval.comparison.repeats import ComparedRepeats
 from spark_eval.comparison.results import ComparedCell, ComparedCells, cells_of_pairs, cells_of_rows
-from spark_eval.comparison.sides import Side, comparison_task, user_tables
+from spark_eval.comparison.rows import ComparedValue
+from spark_eval.comparison.sides import Side, comparison_task, item_tables, item_task, user_tables
 from spark_eval.comparison.worker.ranking import DifferenceCounter, Ranked, merge_slices
 from spark_eval.comparison.worker.sums import BucketTotals, sum_bucket
 from spark_eval.conventions.comparison import Interval, PairTest, Question
@@ -25,6 +27,7 @@ from spark_eval.evaluation.plan import ListWeight
 from spark_eval.kernels.means import WeightedMean
 from spark_eval.runners.spread import NumberedObject, collect_or_raise, group_by_key
 from spark_eval.runners.user_buckets import Buckets, UserTable, buckets_of_users
+from spark_eval.runtime import events
 from spark_eval.schema import FOLD
 from spark_eval.users.population import AlignedUsers, ComparisonTask
 
@@ -113,15 +116,79 @@ def compare_lists(
     repeats = ComparedRepeats.of(baseline, candidate, requested, plan)
     if repeats.has_any:
         return compare_repeats(tables, task, plan, shown, requested, repeats)
+    if task.request is not None:
+        plan = replace(plan, weight=plan.weight or weight_of(candidate.conventions))
+        check_by_request(plan)
+        if task.slices is not None:
+            by_means = plan.weight is ListWeight.USERS
+            task = replace(task, slices=replace(task.slices, by_means=by_means))
+    cells = compare_rows(tables, task, plan, shown, requested)
+    return with_items(cells, baseline, candidate, plan, shown, requested)
+
+
+def with_items(
+    cells: ComparedCells,
+    baseline: Side,
+    candidate: Side,
+    plan: ComparePlan,
+    shown: Requested,
+    requested: Requested,
+) -> ComparedCells:
+    """Return the cells with those of the requested segments of items, whose tables are compared one by one.
+
+    Only metrics of hits have values there; raise ConfigError METRIC_NOT_MEASURED if none is compared.
+    """
+    of_items = [name for name in (*requested.segments, *plan.sliced) if name in candidate.item_segments]
+    if not of_items or cells.task is None:
+        return cells
+    tables, by_segment = item_tables(baseline, candidate), dict[str, ComparedCells]()
+    known = names_of(baseline.item_metrics) & names_of(candidate.item_metrics)
+    own, own_shown = (
+        replace(one, metrics=[value for value in one.metrics if str(value) in known])
+        for one in (requested, shown)
+    )
+    if not own.metrics:
+        names = ", ".join(map(str, requested.metrics))
+        message = f"{of_items[0]}: no metric of hits is compared ({names}); name one in {COMPARE}.metrics"
+        raise ConfigError("METRIC_NOT_MEASURED", message)
+    say_what_is_not_crossed(plan, candidate)
+    for name in dict.fromkeys(of_items):
+        others = set(candidate.item_segments) - {name}
+        attributes = [one for one in plan.sliced if one not in others] if name in plan.sliced else []
+        is_within = baseline is candidate
+        task = item_task(cells.task, name, own.list_metrics, attributes, is_within=is_within)
+        segments = [name] if name in shown.segments else []
+        by_segment[name] = compare_rows(tables, task, plan, replace(own_shown, segments=segments), own)
+    return cells.with_items(by_segment)
+
+
+def say_what_is_not_crossed(plan: ComparePlan, candidate: Side) -> None:
+    """Warn that attributes of items are not crossed with each other: no truth is restricted to two."""
+    names = [name for name in plan.sliced if name in candidate.item_segments]
+    if plan.slices is not None and plan.slices.cross > 1 and len(names) > 1:
+        message = (
+            f"slices: {' and '.join(names)} are not crossed with each other, only with attributes of users"
+        )
+        events.say("not_crossed", message, logging.WARNING, attributes=names)
+
+
+def names_of(values: Sequence[ComparedValue]) -> set[str]:
+    """Return the names of metrics at their cutoffs."""
+    return set(map(str, values))
+
+
+def compare_rows(
+    tables: Mapping[str, UserTable],
+    task: ComparisonTask,
+    plan: ComparePlan,
+    shown: Requested,
+    requested: Requested,
+) -> ComparedCells:
+    """Return the cells of a row per user, or of rows per request: over these, and over users' means."""
     if task.request is None:
         return measure_cells(tables, task, ExtraPasses.of(plan), shown, requested)
-    plan = replace(plan, weight=plan.weight or weight_of(candidate.conventions))
-    check_by_request(plan)
     of_means = replace(task, of_means=True)
     on_rows, on_means = split_tests(plan)
-    if task.slices is not None:
-        by_means = plan.weight is ListWeight.USERS
-        task = replace(task, slices=replace(task.slices, by_means=by_means))
     by_row = measure_cells(tables, task, ExtraPasses.of(on_rows), shown, requested)
     by_mean = ComparedCells({}, [], by_row.counts)
     for one in tasks_of_means(of_means):
@@ -177,7 +244,7 @@ def measure_cells(
         if passes.needs and buckets.is_sent:
             buckets = replace(buckets, frame=buckets.frame.persist(stack))
         totals = sum_pairs(buckets)
-        check_counts(pairs, totals.counts)
+        check_counts(pairs, totals.counts, task.of_items)
         cells = cells_of_pairs(totals, pairs, requested.list_metrics, task)
         of_rows = cells_of_rows(cells, shown)
         of_rows = run_extra_passes(passes, of_rows, task, buckets, totals)

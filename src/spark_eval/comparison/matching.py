@@ -243,9 +243,12 @@ def check_conventions(baseline: str, candidate: str, values: Sequence[ComparedVa
         raise DataError("CONVENTIONS_DIFFER", f"{'; '.join(each)}; evaluate both alike")
 
 
-def check_counts(pairs: Sequence[ModelPair], counts: PairCounts) -> None:
-    """Raise DataError NO_COMMON_USERS, or TRUTH_DIFFERS if a user's numbers of relevant items differ."""
-    if not counts.rows[:, 2].any():
+def check_counts(pairs: Sequence[ModelPair], counts: PairCounts, of_items: str | None = None) -> None:
+    """Raise DataError NO_COMMON_USERS, or TRUTH_DIFFERS if a user's numbers of relevant items differ.
+
+    They are counted by value of ``of_items``, if it is given.
+    """
+    if of_items is None and not counts.rows[:, 2].any():
         of_baseline, of_candidate, _ = counts.people.max(axis=0).tolist()
         message = f"{of_baseline} users of the baseline, {of_candidate} of the candidate, none of both"
         raise DataError("NO_COMMON_USERS", f"{message}; are their ids written alike?")
@@ -255,6 +258,9 @@ def check_counts(pairs: Sequence[ModelPair], counts: PairCounts) -> None:
     ]
     if differing:
         message = f"{', '.join(differing[:MOST_PAIRS_NAMED])} have another number of relevant items"
+        if of_items is not None:
+            message = f"{message} by {of_items}; measure both with one table items"
+            raise DataError("TRUTH_DIFFERS", message)
         raise DataError("TRUTH_DIFFERS", f"{message}; measure both against one truth")
 
 
@@ -295,17 +301,23 @@ def check_folds(*has_folds: bool) -> None:
         raise DataError("FOLDS_DIFFER", "one side has folds, the other has none; measure both alike")
 
 
-def pair_entries(pairs: Sequence[ModelPair], counts: PairCounts, segments: Sequence[str]) -> Iterator[Entry]:
-    """Yield the accounting of each pair: compared and dropped rows, and users who changed segment."""
+def pair_entries(
+    pairs: Sequence[ModelPair], counts: PairCounts, segments: Sequence[str], of_items: str | None = None
+) -> Iterator[Entry]:
+    """Yield the accounting of each pair: compared and dropped rows, and users who changed segment.
+
+    With ``of_items``, the rows belong to a segment of items.
+    """
+    of = "" if of_items is None else f" by {of_items}"
     rows, people, moved = counts.rows.tolist(), counts.people.tolist(), counts.moved.tolist()
     for index, pair in enumerate(pairs):
         name, used = pair_text(pair), (rows[index][2], people[index][2])
         for role, n_rows, n_people in zip((BASELINE, CANDIDATE), rows[index], people[index], strict=False):
-            yield Entry(role, name, Outcome.IN, None, n_rows, n_people)
-            yield Entry(role, name, Outcome.USED, None, *used)
+            yield Entry(f"{role}{of}", name, Outcome.IN, None, n_rows, n_people)
+            yield Entry(f"{role}{of}", name, Outcome.USED, None, *used)
             if n_rows > used[0]:
                 dropped = (n_rows - used[0], n_people - used[1])
-                yield Entry(role, name, Outcome.DROPPED, Reason.ONLY_HERE, *dropped)
+                yield Entry(f"{role}{of}", name, Outcome.DROPPED, Reason.ONLY_HERE, *dropped)
         for segment, of_pairs in zip(segments, moved, strict=True):
             if of_pairs[index]:
                 yield Entry(CANDIDATE, name, Outcome.MOVED, segment, 0, of_pairs[index])

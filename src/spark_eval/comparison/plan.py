@@ -1,6 +1,6 @@
 """Options of a comparison, validated as one plan."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
@@ -28,6 +28,7 @@ from spark_eval.options import (
     declared,
     whole_numbers,
 )
+from spark_eval.schema import OF_ITEMS
 from spark_eval.statistics.resampling import DEFAULT_RESAMPLES
 
 COMPARE: Final = "compare"
@@ -80,7 +81,7 @@ def parse_metrics(given: Any, where: str) -> tuple[str, ...]:
 class SliceOptions(TypedDict, total=False):
     """Keys of ``slices``."""
 
-    of: Annotated[Sequence[str], "segments that were evaluated, of users or requests.", (), as_tuple]
+    of: Annotated[Sequence[str], "segments that were evaluated, of users, requests or items.", (), as_tuple]
     cross: Annotated[int, "maximum number of attributes that a slice has values of.", 2, whole_numbers(1, 3)]
     min_users: Annotated[
         int, "slices of fewer common users are counted, not tested.", 200, whole_numbers(2, 2**63 - 1)
@@ -122,7 +123,10 @@ class CompareOptions(TypedDict, total=False):
         as_published,
     ]
     segments: Annotated[
-        Sequence[str], "segments of the candidate's users that are also compared separately.", (), as_tuple
+        Sequence[str],
+        "segments, of the candidate's users or of items (item:NAME), that are also compared separately.",
+        (),
+        as_tuple,
     ]
     tests: Annotated[
         Sequence[str],
@@ -202,6 +206,16 @@ class ComparePlan:
     def sliced(self) -> Sequence[str]:
         """Attributes of slices."""
         return () if self.slices is None else self.slices.of
+
+    @property
+    def reads_items(self) -> bool:
+        """True if segments of items are compared."""
+        return any(name.startswith(OF_ITEMS) for name in self.named_segments)
+
+    @property
+    def named_segments(self) -> Collection[str]:
+        """Segments, attributes of slices, and segments of gates."""
+        return {*self.segments, *self.sliced, *(gate.segment for gate in self.gates)}
 
 
 def make_compare_plan(

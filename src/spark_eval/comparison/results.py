@@ -1,8 +1,8 @@
 """Tests from the sums of pairs, with adjusted p-values: the rows of ``comparisons``."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby, product
 from statistics import mean
@@ -212,7 +212,8 @@ class ComparedCell:
 class ComparedCells:
     """Cells of all pairs, those of the rows of ``comparisons``, users of each pair, and moved segments.
 
-    ``slices`` are the sums of slices of a ``task`` that asks for them.
+    ``slices`` are the sums of slices of a ``task`` that asks for them. ``of_items`` are the cells found for
+    each segment of items.
     """
 
     cells: dict[PairCell, ComparedCell]
@@ -221,6 +222,17 @@ class ComparedCells:
     moved: Sequence[str] = ()
     slices: SliceTotals | None = None
     task: ComparisonTask | None = None
+    of_items: Mapping[str, "ComparedCells"] = field(default_factory=dict)
+
+    def with_items(self, of_items: Mapping[str, "ComparedCells"]) -> "ComparedCells":
+        """Return the cells, and those by segment of items; rows stay in the order of pairs and metrics."""
+        cells, of_rows = dict(self.cells), list(self.of_rows)
+        for name, of_name in of_items.items():
+            cells |= {key: cell for key, cell in of_name.cells.items() if cell.segment == name}
+            of_rows += [cell for cell in of_name.of_rows if cell.segment == name]
+        order = {(cell.models, str(cell.value)): index for index, cell in reversed([*enumerate(of_rows)])}
+        of_rows.sort(key=lambda cell: order[cell.models, str(cell.value)])
+        return replace(self, cells=cells, of_rows=of_rows, of_items=of_items)
 
 
 def cells_of_rows(cells: dict[PairCell, ComparedCell], shown: Requested) -> list[ComparedCell]:

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +31,17 @@ from spark_eval.runners.local_tables import is_number
 from spark_eval.runners.rows import Rows
 from spark_eval.runners.user_buckets import UserTable, with_repeats_as_models
 from spark_eval.runtime import events
-from spark_eval.schema import FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, REPEAT, REQUEST, USER, Row
+from spark_eval.schema import (
+    FOLD,
+    MODEL,
+    N_RECOMMENDED,
+    N_RELEVANT,
+    OF_ITEMS,
+    REPEAT,
+    REQUEST,
+    USER,
+    Row,
+)
 from spark_eval.statistics.intervals import Summary
 from spark_eval.users.population import BASELINE, CANDIDATE, ComparisonTask, SliceTask
 
@@ -48,6 +58,9 @@ class Side:
     ``read_users`` and ``read_means`` read the per-user table and the means of models when they are needed;
     ``read_means`` is None if there are no means. ``values_by_model`` are the models by name if they are of
     predictions. ``n_rows`` is the number of rows of a published per-user table.
+
+    ``item_segments`` are the segments of items, ``read_item_users`` reads their table, and ``item_metrics``
+    are the means that it has.
     """
 
     models: Sequence[str]
@@ -59,6 +72,14 @@ class Side:
     run: str | None = None
     values_by_model: Mapping[str, ModelValues] | None = None
     n_rows: int = 0
+    item_segments: Sequence[str] = ()
+    item_metrics: Sequence[ComparedValue] = ()
+    read_item_users: Callable[[], UserTable] | None = None
+
+    @cached_property
+    def item_users(self) -> UserTable | None:
+        """The table ``item_segments``; None without segments of items."""
+        return None if self.read_item_users is None else self.read_item_users()
 
     @cached_property
     def users(self) -> UserTable:
@@ -125,13 +146,20 @@ def check_comparable(
     check_conventions(baseline.conventions, candidate.conventions, values)
 
 
-def side_of_evaluation(evaluation: Evaluation, read_users: Callable[[], UserTable]) -> Side:
+def side_of_evaluation(
+    evaluation: Evaluation,
+    read_users: Callable[[], UserTable],
+    read_item_users: Callable[[], UserTable] | None = None,
+) -> Side:
     """Return an evaluation as baseline or candidate."""
     plan = evaluation.plan
     return Side(
         models=evaluation.models,
         metrics=means_of_users(plan.metrics),
         read_users=read_users,
+        item_segments=[f"{OF_ITEMS}{name}" for name in plan.item_segments],
+        item_metrics=means_of_users(plan.item_metrics),
+        read_item_users=read_item_users,
         read_means=lambda: means_of_rows(row._asdict() for row in evaluation.metric_rows),
         conventions=plan.stamp,
         truth_digest=evaluation.truth_digest,
@@ -267,14 +295,12 @@ def comparison_task(
     Raises ConfigError UNKNOWN_SEGMENT, and DataError ID_TYPE_MISMATCH, or FOLDS_DIFFER or REQUESTS_DIFFER if
     only one of baseline and candidate has folds or requests.
     """
-    segments, is_within = requested.segments, baseline is candidate
-    tables = user_tables(baseline, candidate)
-    for name in segments:
-        check_known("segment", name, [*candidate.users.segments, FOLD], f"{COMPARE}.segments")
-    sliced = () if slices is None else slices.of
-    for name in sliced:
-        known = [one for one in candidate.users.segments if one != FOLD]
-        check_known("segment", name, known, f"{COMPARE}.slices.of")
+    is_within, tables = baseline is candidate, user_tables(baseline, candidate)
+    check_segments(baseline, candidate, requested.segments, () if slices is None else slices.of)
+    segments, sliced = (
+        [name for name in names if name not in candidate.item_segments]
+        for names in (requested.segments, () if slices is None else slices.of)
+    )
     check_id_types({f"per_user of the {role}": users.frame for role, users in tables.items()})
     by_fold, request = candidate.users.by_fold, candidate.users.request
     if (baseline.users.request is None) != (request is None):
@@ -301,8 +327,56 @@ def comparison_task(
         ],
         has_truth=not is_within and not has_digests and has_counts,
         has_text_ids=has_text_ids(candidate.users.frame),
-        slices=None if slices is None else SliceTask(slices.of, slices.cross, slices.min_users),
+        slices=None if slices is None else SliceTask(sliced, slices.cross, slices.min_users),
     )
+
+
+def check_segments(baseline: Side, candidate: Side, segments: Sequence[str], sliced: Sequence[str]) -> None:
+    """Raise ConfigError UNKNOWN_SEGMENT for a segment that was not evaluated; with items, in both runs."""
+    known = [*candidate.users.segments, *candidate.item_segments]
+    for name in segments:
+        check_known("segment", name, [*known, FOLD], f"{COMPARE}.segments")
+    for name in sliced:
+        check_known("segment", name, [one for one in known if one != FOLD], f"{COMPARE}.slices.of")
+    for name in (*segments, *sliced):
+        if name in candidate.item_segments:
+            check_known("segment", name, baseline.item_segments, f"{COMPARE}, segments of the baseline")
+
+
+def item_task(
+    task: ComparisonTask,
+    segment: str,
+    values: Sequence[MetricValue],
+    attributes: Sequence[str],
+    *,
+    is_within: bool,
+) -> ComparisonTask:
+    """Return the task of a segment of items: a user has a row for each of its values, over their truth.
+
+    ``task`` is that of all users, ``values`` are the metrics, ``attributes`` those of its slices; none
+    without slices. There the rows of a user are one cluster; unless users have several lists, a user counts
+    once in a slice, with the mean over these rows.
+    """
+    slices = None
+    if task.slices is not None and attributes:
+        by_means = task.slices.by_means or not task.has_clusters
+        slices = replace(task.slices, attributes=attributes, by_means=by_means)
+    return replace(
+        task,
+        of_items=segment,
+        segments=[segment],
+        moved=(),
+        has_truth=not is_within,
+        columns=list(dict.fromkeys(value.column for value in values)),
+        weighted=[(value.column, value.weight) for value in values if isinstance(value, WeightedMean)],
+        slices=slices,
+    )
+
+
+def item_tables(baseline: Side, candidate: Side) -> dict[str, UserTable]:
+    """Return the tables ``item_segments`` by role; within one run there is that of the candidate only."""
+    by_role = {CANDIDATE: candidate, **({} if baseline is candidate else {BASELINE: baseline})}
+    return {role: side.item_users for role, side in by_role.items() if side.item_users is not None}
 
 
 def user_tables(baseline: Side, candidate: Side) -> dict[str, UserTable]:

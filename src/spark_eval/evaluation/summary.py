@@ -308,7 +308,7 @@ def item_counts(
 
 
 def n_of_table(attributes: ItemAttributes, table: Booleans | None, cell: SegmentCell) -> int:
-    """Count the items in a table of the catalogue: of the cell's fold, or of any fold."""
+    """Count the items of the cell's fold, or of any fold, in a table of the catalogue."""
     if table is None:
         return 0
     _, segment, value = cell

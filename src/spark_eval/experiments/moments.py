@@ -124,7 +124,7 @@ def adjusted_estimates(
 ) -> tuple[list[ArmEstimate], tuple[Fraction, Fraction]]:
     """Return the estimates of arms adjusted by the pre-period (CUPED), and theta of both covariates.
 
-    The covariates of a unit are its pre-period value and whether it has a past. Of a ratio, z of the period
+    The covariates of a unit are its pre-period value and whether it has a past. For a ratio, z of the period
     is adjusted by z of the pre-period. Theta minimises the variance of z - theta * covariate over all arms;
     a covariate without spread is left out; its theta is 0. Variances are those of factor * z - theta *
     covariate: a lift over the value without adjustment needs a factor of the control's z, otherwise it is 1.

@@ -12,7 +12,7 @@ from the mean, or if the metric is undefined:
   is null, or if its relevance is null or not finite.
 - A repeated item of a list counts once, at its best rank; later items do not move up.
 - With scores, items whose score is null or not finite do not count, and a repeated item has its best score;
-  then the list is ranked. Of equal scores the larger item comes first (convention ``ties``).
+  then the list is ranked. Among equal scores the larger item comes first (convention ``ties``).
 - A repeated relevant item has the largest of its relevances (``truth_duplicates``).
 - A relevance above 0 is relevant (``threshold``); a negative one is an error (``negative_relevance``).
 - A list without relevant items has no value (``no_truth``); one without recommended items has the value 0

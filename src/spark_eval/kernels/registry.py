@@ -91,7 +91,7 @@ class RankingMetric:
 
     @property
     def names(self) -> list[str]:
-        """Names in the table ``metrics``: of the mean or the run, of further means, of the catalogue."""
+        """Names in the table ``metrics`` for the mean or the run, further means, and the catalogue."""
         of_catalog = [self.catalog_name] if self.catalog_name else []
         return [self.run_name, *self.weights, *self.over_repeats, *of_catalog]
 

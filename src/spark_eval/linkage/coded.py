@@ -156,7 +156,7 @@ class CodedRelations(Relations):
 
         A self-pair is dropped. A pair counts once in either order, and so does a record. Pairs of two sources
         have an order, and none is a self-pair. Rows with a null, or a score that is not finite, are dropped.
-        The scores of the table ``scored`` are kept: of each pair the highest.
+        The highest score of each pair of the table ``scored`` is kept.
 
         Raises:
             DataError: MISSING_COLUMN, UNSUPPORTED_TYPE, ID_TYPE_MISMATCH, RECORD_IN_TWO_CLUSTERS or

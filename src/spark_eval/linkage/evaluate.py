@@ -242,7 +242,7 @@ def measure_linkage(
 def of_pairs(
     predicted: Relation, true: Relation, entries: Sequence[Entry], plan: LinkagePlan
 ) -> tuple[list[LinkageRow], list[Entry]]:
-    """Return precision, recall and F1 of pairs; of listed ones, a record may have no cluster."""
+    """Return precision, recall and F1 of pairs; in listed pairs a record may have no cluster."""
     n_pairs = {PREDICTED: predicted.n_pairs, TRUE: true.n_pairs}
     name, listed, other = (PREDICTED, predicted, true)
     if not isinstance(listed, Pairs):
@@ -297,7 +297,7 @@ def of_clusters(
 
 
 def of_blocking(candidates: Pairs, true: Relation | None, n_records: Sequence[int]) -> list[LinkageRow]:
-    """Return the measures of blocking: of the truth, if it is given, and of the number of comparisons.
+    """Return the measures of blocking, by the truth, if it is given, and by the number of comparisons.
 
     Source: Christen, Data matching, 2012, section 7.3.
     """

@@ -234,7 +234,7 @@ def blank_if_invalid(name: str, frame: DataFrame) -> DataFrame:
 
 
 def keys_of(sources: Sources) -> list[Column]:
-    """Return the columns least and greatest of pairs of a and b; of two sources these are a and b."""
+    """Return the columns least and greatest of pairs; with two sources these are a and b."""
     if sources is Sources.BIPARTITE:
         return [F.col(A).alias(LEAST), F.col(B).alias(GREATEST)]
     return [F.least(A, B).alias(LEAST), F.greatest(A, B).alias(GREATEST)]

@@ -40,7 +40,7 @@ SAMPLE_COLUMNS: Final = (A, B, "stratum", "stratum_size", "sampled", "weight")
 def sample_pairs(
     candidates: Frame, predicted: Frame, *, engine: str | None = None, **options: Unpack[SampleOptions]
 ) -> pa.Table:
-    """Draw pairs for review: of each stratum, a score band of predicted or of other pairs, equally many.
+    """Draw equally many pairs for review from each stratum, a score band of predicted or other pairs.
 
     The pairs of a stratum with the lowest hashes are drawn: the same pairs, whatever the order of rows.
 
@@ -245,6 +245,6 @@ def review_entries(n_in: int, n_valid: int, n_used: int, n_pairs: int, n_decided
 
 
 def pair_of(row: Row, sources: Sources) -> tuple[str, str]:
-    """Return the records of a pair as text; of one source, in either order the same."""
+    """Return the records of a pair as text, the same in either order if there is one source."""
     one, other = str(row[A]), str(row[B])
     return (other, one) if sources is Sources.ONE and other < one else (one, other)

@@ -311,7 +311,7 @@ class Predictions(MeasuredPredictions, Writable):
         With segments or folds a user has such a row for each value, too; see ``segment`` and
         ``segment_value``, both ``all`` in the sums of all rows.
 
-        It is a Spark frame; of predictions of this process a frame of the kind that was given.
+        It is a Spark frame; in this process it is a frame of the kind that was given.
 
         Raises:
             ConfigError: NO_USERS without ``intervals: user``.

@@ -1,7 +1,7 @@
 """Publish in a schema of a catalog: rows first, then the commit that makes them count.
 
 Each table takes the rows of an attempt in one commit; readers do not see them yet. The row of the verb and
-run in ``commits`` is then replaced in one commit, and all tables of the run with it; of two attempts the
+run in ``commits`` is then replaced in one commit, and all tables of the run with it; among two attempts the
 catalog refuses the second. Rows that no longer count are deleted after that.
 """
 

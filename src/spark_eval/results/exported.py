@@ -140,13 +140,13 @@ class Exported(ABC):
     def to_spark(self, table: str | None = None) -> "DataFrame":
         """Return a table as a Spark frame.
 
-        The session is that of the result; of a result of this process that of ``get_session``.
+        The session is that of the result; a result of this process takes the session of ``get_session``.
 
         Args:
             table: The name of a table; by default the first one of ``tables``.
 
         Returns:
-            The Spark frame; of a table that Spark has computed this very frame.
+            The Spark frame, the very frame that Spark has computed if there is one.
 
         Raises:
             ConfigError: UNKNOWN_TABLE.

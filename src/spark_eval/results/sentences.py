@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from spark_eval.conventions.comparison import Correction, PairTest, Question, Role, SliceVerdict
 from spark_eval.results.leaderboard import list_direction, measure_of
-from spark_eval.schema import ALL, Direction, Row
+from spark_eval.schema import ALL, OF_ITEMS, Direction, Row
 
 # Columns of comparisons: numbers of repeats.
 OF_REPEATS: Final = ("baseline_repeats", "candidate_repeats")
@@ -37,6 +37,7 @@ MOST_SENTENCES: Final = 20
 MOST_SLICES: Final = 10
 # Significance level of the sentences.
 RARE: Final = 0.05
+OVERLAPPING: Final = "a user is in the slice of each of their items: parts do not add up to the whole"
 NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?")
 DIGITS_OF_TEXT: Final = re.compile(r"(\d+)")
 LEAST_DECIMALS: Final = 3
@@ -104,6 +105,9 @@ def slice_sentences(rows: Iterable[Row]) -> list[str]:
         what = f"{candidate} certainly loses against {baseline} in {measure}"
         alone = f"; {n_own:,} stand for themselves" if n_own else ""
         texts.append(f"{n_losing:,} {tested}: {what}{alone}" if n_losing else f"in none {tested} {what}")
+    names = {name for of_pair in of_pairs.values() for row in of_pair for name in row["attributes"]}
+    if any(name.startswith(OF_ITEMS) for name in names):
+        texts.append(OVERLAPPING)
     return texts
 
 

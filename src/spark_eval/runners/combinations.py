@@ -20,7 +20,7 @@ Aggregate = tuple[list[str], str]
 COUNTED: Final[Aggregate] = ([], "count_all")
 # Bits of the labels of a key: 1 for the first label, 2 for the second one, 4, ...
 BITS: Final = "spark_eval_bits"
-# Key, group, bits, and the number of keys with them in the group; of rows for the key None.
+# Key, group, bits, and the number of keys with them in the group, or of rows for the key None.
 Combination = tuple[str | None, int, int, int]
 
 

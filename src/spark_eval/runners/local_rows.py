@@ -50,7 +50,7 @@ class LocalRows(ABC):
 
     @abstractmethod
     def parts(self, n_tasks: int | None = None, *, coded: bool = False) -> Sequence[Callable[[], Batches]]:
-        """Return a reader of each part; of files there are about as many as tasks.
+        """Return a reader of each part; files are divided into about as many parts as tasks.
 
         See ``read_parts`` for ``coded``.
         """

@@ -165,18 +165,29 @@ def chosen_rows(table: Rows, role: str, task: ComparisonTask) -> Rows:
     segments = task.texts if role == CANDIDATE else task.moved
     truth = [N_RELEVANT] if task.has_truth else []
     names = [MODEL, *task.keys, *(name for name in segments if name != FOLD), *truth, *task.values]
+    if task.of_items is not None:
+        table = table.where_in(SEGMENT, [task.of_items])
+        names = [SEGMENT_VALUE if name == task.of_items else name for name in names]
     if task.row_segments is not None and SEGMENT in table.columns:
         names += [SEGMENT, SEGMENT_VALUE]
         table = table.where_in(SEGMENT, [ALL, *task.row_segments])
-    return table.select(*names).where_in(MODEL, list(task.models_of(role)))
+    return table.select(*dict.fromkeys(names)).where_in(MODEL, list(task.models_of(role)))
 
 
 def tables_by_cell(
     task: ComparisonTask, tables: Mapping[str, pa.Table]
 ) -> Iterator[tuple[SegmentValue, Mapping[str, pa.Table]]]:
-    """Yield the rows of both tables, by role, by segment value if they are sums of rows; or all at once."""
+    """Yield the rows of both tables, by role, by segment value if they are sums of rows; or all at once.
+
+    The values of a segment of items become a column of its name.
+    """
     if task.row_segments is None:
-        yield EVERYBODY, tables
+        names = {SEGMENT_VALUE: task.of_items or SEGMENT_VALUE}
+        named = {
+            role: table.rename_columns([names.get(name, name) for name in table.column_names])
+            for role, table in tables.items()
+        }
+        yield EVERYBODY, named
         return
     by_cell: dict[SegmentValue, dict[str, pa.Table]] = defaultdict(dict)
     for role, table in tables.items():
@@ -264,7 +275,7 @@ def buckets_of_users(tables: Mapping[str, UserTable], task: ComparisonTask) -> B
     frames = {
         role: chosen_rows(users.frame, role, task) for role, users in tables.items() if task.models_of(role)
     }
-    is_sent = task.has_clusters or task.of_means or task.row_segments is not None
+    is_sent = task.has_several_rows or task.of_means or task.row_segments is not None
     here = None if is_sent else rows_here(list(frames.values()), MOST_IN_MEMORY)
     if here is not None:
         of_models = tables_of_models(task, dict(zip(frames, here, strict=True)))

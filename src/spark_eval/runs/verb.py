@@ -32,7 +32,7 @@ class Screen(Protocol):
     def grid(
         self, header: Sequence[str], cells: Sequence[Sequence[str]], title: str = "", of: str | None = None
     ) -> None:
-        """Print rows of text as a table; of the published table ``of``, the first rows."""
+        """Print rows of text as a table; with ``of``, the first rows of this published table."""
 
     def board(self, board: Leaderboard, title: str) -> None:
         """Print a leaderboard, with the metrics that fit."""

@@ -111,7 +111,7 @@ def read_path(
 
 
 def without_minus_zero(frame: DataFrame, column: Column, value: Any) -> Column:
-    """Return a column to compare with values; of floats with 0.0 for -0.0, if one of the values is 0.
+    """Return a column to compare with values; floats have 0.0 for -0.0, if one of the values is 0.
 
     They are equal, but not to Parquet's filters, which leave out whole row groups.
     """

@@ -144,7 +144,7 @@ def unknown_type(name: str, files: Sequence[str]) -> DataError:
 
 
 def columns_of(source: Source, name: str, segments: Collection[str], schemas: FileSchemas) -> list[str]:
-    """Return the columns of a source that are read, by their own names; of a log, all columns."""
+    """Return the columns of a source that are read, by their names there; all columns of a log."""
     ours = {*INPUT_COLUMNS[name], *source.columns, *segments}
     theirs = {source.columns.get(column, column) for column in ours}
     theirs |= {condition.column for condition in source.where}

@@ -245,7 +245,7 @@ def strata_of(rows: pa.Table, names: Sequence[str]) -> tuple[Ints, list[str]]:
 
 
 def json_text(values: Mapping[str, Any]) -> str:
-    r"""Return a row as Spark's ``to_json`` writes it: of text, booleans and integers; nulls are left out.
+    r"""Return a row as Spark's ``to_json`` writes text, booleans and integers; nulls are left out.
 
     >>> json_text({"country": "nl", "n": 3, "none": None, "is_new": True})
     '{"country":"nl","n":3,"is_new":true}'

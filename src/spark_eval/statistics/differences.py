@@ -356,7 +356,7 @@ class MeanSums:
 
 @dataclass(frozen=True)
 class RatioSums(ComparedSums):
-    """Exact sums over n users: of the 2 r amounts of r ratios, and of all their products (2 r, 2 r).
+    """Exact sums over n users of the 2 r amounts of r ratios, and of all their products (2 r, 2 r).
 
     For a pair of models the first ratio is the baseline's, the second the candidate's.
 

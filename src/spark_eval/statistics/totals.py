@@ -1,7 +1,7 @@
 """Exact sums in many cells, which can be added in any order: 64-bit integers, limb by limb."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
 from operator import iadd
@@ -47,12 +47,20 @@ class CellTotals(Accumulator, Generic[CellName]):
 
     def __iadd__(self, other: Self) -> Self:
         """Add the sums of other users, by cell."""
+        if len(set(self.cells)) < len(self.cells):
+            own = replace(self)
+            self.cells, self.sums = [], {}
+            self.add(own)
+        self.add(other)
+        return self
+
+    def add(self, other: Self) -> None:
+        """Add the sums of other users to these, whose cells occur once each."""
         index_of = {cell: index for index, cell in enumerate(self.cells)}
         indices = [index_of.setdefault(cell, len(index_of)) for cell in other.cells]
         self.cells = list(index_of)
         for key in other.sums:
             np.add.at(self.of(key), indices, other.of(key))
-        return self
 
     @classmethod
     def together(cls, parts: Iterable[Self], shape: tuple[int, ...]) -> Self:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Inputs of the verbs. Arrow tables are accepted as well, but have no static types. A text is the path of
 # Parquet files.
 Frame = Union["DataFrame", pd.DataFrame, Exporting, str, Path]
-# Frame of a result: of Spark, pandas or polars, or an Arrow table.
+# Frame of a result: a Spark, pandas or polars frame, or an Arrow table.
 AnyFrame = Any
 # Arrow types that Spark lacks, and Spark's types with the same values.
 WIDER = {
@@ -138,7 +138,7 @@ def plain_text(coded: pa.DictionaryArray) -> pa.Array:
 
 
 def like_given(table: pa.Table, given: Any) -> Any:
-    """Return an Arrow table as a frame of the kind of ``given``; of paths as a pandas frame."""
+    """Return an Arrow table as a frame of the kind of ``given``, as a pandas frame for paths."""
     if isinstance(given, pa.Table):
         return table
     if type(given).__module__.startswith("polars."):

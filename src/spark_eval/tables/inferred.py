@@ -44,7 +44,7 @@ def infer_type(values: pa.ChunkedArray, timezone: str | None = None) -> pa.DataT
 
 
 def typed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Return text with a type that ``infer_type`` has returned; of type null, all values are null.
+    """Return text with a type that ``infer_type`` has returned; with type null all values are null.
 
     Raises pyarrow's ArrowInvalid for a day or an hour that does not exist.
     """

@@ -41,7 +41,7 @@ class OpenedTable:
     """A table as it is given.
 
     Attributes:
-        schema: Its columns, those that folders name last; of type null if only Spark reads them.
+        schema: Its columns, those that folders name last; their type is null if only Spark reads them.
         rows: Rows of a frame; None for files.
         paths: The files.
         folders: Of each column that folders name, the value in each file.

@@ -42,7 +42,7 @@ READ_SETTINGS: Final = {
 
 
 def plain_files(frame: "DataFrame", columns: Mapping[str, str]) -> PlainFiles | StoredFiles | None:
-    """Return the files of a frame that is only Parquet files: of this machine, a mounted disk or a store.
+    """Return the files of a frame that is only Parquet files of this machine, a mounted disk or a store.
 
     Return None if Spark must read them: for a frame with a filter, or an option or setting of the reader, for
     a partition column of local files, and if a file has a column in another form than ``arrow.footers``

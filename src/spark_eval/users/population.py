@@ -47,6 +47,7 @@ class ComparisonTask:
     is the type of ids of requests, None if users have one list; with ``of_means``, each user then has one
     row, with the means over the user's requests; one for each value of the segment ``apart``, if it is given.
     Means of a pair are over the requests where both models have a value. ``slices`` are summed as well.
+    With ``of_items``, a segment of items, a user has a row for each of its values, over the truth of these.
 
     If models have repeats, each is a model of its own, and ``repeats`` has the indices of those of each
     model. A row has a value only if it has one under every repeat of the model. With ``of_repeat_means``, the
@@ -69,6 +70,7 @@ class ComparisonTask:
     apart: str | None = None
     row_segments: Sequence[str] | None = None
     slices: SliceTask | None = None
+    of_items: str | None = None
     repeats: Sequence[Sequence[int]] = ()
     of_repeat_means: bool = False
 
@@ -122,7 +124,9 @@ class ComparisonTask:
     @property
     def keys(self) -> list[str]:
         """Key columns of a ``per_user`` row."""
-        return [USER, *([FOLD] if self.by_fold else []), *([REQUEST] if self.request is not None else [])]
+        named = {FOLD: self.by_fold, REQUEST: self.request is not None}
+        of_items = [] if self.of_items is None else [self.of_items]
+        return [USER, *(name for name, is_there in named.items() if is_there), *of_items]
 
     @property
     def texts(self) -> list[str]:
@@ -131,8 +135,13 @@ class ComparisonTask:
 
     @property
     def has_clusters(self) -> bool:
-        """True if users may have several rows, of folds or of requests."""
+        """True if users may have several rows in a segment's value, of folds or of requests."""
         return self.by_fold or (self.request is not None and not self.of_means)
+
+    @property
+    def has_several_rows(self) -> bool:
+        """True if users may have several rows in all: of folds, of requests or of values of items."""
+        return self.has_clusters or self.of_items is not None
 
     def schema(self, columns: Sequence[str]) -> pa.Schema:
         """Return the types of columns in comparisons; columns are cast to them."""
@@ -142,7 +151,8 @@ class ComparisonTask:
             N_RELEVANT: pa.int64(),
             REQUEST: self.request,
         }
-        kinds |= dict.fromkeys(self.texts, pa.string()) | dict.fromkeys(self.values, pa.float64())
+        texts = [*self.texts, *([] if self.of_items is None else [self.of_items])]
+        kinds |= dict.fromkeys(texts, pa.string()) | dict.fromkeys(self.values, pa.float64())
         return pa.schema({name: kinds[name] for name in columns})
 
     def rows(self, tables: Iterable[pa.Table], columns: Sequence[str]) -> pa.Table:
@@ -190,7 +200,7 @@ class PairCounts(NamedTuple):
         return PairCounts(*map(np.add, self, other))
 
 
-# Reads columns of the model with this index; of some of its rows, in this order.
+# Reads columns of the model with this index, for some of its rows, in this order.
 ReadRows = Callable[[int, Sequence[str]], pa.Table]
 ReadSomeRows = Callable[[int, Sequence[str], slice | Ints], pa.Table]
 
@@ -225,7 +235,7 @@ class AlignedUsers:
 
     def people(self, table: pa.Table) -> Ints:
         """Return an integer per row (n,), equal for rows of the same user."""
-        if not self.task.by_fold and self.task.request is None:
+        if self.task.keys == [USER]:
             return np.arange(len(table))
         return Codes.of([table[USER]]).columns[0]
 
@@ -234,11 +244,10 @@ class AlignedUsers:
         codes = Codes.of([table[USER] for table in tables])
         distinct, person = np.unique(np.concatenate(codes.columns), return_inverse=True)
         key, folds = person, None
-        if self.task.request is not None:
-            requests = pa.chunked_array(
-                [chunk for table in tables for chunk in table[REQUEST].chunks], self.task.request
-            )
-            key = row_codes(to_numpy(requests.combine_chunks().dictionary_encode("encode").indices), key)
+        for name in (one for one in self.task.keys if one not in (USER, FOLD)):
+            chunks = [chunk for table in tables for chunk in table[name].chunks]
+            values = pa.chunked_array(chunks, self.task.schema([name]).field(name).type)
+            key = row_codes(to_numpy(values.combine_chunks().dictionary_encode("encode").indices), key)
         if self.task.by_fold:
             folds = np.concatenate([to_numpy(table[FOLD]) for table in tables])
             key = row_codes(np.unique(folds, return_inverse=True)[1], key)
@@ -338,7 +347,7 @@ class AlignedUsers:
             for pair, ((baseline, candidate), both) in enumerate(zip(task.pairs, common, strict=True)):
                 other_truth[pair] = np.count_nonzero((relevant[baseline] != relevant[candidate]) & both)
         rows = [np.count_nonzero(both) for both in common]
-        people = [count_unique(self.person[both]) for both in common] if task.has_clusters else rows
+        people = [count_unique(self.person[both]) for both in common] if task.has_several_rows else rows
         return PairCounts(
             np.stack([self.n_rows[baselines], self.n_rows[candidates], rows], axis=1),
             np.stack([self.n_users[baselines], self.n_users[candidates], people], axis=1),

@@ -33,7 +33,7 @@ from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
 from spark_eval.verbs.gates import baseline_fault
 from spark_eval.verbs.kinds import EVALUATE, MEASURING, PREDICTIONS
-from spark_eval.verbs.measured import known_runs, measured_run, sides_of_runs
+from spark_eval.verbs.measured import MeasuredRun, known_runs, measured_run, sides_of_runs
 
 
 def compute(work: Work) -> Computed:
@@ -102,6 +102,8 @@ def check_baselines(_verb: Verb, config: Config, session: OpenSession) -> list[s
             sees_users = {gate.sees_users for gate in plan.gates if gate.against_run == run}
             is_by_means = sees_users == {False} and run != config.compare.baseline.run
             measured.open(Table.METRICS if is_by_means else Table.PER_USER)
+            if plan.reads_items and isinstance(measured, MeasuredRun) and measured.plan.item_segments:
+                measured.open(Table.ITEM_SEGMENTS)
             there.append(f"run {run}")
         elif run in refusing or run not in gated:
             raise DataError("MISSING_BASELINE", f"no run {run!r} of evaluate; {known_runs(store, run)}")

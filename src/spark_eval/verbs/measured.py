@@ -24,7 +24,7 @@ from spark_eval.runners.user_buckets import UserTable
 from spark_eval.runs.job import SPLIT
 from spark_eval.runs.sections import EvaluateSection
 from spark_eval.runtime.versions import release
-from spark_eval.schema import FOLD, FOLDS, VERSION, Subset, Table
+from spark_eval.schema import FOLD, FOLDS, OF_ITEMS, VERSION, Subset, Table
 from spark_eval.verbs.kinds import EVALUATE, MEASURING, PREDICTIONS
 
 if TYPE_CHECKING:
@@ -180,6 +180,9 @@ class MeasuredRun:
             models=self.models,
             metrics=means_of_users(self.plan.metrics),
             read_users=partial(self.users, spark),
+            item_segments=[f"{OF_ITEMS}{name}" for name in self.plan.item_segments],
+            item_metrics=means_of_users(self.plan.item_metrics),
+            read_item_users=partial(self.item_users, spark) if self.plan.item_segments else None,
             read_means=self.means,
             conventions=self.conventions,
             truth_digest=self.truth_digest,
@@ -198,6 +201,14 @@ class MeasuredRun:
             folder=self.record.path_of(Table.PER_USER) if self.store.is_local else None,
             test_train_ratio=self.test_train_ratio() if FOLD in segments else None,
         )
+
+    def item_users(self, spark: "SparkSession | None") -> UserTable:
+        """Return the table ``item_segments``; without a session in this process."""
+        table = self.open(Table.ITEM_SEGMENTS)
+        frame: Rows = (
+            SparkRows(table.frame(spark)) if spark else table_by_model(Table.ITEM_SEGMENTS, table.path)
+        )
+        return UserTable(frame)
 
     def means(self) -> Means:
         """Return the published means by model, metric, k, segment and segment value."""
@@ -237,6 +248,8 @@ def sides_of_runs(
     for side in (sides.candidate, *sides.baselines.values()) if spark is None else ():
         with suppress(DataError):  # of a table that the comparison may not need
             _ = side.users
+            if plan.reads_items:
+                _ = side.item_users
     return sides
 
 

@@ -132,7 +132,7 @@ def specs_of_tables(plan: ExperimentPlan | None, names: Mapping[str, Names], uni
 def inputs_of(
     plan: ExperimentPlan | None, rows: Mapping[str, Rows], names: Mapping[str, Names], units: Units
 ) -> Inputs:
-    """Return opened tables by their part: of experiments, and interleaved lists."""
+    """Return opened tables by their part: experiments, and interleaved lists."""
     of_experiments = {name: one for name, one in rows.items() if name != INTERLEAVING}
     tables = None if plan is None else Tables.of(of_experiments, units)
     return Inputs(plan, tables, rows.get(INTERLEAVING), names)
@@ -325,7 +325,7 @@ def job_of_days(
 
 
 def records_of_days(store: Store, days: Sequence[str], plan: ExperimentPlan) -> list[Record]:
-    """Return the run of each day that was summed for this plan; of several the latest.
+    """Return the run of each day that was summed for this plan, the latest if there are several.
 
     Raises DataError MISSING_DAYS if a day is not published, INVALID_USER_DAYS if it was summed for another
     plan.

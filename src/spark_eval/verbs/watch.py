@@ -80,7 +80,7 @@ MOST_NAMED: Final = 5
 
 @dataclass(frozen=True)
 class Watched:
-    """Judgements of a model's metric on a day: of the model, or of its difference to the reference.
+    """Judgements of a day by a model's metric, or by its difference to the reference.
 
     ``of_reference`` judges the reference itself.
     """

@@ -28,7 +28,7 @@ from spark_eval.verbs.report import store_at
 
 
 def compute(work: Work) -> Computed:
-    """Merge the sums of the days, and cluster their users; of predictions also the bins of calibration."""
+    """Merge the sums of the days and cluster their users; merge bins of calibration of predictions."""
     plan = work.config.window.checked()
     window = merge_published(work.job.store, list(work.job.runs), plan)
     return Computed(

@@ -145,7 +145,7 @@ class SliceAdder:
 
     def __init__(self, population: AlignedUsers, task: SliceTask) -> None:
         self.population, self.task = population, task
-        self.is_clustered = population.task.has_clusters
+        self.is_clustered = population.task.has_several_rows
         self.attributes = [coded(population, name) for name in task.attributes]
         self.crossings = crossings_of(len(self.attributes), task.cross)
         common = list(population.common())
@@ -227,7 +227,7 @@ class SliceAdder:
             n_users[cells] = self.totals.of((N_COMMON, 0))[where, pair, 0]
             is_rare &= (n_users < self.task.min_users)[attribute.codes]
         rows = np.flatnonzero(is_rare)
-        if not len(rows):
+        if not len(rows) or not self.attributes:
             return
         profile = row_codes(*(attribute.codes[rows] for attribute in self.attributes))
         _, first, numbers = np.unique(profile, return_index=True, return_counts=True)

@@ -186,7 +186,7 @@ class Bucket:
 
     @cached_property
     def relevant(self) -> Truth:
-        """Relevant pairs, as the table has them: of each of ``judged``."""
+        """Relevant pairs of each of ``judged``, as the table has them."""
         user, item, relevance, _, is_cold = self.pairs
         is_relevant = ~self.irrelevant[1]
         # If all pairs are relevant, nothing is copied: a single user may have millions.

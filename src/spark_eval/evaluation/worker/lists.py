@@ -62,7 +62,7 @@ class BucketLists:
     """Lists of the n users of the truth for several models, sorted by model, then by user.
 
     Row counts of each list, all of shape (lists,): ``n_valid`` valid rows and, by fault, ``bad`` invalid
-    ones. Of the valid rows, ``n_repeated`` repeat an item of the list, ``n_beyond`` have a rank beyond the
+    ones. Among the valid rows, ``n_repeated`` repeat an item of the list, ``n_beyond`` have a rank beyond the
     largest cutoff, and ``n_cold`` of the rest have items without training interactions. ``length_within[k]``
     counts the items at ranks up to k (None if not requested), ``n_within[k]`` the same for the cutoffs of
     pipeline stages. ``n_found`` counts relevant rows at any rank, ``n_below`` those beyond the number of

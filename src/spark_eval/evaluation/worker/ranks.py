@@ -58,7 +58,7 @@ def use_given_ranks(of_list: Ints, n_lists: int, ranks: Ints) -> Ranks:
 def rows_by_rank(of_list: Ints, n_lists: int, rank: Ints) -> Ints | None:
     """Return the row at each rank of each list, -1 if there is none; shape (n_lists, largest rank).
 
-    None if most ranks have no row. Of rows that share a rank, one is found.
+    None if most ranks have no row. If rows share a rank, one is found.
     """
     width = int(rank.max(initial=0))
     if n_lists * width > SPARSEST_GRID * max(len(rank), 1):

@@ -164,7 +164,7 @@ def resolve_relevance(
     group = np.repeat(np.arange(len(starts)), size)
     if duplicates is TruthDuplicates.LAST:
         when = rows[TIMESTAMP]
-        # Rows without a timestamp are the earliest; of equal timestamps, the largest relevance counts.
+        # Rows without a timestamp are the earliest; among equal timestamps, the largest relevance counts.
         has_time = to_numpy(when.is_valid())[order]
         time = to_numpy(when.fill_null(0))[order]
         latest: Floats = relevance[np.lexsort((relevance, time, has_time, group))[starts + size - 1]]

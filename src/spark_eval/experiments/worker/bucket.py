@@ -83,7 +83,7 @@ class Cell(NamedTuple):
 
 @dataclass
 class BucketSums(Accumulator):
-    """Counts of rows and units, moments of cells, and names of unlisted variants; of one bucket, or of all.
+    """Counts of rows and units, moments of cells, and unlisted variants, of one bucket or of all.
 
     ``units`` are counted by experiment, arm and stratum, ``with_bots`` before bots are left out.
     ``mismatched`` counts units whose logged variant differs from their hash, by experiment. ``day_faults``
@@ -124,7 +124,7 @@ class SourceRows:
 
 
 def n_events(table: pa.Table) -> int:
-    """Return the number of rows; of ``user_days`` the number of their events."""
+    """Return the number of rows, or of events in the rows of ``user_days``."""
     return len(table) if N_EVENTS not in table.column_names else pc.sum(table[N_EVENTS]).as_py() or 0
 
 

@@ -98,7 +98,7 @@ class Units:
         self.n_users = np.bincount(units[is_first], minlength=len(self.index))
 
     def label(self, segment: str, units: Ints, when: Ints, codes: Ints, values: pa.Array) -> None:
-        """Give each unit the value of its first exposure; of several at once the least."""
+        """Give each unit the value of its first exposure, the least if there are several at once."""
         names = values.to_pylist()
         ranks = np.argsort(np.argsort(np.array(names, dtype=object))) if names else codes
         order = np.lexsort((ranks[codes], when, units))
@@ -210,7 +210,7 @@ class UnitSums:
         return np.arange(len(owners)) + np.repeat(start - (np.cumsum(lengths) - lengths), lengths), owners
 
     def cells(self, metric: Metric) -> Iterator[CellMoments]:
-        """Yield the moments of each cell with units; of slices only sums over units with events."""
+        """Yield the moments of each cell with units; slices have only sums over units with events."""
         variables, is_defined = metric.kind.variables(MetricSums(self, metric))
         yield from self.labelled(variables, ALL, np.zeros_like(self.units.arms), [ALL], is_defined)
         for segment, (codes, names) in self.units.labels.items():

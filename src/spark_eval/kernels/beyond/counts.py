@@ -218,7 +218,7 @@ def personalization(counts: ItemCounts, k: int | None, conventions: Conventions)
 
 
 def items_by_lists(counts: ItemCounts, of_catalog: bool = False) -> Counter[int]:
-    """Count the items by their number of lists; of the catalogue only, if ``of_catalog``."""
+    """Count the items by their number of lists, only items of the catalogue if ``of_catalog``."""
     items = Counter[int]()
     for count, n_items, is_listed in zip(
         counts.n_lists.tolist(), counts.n_items.tolist(), counts.is_listed.tolist(), strict=True

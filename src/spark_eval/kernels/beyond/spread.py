@@ -1,4 +1,4 @@
-"""Sums of distances within lists: of each item to the earlier items of its list.
+"""Sums of the distances of each item to the earlier items of its list.
 
 Items are given by list, ascending, in rank order, and by their index in the catalogue. A few lists are
 processed at a time, so temporary arrays stay small; no sum spans several lists, so lists do not affect each

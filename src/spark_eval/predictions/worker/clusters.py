@@ -27,7 +27,7 @@ from spark_eval.statistics.draws import GOLDEN
 from spark_eval.statistics.exact import Floats, Ints, counts, exact_sums, sums_by_group
 from spark_eval.statistics.slopes import Slopes, SumKey
 
-# Names of counts among the sums of influences: of users, and of users with rows of a label.
+# Names of the counts of users, and of users with rows of a label, among the sums of influences.
 N_USERS: Final = "n_users"
 N_OF_LABEL: Final = "n_of_label"
 # Sums that depend on the rows alone, not on the scores.
@@ -36,7 +36,7 @@ ROW_SUMS: Final = frozenset({"rows", "labels", "weight", "label", "label_squares
 CellSlopes = Mapping[Cell, Sequence[Sequence[Slopes]]]
 
 
-# Sums of several indices: of labels, of labels and thresholds, of classes.
+# Sums by several indices: labels, labels and thresholds, classes.
 INDEXED: Final = frozenset(
     {"labels", "flags", PLACED, "predicted", "right", "confusion", "bins", "bin_scores"}
 )

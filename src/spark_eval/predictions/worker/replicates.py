@@ -127,7 +127,7 @@ def blocks_of(tp: Floats, fp: Floats, positives: float, weight: float) -> Ints:
 
 
 def row_hashes(rows: CellRows) -> Hashes:
-    """Return a hash of each row of a score range: of score, label, weight and number among equal rows."""
+    """Return a hash of score, label, weight and number among equal rows, for each row of a range."""
     weight = np.ones(len(rows.rows)) if rows.weight is None else rows.weight
     keys = [rows.score, rows.label.astype(np.float64), weight]
     order = np.lexsort(keys)

@@ -331,7 +331,7 @@ class FoldRule(ABC):
 
     @property
     def needs_other_rows(self) -> bool:
-        """True if the subset of a row does not follow from the row and ``find`` alone."""
+        """True if a row cannot be assigned to a subset without looking at other rows."""
         return bool(self.drops)
 
     @property

@@ -1,0 +1,1 @@
+"""Slices of a comparison: their sums, tests, roles and gates."""
