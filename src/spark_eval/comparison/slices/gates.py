@@ -20,7 +20,7 @@ from spark_eval.statistics.significance import adjusted
 
 @dataclass(frozen=True)
 class SliceEvidence(Evidence):
-    """Evidence for a gate of every slice: that of the worst one, and how many slices fail.
+    """Evidence for a gate of every slice: its worst slice, and how many slices fail.
 
     ``p_of_slices`` is the p-value of the worst slice, by Holm over all tested slices.
     """

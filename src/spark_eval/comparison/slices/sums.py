@@ -38,7 +38,7 @@ class SliceSums:
 
     ``n_amounts`` is the number of amounts of a user: the difference; the difference and the number of rows,
     if users have several; or the four of a weighted mean. ``is_clustered`` if users have several rows.
-    ``known`` are the sums that were read, and ``means`` those of all slices, if a user has one amount.
+    ``known`` are the sums that were read, and ``means`` the sums of all slices, if a user has one amount.
     """
 
     totals: SliceTotals
@@ -141,7 +141,7 @@ def estimate_of(sums: OneSlice) -> Estimate:
 
 
 class SlicedTable:
-    """Sums of the slices of a table: that of all users, or of a segment of items; ``cells`` are its slices.
+    """Sums of the slices of a table, of all users or of a segment of items; ``cells`` are its slices.
 
     With ``of_items`` these are the slices with a value of the segment.
     """
@@ -157,7 +157,7 @@ class SlicedTable:
 
     @classmethod
     def tables_of(cls, compared: ComparedCells) -> "dict[str | None, SlicedTable]":
-        """Return the tables with slices by segment of items; that of all users is first, under None."""
+        """Return the tables with slices by segment of items; the table of all users is first, under None."""
         return {
             one.task.of_items: cls(one, one.slices, one.task)
             for one in (compared, *compared.of_items.values())
