@@ -42,7 +42,7 @@ def verdict_of(found: Comparison) -> Verdict:
     gates = tables[Table.GATES]
     job: Any = {"config": {}, "runs": {"today": None, "yesterday": None}}
     review = review_of(tables, compared_direction, commands_of("today", {"compare": job}))
-    return Verdict("today", "compare", gates, [gate_line(row) for row in gates], review)
+    return Verdict("today", "compare", gates, [gate_line(row) for row in gates], review=review)
 
 
 @pytest.fixture(scope="module")

@@ -134,7 +134,7 @@ def with_items(
     shown: Requested,
     requested: Requested,
 ) -> ComparedCells:
-    """Return the cells with those of the requested segments of items, whose tables are compared one by one.
+    """Return the cells, and those by requested segment of items, whose tables are compared one by one.
 
     Only metrics of hits have values there; raise ConfigError METRIC_NOT_MEASURED if none is compared.
     """

@@ -353,7 +353,7 @@ def item_task(
 ) -> ComparisonTask:
     """Return the task of a segment of items: a user has a row for each of its values, over their truth.
 
-    ``task`` is that of all users, ``values`` are the metrics, ``attributes`` those of its slices; none
+    ``task`` compares all users, ``values`` are the metrics, ``attributes`` those of its slices; none
     without slices. There the rows of a user are one cluster; unless users have several lists, a user counts
     once in a slice, with the mean over these rows.
     """
@@ -374,7 +374,7 @@ def item_task(
 
 
 def item_tables(baseline: Side, candidate: Side) -> dict[str, UserTable]:
-    """Return the tables ``item_segments`` by role; within one run there is that of the candidate only."""
+    """Return the tables ``item_segments`` by role; within one run only the candidate has one."""
     by_role = {CANDIDATE: candidate, **({} if baseline is candidate else {BASELINE: baseline})}
     return {role: side.item_users for role, side in by_role.items() if side.item_users is not None}
 

@@ -57,12 +57,18 @@ class Part(StrEnum):
 
 
 def review_of(
-    tables: Tables, better: Better, commands: Sequence[str], model: str = "", primary: str = ""
+    tables: Tables,
+    better: Better,
+    commands: Sequence[str],
+    model: str = "",
+    primary: str = "",
+    past: Sequence[str] = (),
 ) -> dict[str, list[str]]:
     """Return the lines of each part of the review of a comparison; none without a comparison.
 
     ``model`` is the candidate, by default the first one that passed all of its gates, or the first one. Its
-    change in the metric ``primary`` comes first, then metrics with gates, then others.
+    change in the metric ``primary`` comes first, then metrics with gates, then others. ``past`` are
+    sentences on past experiments.
     """
     rows = [row for row in tables.get(Table.COMPARISONS, ()) if row["test"] in set(PairTest)]
     rows = rows_of_pair(rows, model or candidate_of(rows, tables.get(Table.GATES, ())))
@@ -72,7 +78,7 @@ def review_of(
         Part.CHANGES: list(changes(rows, tables.get(Table.GATES, ()), primary)),
         Part.WORSE: list(losses(rows, tables, better)),
         Part.UNKNOWN: list(gaps(rows, tables)),
-        Part.PAST: [NO_PAST],
+        Part.PAST: list(past) or [NO_PAST],
         Part.COMMANDS: list(commands),
     }
     return {str(part): lines for part, lines in parts.items() if lines}

@@ -17,6 +17,7 @@ from spark_eval.errors import ConfigError, escape_control_characters
 from spark_eval.experiments.analysis import failure_of
 from spark_eval.experiments.tables import DecisionRow
 from spark_eval.names import counted
+from spark_eval.results.forecasts import forecast_sentence
 from spark_eval.results.mlflow_runs import mark_version
 from spark_eval.results.review import Tables, commands_of, review_of
 from spark_eval.results.sentences import bound_decimals, interval_text, short
@@ -54,7 +55,7 @@ MARKDOWN: Final = re.compile(
     r"\*\*(PASSED|FAILED|UNDECIDED)\*\*: "
     r"(no gates|\d+ gates? passed|\d+ of \d+ gates (failed|undecided)), [\w-]+ of run .*\n"
     r"(\n\| gate \| passed \| decision \| reason (\| difference .*)?\|\n(\|---)+\|\n(\| .* \|\n)+)?"
-    r"(\n\*\*[\w ]+\*\*\n\n(- .*\n)+)*"
+    r"(\n(- .*\n)+)?(\n\*\*[\w ]+\*\*\n\n(- .*\n)+)*"
 )
 
 
@@ -62,13 +63,15 @@ MARKDOWN: Final = re.compile(
 class Verdict:
     """Gates of a run, or decisions on experiments: their rows, with texts and results.
 
-    ``review`` are the lines of each part of the launch review; none without a comparison.
+    ``past`` are sentences on past experiments, ``review`` the lines of each part of the launch review; it is
+    empty without a comparison.
     """
 
     run_id: str
     verb: str
     rows: Sequence[Row]
     lines: Sequence[tuple[str, bool, str, str, Sequence[str]]]
+    past: Sequence[str] = ()
     review: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
@@ -80,9 +83,12 @@ class Verdict:
             for row in run.rows(table) if table in run.tables else ():
                 lines.append(gate_line(row) if table == Table.GATES else decision_line(row))
                 rows.append({**row, "passed": lines[-1][1]})
+        forecasts = run.rows(Table.FORECASTS) if Table.FORECASTS in run.tables else ()
+        past = list(map(forecast_sentence, forecasts))
         tables: Tables = {str(name): run.rows(name) for name in REVIEWED if name in run.tables}
         commands = commands_of(run.run_id, {verb: run.record.job})
-        return cls(run.run_id, verb, rows, lines, review_of(tables, compared_direction, commands))
+        review = review_of(tables, compared_direction, commands, past=past)
+        return cls(run.run_id, verb, rows, lines, past, review)
 
     @property
     def passed(self) -> bool:
@@ -91,9 +97,11 @@ class Verdict:
 
     def as_json(self) -> str:
         """Return the run, the verdict and all rows as JSON."""
-        tree = {"run_id": self.run_id, "verb": self.verb, "passed": self.passed, "gates": self.rows}
+        tree: Row = {"run_id": self.run_id, "verb": self.verb, "passed": self.passed, "gates": self.rows}
+        if self.past:
+            tree = {**tree, "past": self.past}
         if self.review:
-            tree[REVIEW] = self.review
+            tree = {**tree, REVIEW: self.review}
         return json.dumps(tree, indent=2, allow_nan=False) + "\n"
 
     def as_markdown(self) -> str:
@@ -116,6 +124,8 @@ class Verdict:
                 *map(plain_text, numbers),
             )
             texts.append(f"| {' | '.join(cells)} |")
+        if self.past and not self.review:
+            texts += ["", *(f"- {plain_text(text)}" for text in self.past)]
         for part, review in self.review.items():
             texts += ["", f"**{part}**", "", *(f"- {plain_text(line)}" for line in review)]
         return "\n".join(texts) + "\n"
@@ -213,9 +223,9 @@ def is_verdict(file: Path) -> bool:
         tree = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return tree.keys() - {REVIEW} == KEYS.keys() and all(
-        isinstance(tree[key], kind) for key, kind in KEYS.items()
-    )
+    is_past = isinstance(tree.pop("past", []), list) and isinstance(tree.pop(REVIEW, {}), dict)
+    keys = tree.keys() == KEYS.keys()
+    return is_past and keys and all(isinstance(tree[key], kind) for key, kind in KEYS.items())
 
 
 def remove_verdict(file: Path) -> None:

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from spark_eval.arrow.codes import Booleans, Codes, count_unique, row_codes, rows_at, run_starts, to_numpy
 from spark_eval.errors import DataError
 from spark_eval.schema import FOLD, MISSING, N_RELEVANT, REQUEST, USER
-from spark_eval.statistics.exact import Floats, Ints, sums_by_group
+from spark_eval.statistics.exact import Floats, Ints
 from spark_eval.users.cells import EVERYBODY, SegmentValue
+from spark_eval.users.means import leave_out_undefined, means_by_group, means_of_repeats
 from spark_eval.users.products import Match, model_indices
 
 BASELINE: Final = "baseline"
@@ -435,24 +436,6 @@ class AlignedUsers:
         return column if rows is None else np.append(column, -1)[rows]
 
 
-def leave_out_undefined(values: Floats, groups: Sequence[Sequence[int]]) -> None:
-    """Set the values of some models to NaN in the rows where any has none; shape (models, columns, n)."""
-    for group in groups:
-        together = values[list(group)]
-        values[list(group)] = np.where(np.isfinite(together).all(axis=0), together, np.nan)
-
-
-def means_of_repeats(values: Floats, repeats: Sequence[Sequence[int]]) -> Floats:
-    """Return the means over the repeats of each model, added in their order; shape (models, columns, n)."""
-    means = np.empty((len(repeats), *values.shape[1:]))
-    for mean, own in zip(means, repeats, strict=True):
-        mean[:] = values[own[0]]
-        for index in own[1:]:
-            mean += values[index]
-        mean /= len(own)
-    return means
-
-
 def fill(memory: Floats, column: pa.ChunkedArray) -> None:
     """Write a column into memory, NaN for nulls; its chunks are copied once."""
     start = 0
@@ -469,24 +452,6 @@ def renumbered(rows: Ints) -> Ints | None:
     """
     is_there = rows >= 0
     return None if is_there.all() else np.where(is_there, np.cumsum(is_there) - 1, -1)
-
-
-def means_by_group(values: Floats, groups: Ints, n_groups: int) -> Floats:
-    """Return the means of defined values (models, columns, n) by group; NaN without any.
-
-    Sums are exact, and rounded once: the order of the values does not matter.
-
-    >>> means_by_group(np.array([[[1.0, 2.0, np.nan]]]), np.array([0, 0, 1]), 2).tolist()
-    [[[1.5, nan]]]
-    """
-    means = np.empty((*values.shape[:2], n_groups))
-    for of_model, mean_of_model in zip(values, means, strict=True):
-        for column, mean_of_column in zip(of_model, mean_of_model, strict=True):
-            is_defined = np.isfinite(column)
-            total = sums_by_group(np.where(is_defined, column, 0.0), groups, n_groups)
-            number = np.bincount(groups[is_defined], minlength=n_groups)
-            mean_of_column[:] = np.where(number > 0, total / np.maximum(number, 1), np.nan)
-    return means
 
 
 def check_rows_of_users(table: pa.Table, role: str, model: str) -> None:

@@ -20,7 +20,7 @@ from spark_eval.statistics.significance import adjusted
 
 @dataclass(frozen=True)
 class SliceEvidence(Evidence):
-    """Evidence for a gate of every slice, from the worst one, and how many slices fail.
+    """Evidence for a gate of every slice: its worst slice, and how many slices fail.
 
     ``p_of_slices`` is the p-value of the worst slice, by Holm over all tested slices.
     """
@@ -53,12 +53,12 @@ def evidence_of_slices(
     """Yield the evidence for a gate of every slice."""
     n_baseline, n_candidate, n_both = common[pair.names]
     tested, share = sums[pair.names, str(pair.gate.value)], n_both / max(n_baseline + n_candidate - n_both, 1)
-    evidence = [evidence_of_slice(pair, tested, cell, share) for cell in tested.cells]
-    p_values = adjusted([one.p_of_slices for one in evidence], "holm")
+    of_cells = [evidence_of_slice(pair, tested, cell, share) for cell in tested.cells]
+    p_values = adjusted([one.p_of_slices for one in of_cells], "holm")
     failing = [
-        one.decision(p_value) is Decision.WORSE for one, p_value in zip(evidence, p_values, strict=True)
+        one.decision(p_value) is Decision.WORSE for one, p_value in zip(of_cells, p_values, strict=True)
     ]
-    if not evidence:
+    if not of_cells:
         nothing = UNMEASURED
         yield SliceEvidence(
             pair.gate, pair.candidate, "slices", None, None, nothing, 0, share, None, None, 0, 0
@@ -66,34 +66,34 @@ def evidence_of_slices(
         return
 
     def order(number: int) -> tuple[bool, float, float]:
-        p_value, value = p_values[number], evidence[number].estimate.value
+        p_value, value = p_values[number], of_cells[number].estimate.value
         return not failing[number], 1.0 if p_value is None else p_value, float(value or 0)
 
-    worst = min(range(len(evidence)), key=order)
+    worst = min(range(len(of_cells)), key=order)
     yield replace(
-        evidence[worst], p_of_slices=p_values[worst], n_tested=len(evidence), n_failing=sum(failing)
+        of_cells[worst], p_of_slices=p_values[worst], n_tested=len(of_cells), n_failing=sum(failing)
     )
 
 
 def evidence_of_slice(pair: GatedPair, tested: TestedSums, cell: Slice, share: float) -> SliceEvidence:
     """Return the evidence for the gate in one slice; its p-value is not adjusted yet."""
     sums, (of_baseline, of_candidate) = tested.sums, pair.gate.factors(None)
-    inside = sums.of(cell)
+    own = sums.of(cell)
     amount = pair.gate.amount
     margin = (
-        inside.combination(of_baseline, of_candidate, amount=amount)
+        own.combination(of_baseline, of_candidate, amount=amount)
         if sums.of_users.n_amounts > FEWEST
-        else inside.combination(of_candidate, amount=amount)
+        else own.combination(of_candidate, amount=amount)
     )
-    value = estimate_of(inside).value
+    value = estimate_of(own).value
     evidence = SliceEvidence(
-        gate=replace(pair.gate, min_users=min(tested.min_users, inside.n)),
+        gate=replace(pair.gate, min_users=min(tested.min_users, own.n)),
         model=pair.candidate,
         segment_value=slice_text(cell),
         baseline=None,
         candidate=None,
         estimate=margin,
-        n_users=inside.n,
+        n_users=own.n,
         common=share,
         p_of_slices=None,
         difference=None if value is None else nearest_double(value),

@@ -38,7 +38,7 @@ class SliceSums:
 
     ``n_amounts`` is the number of amounts of a user: the difference; the difference and the number of rows,
     if users have several; or the four of a weighted mean. ``is_clustered`` if users have several rows.
-    ``known`` are the sums that were read; ``means`` are of all slices, if a user has one amount.
+    ``known`` are the sums that were read, and ``means`` the sums of all slices, if a user has one amount.
     """
 
     totals: SliceTotals
@@ -109,13 +109,13 @@ class PairSlices:
     of a wider slice without it.
     """
 
-    by_table: Mapping[str | None, SliceSums]
+    of_tables: Mapping[str | None, SliceSums]
     item_segments: Collection[str] = ()
 
     @property
     def of_users(self) -> SliceSums:
         """Sums over the users' whole lists and truth."""
-        return self.by_table[None]
+        return self.of_tables[None]
 
     def segment_of(self, cell: Slice) -> str | None:
         """Return the segment of items that a slice has a value of."""
@@ -123,15 +123,15 @@ class PairSlices:
 
     def has(self, cell: Slice) -> bool:
         """Return False for a slice of items, if the metric has no values by these."""
-        return self.segment_of(cell) in self.by_table
+        return self.segment_of(cell) in self.of_tables
 
     def of(self, cell: Slice) -> OneSlice:
         """Return the sums of a slice."""
-        return self.by_table[self.segment_of(cell)].of(cell)
+        return self.of_tables[self.segment_of(cell)].of(cell)
 
     def without(self, wider: Slice, cell: Slice) -> OneSlice:
         """Return the sums of a slice without another one that is within it."""
-        return self.by_table[self.segment_of(cell)].without(wider, cell)
+        return self.of_tables[self.segment_of(cell)].without(wider, cell)
 
 
 def estimate_of(sums: OneSlice) -> Estimate:
@@ -141,7 +141,7 @@ def estimate_of(sums: OneSlice) -> Estimate:
 
 
 class SlicedTable:
-    """Sums of the slices of a table, all users or a segment of items; ``cells`` are its slices.
+    """Sums of the slices of a table, of all users or of a segment of items; ``cells`` are its slices.
 
     With ``of_items`` these are the slices with a value of the segment.
     """
@@ -157,7 +157,7 @@ class SlicedTable:
 
     @classmethod
     def tables_of(cls, compared: ComparedCells) -> "dict[str | None, SlicedTable]":
-        """Return the tables with slices by segment of items; first all users, under None."""
+        """Return the tables with slices by segment of items; the table of all users is first, under None."""
         return {
             one.task.of_items: cls(one, one.slices, one.task)
             for one in (compared, *compared.of_items.values())

@@ -6,23 +6,11 @@ from typing import Any, Final
 
 from spark_eval.accounting import REQUESTS
 from spark_eval.conventions.presets import request_rules
-from spark_eval.results.report.chapters import (
-    Chapter,
-    Dataset,
-    Form,
-    Statement,
-    View,
-    chart,
-    rounded,
-    warning,
-)
+from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, View, chart, rounded
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.report.spread import MOST_SPREAD
+from spark_eval.results.sentences import FEW, meanings_of_segments
 from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, REPEAT, SEGMENT, SEGMENT_VALUE, Reason, Row, Table
-
-# Cells with fewer users have a warning.
-FEW: Final = 30
-MOST_SMALL_NAMED: Final = 5
 
 # Rule of ``conventions``, and what it says.
 RULES: Final[Mapping[str, str]] = {
@@ -110,8 +98,8 @@ def chance(facts: RunFacts) -> Chapter | None:
 def line_of_repeats(facts: RunFacts, row: Row) -> dict[str, Any]:
     """Return a mean over repeats with the shares of its variance, and the published values of the repeats."""
     key = (row[MODEL], row["metric"], row["k"])
-    of_repeats = [other for other in facts.of_users if other[SEGMENT] == REPEAT]
-    alike = [other for other in of_repeats if (other[MODEL], other["metric"], other["k"]) == key]
+    repeat_rows = [line for line in facts.of_users if line[SEGMENT] == REPEAT]
+    alike = [line for line in repeat_rows if (line[MODEL], line["metric"], line["k"]) == key]
     share = row["repeat_share"] or 0.0
     return {
         **row,
@@ -119,7 +107,7 @@ def line_of_repeats(facts: RunFacts, row: Row) -> dict[str, Any]:
         "better": facts.direction(row["metric"]).value,
         "users": 1 - share,
         "repeats": share,
-        "dots": [rounded(other["value"]) for other in alike if other["value"] is not None],
+        "dots": [rounded(line["value"]) for line in alike if line["value"] is not None],
     }
 
 
@@ -144,13 +132,9 @@ def segments(facts: RunFacts) -> Chapter | None:
     if not rows:
         return None
     names = list(dict.fromkeys(row[SEGMENT] for row in rows))
-    few = dict.fromkeys(row["part"] for row in rows if (row["n"] or 0) < FEW)
     unit = "rows" if facts.has_predictions else "users"
     text = f"The stronger the colour, the higher the value; a cell with ⚠ has fewer than {FEW} {unit}."
-    statements = [Statement(text)]
-    if few:
-        named = ", ".join(list(few)[:MOST_SMALL_NAMED]) + (" and more" if len(few) > MOST_SMALL_NAMED else "")
-        statements.append(warning("Small", f"{len(few)} segments have fewer than {FEW} {unit}: {named}."))
+    statements = [Statement(text), *(Statement(f"{meaning}.") for meaning in meanings_of_segments(names))]
     views = [
         chart(
             Form.HEAT,

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from spark_eval.conventions.comparison import Decision, PairTest
+from spark_eval.results.forecasts import forecast_sentence
 from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, gains_in_words, measure_of
 from spark_eval.results.report.chapters import (
     FAILED,
@@ -17,12 +18,13 @@ from spark_eval.results.report.chapters import (
 )
 from spark_eval.results.report.data import RunFacts, part_of
 from spark_eval.results.report.models import change
-from spark_eval.results.review import commands_of, review_of
-from spark_eval.results.sentences import in_run, interval_text, short, where
+from spark_eval.results.review import Part, commands_of, review_of
+from spark_eval.results.sentences import few_marked, in_run, interval_text, short, where
 from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, REPEAT, SEGMENT, Direction, Row, Table
 
 MOST_SEGMENTS_NAMED: Final = 5
 MOST_FAILED_NAMED: Final = 3
+MOST_FORECASTS: Final = 3
 UNPAIRED: Final = "unpaired; spark-eval compare pairs the users"
 
 
@@ -34,6 +36,7 @@ class Difference(NamedTuple):
     low: float | None
     high: float | None
     p: float | None = None
+    n: int | None = None
 
     def turned(self) -> "Difference":
         """Return the difference with the two models swapped."""
@@ -67,23 +70,26 @@ def verdict(facts: RunFacts) -> Chapter | None:
     else:
         p = "" if everybody.p is None else f"; adjusted p {p_text(everybody.p)}"
         difference = f"{everybody} from {other}{p}{how and f' ({how})'}"
+    past = past_text(facts, model, measure)
     card = {
         **({"Gates": gates_text(gates)} if any(not row["passed"] for row in gates) else {}),
         **({"Segments that lose": lost} if (lost := lost_text(facts, differences, measure)) else {}),
         "Difference": Statement(difference),
+        **({"What the past says": past} if past else {}),
         "Metric": Statement(metric_text(facts, model, measure)),
-        **review_lines(facts, model, measure),
+        **review_lines(facts, model, measure, has_past=bool(past)),
     }
     headline = decision(facts, gates, model, measure)
     tiles = list(tiles_of(facts, model, measure, other, everybody))
     return Chapter("Verdict", card=card, headline=headline, tiles=tiles)
 
 
-def review_lines(facts: RunFacts, model: str, measure: str) -> dict[str, Statement]:
-    """Return the parts of the launch review of a comparison."""
+def review_lines(facts: RunFacts, model: str, measure: str, *, has_past: bool) -> dict[str, Statement]:
+    """Return the parts of the launch review of a comparison; not the past, if it has a line already."""
     commands = commands_of(facts.run_id, facts.records)
     review = review_of(facts.tables, facts.direction, commands, model, measure)
-    return {part: Statement("; ".join(lines)) for part, lines in review.items()}
+    left_out = Part.PAST if has_past else ""
+    return {part: Statement("; ".join(lines)) for part, lines in review.items() if part != left_out}
 
 
 def tiles_of(
@@ -202,7 +208,7 @@ def compared_with(facts: RunFacts, model: str, measure: str) -> tuple[str | None
         if not is_ours or row["difference"] is None or row[SEGMENT] in (FOLD, FOLDS):
             continue
         if tests.setdefault(sides, row["test"]) == row["test"]:
-            ends = (row["ci_low"], row["ci_high"], row["p_adjusted"])
+            ends = (row["ci_low"], row["ci_high"], row["p_adjusted"], row["n_users"])
             found.setdefault(sides, []).append(Difference(part_of(row), row["difference"], *ends))
     for (candidate, baseline), differences in sorted(found.items(), key=lambda one: one[0][0] != model):
         if candidate == model:
@@ -241,7 +247,8 @@ def unpaired_differences(
             continue
         found = change(row, was)
         if found["difference"] is not None:
-            yield Difference(row["part"], found["difference"], found["ci_low"], found["ci_high"])
+            ends = (found["ci_low"], found["ci_high"])
+            yield Difference(row["part"], found["difference"], *ends, n=row["n"])
 
 
 def gates_text(gates: Sequence[Row]) -> Statement:
@@ -253,6 +260,14 @@ def gates_text(gates: Sequence[Row]) -> Statement:
     return Statement(f"{len(failed)} of {len(gates)} failed: {named}", Tone.BAD, FAILED)
 
 
+def past_text(facts: RunFacts, model: str, measure: str) -> Statement | None:
+    """Return the online effect that past experiments let expect of the model; None without a calibration."""
+    forecasts = [row for row in facts.rows(Table.FORECASTS) if row["candidate"] == model]
+    firsts = [row for row in forecasts if row["metric"] == measure] or forecasts
+    texts = [forecast_sentence(row) for row in firsts[:MOST_FORECASTS]]
+    return Statement(". ".join(texts)) if texts else None
+
+
 def lost_text(facts: RunFacts, differences: Sequence[Difference], measure: str) -> Statement | None:
     """Return the segment values where the model is significantly worse, the worst first; None without any."""
     parts = [one for one in differences if one.part != ALL]
@@ -262,9 +277,14 @@ def lost_text(facts: RunFacts, differences: Sequence[Difference], measure: str) 
         return None
     if not lost:
         return Statement(f"none of {len(parts)} for certain")
-    named = "; ".join(f"{one.part} {one}" for one in lost[:MOST_SEGMENTS_NAMED])
+    named = "; ".join(f"{one.part} {one}{users_text(one)}" for one in lost[:MOST_SEGMENTS_NAMED])
     more = f"; and {len(lost) - MOST_SEGMENTS_NAMED} more" if len(lost) > MOST_SEGMENTS_NAMED else ""
     return Statement(f"{len(lost)} of {len(parts)}: {named}{more}", Tone.WARNING, "LOSES")
+
+
+def users_text(difference: Difference) -> str:
+    """Return the number of users of a difference: ``, 12 (few) users``; empty if unknown."""
+    return "" if difference.n is None else f", {few_marked(difference.n)} users"
 
 
 def p_text(p: float) -> str:
