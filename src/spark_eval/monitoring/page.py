@@ -202,7 +202,7 @@ def round_values(low: float, high: float) -> tuple[list[float], int]:
     >>> round_values(0.0, 1200.0)
     ([0.0, 500.0, 1000.0], 0)
     """
-    least = (high - low) / MOST_VALUES
+    least = (high - low) / (MOST_VALUES - 1)
     power = math.floor(math.log10(least))
     unit = next(step for step in STEPS if step * 10.0**power >= least)
     power, unit = (power + 1, 1) if unit == 10 else (power, unit)
