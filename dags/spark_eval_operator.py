@@ -39,7 +39,7 @@ class SparkEvalOperator(SparkSubmitOperator):
     a button ``Report``.
 
     Args:
-        verb: Verb of spark-eval: ``split``, ``evaluate``, ``predictions``, ``compare`` or ``report``.
+        verb: Verb of spark-eval that has a file in ``jobs/``, such as ``evaluate`` or ``calibrate``.
         home: A clone with ``.venv`` and ``dist/spark_eval.zip`` (``make demo package``).
         config: Path of the config; may be a template.
         run_id: Id of the run; may be a template.

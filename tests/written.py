@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_eval.accounting import ACCOUNTING
 from spark_eval.arrow.files import INSTANT
-from spark_eval.calibration.rows import CALIBRATION_TABLE, PROGRAMME_TABLE
+from spark_eval.calibration.rows import PROGRAMME_TABLE
 from spark_eval.cli.metric_tables import markdown
 from spark_eval.comparison.rows import COMPARISONS, GATES, SLICES
 from spark_eval.evaluation.stages.rows import FUNNEL, STAGE_TABLE
@@ -24,6 +24,7 @@ from spark_eval.experiments.tables import CHECKS, DECISIONS, EXPERIMENTS
 from spark_eval.linkage.evaluate import LINKAGE_TABLE
 from spark_eval.linkage.reviews import SAMPLE_COLUMNS
 from spark_eval.predictions.tables import CURVES, THRESHOLDS
+from spark_eval.results.forecasts import CALIBRATION_TABLE, FORECASTS
 from spark_eval.results.subsets import SUBSET_TABLE
 from spark_eval.runners.local_tables import takes_of
 from spark_eval.runs.verb import Published
@@ -51,6 +52,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     Table.DECISIONS: DECISIONS,
     Table.CALIBRATION: CALIBRATION_TABLE,
     Table.PROGRAMME: PROGRAMME_TABLE,
+    Table.FORECASTS: FORECASTS,
     Table.LINKAGE: LINKAGE_TABLE,
     Table.SAMPLE: ", ".join(SAMPLE_COLUMNS),
     Table.COMPARISONS: COMPARISONS,

@@ -163,6 +163,7 @@ class Table(StrEnum):
     SAMPLE = "sample"
     CALIBRATION = "calibration"
     PROGRAMME = "programme"
+    FORECASTS = "forecasts"
     INTERLEAVINGS = "interleavings"
     USER_DAYS = "user_days"
     ITEM_SEGMENTS = "item_segments"

@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from frames import settings
+from pyarrow.dataset import dataset, partitioning
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval import evaluate
 
 PARTITIONS, SHUFFLES, ADAPTIVE, SEEDS = (1, 2, 3, 7, 16), (1, 4), ("true", "false"), (None, 1)
 READERS = ("workers", "spark", "local")
+MODELS = pa.schema({"model": pa.string()})
 N_USERS, N_ITEMS, LIST_LENGTH = 24, 40, 12
 
 
@@ -93,9 +96,10 @@ def hashes(frames: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
         engine="local" if isinstance(frames["truth"], Path) else "spark",
     )
     try:
-        rows = [result.to_arrow(name).to_pylist() for name in ("metrics", "accounting")]
-        small = [pd.DataFrame(of_table, dtype=object) for of_table in rows]
-        return tuple(map(digest, [pd.read_parquet(folder).astype({"model": str}), *small]))
+        # By Arrow: missing text is None in pandas 2, and NaN in pandas 3.
+        per_user = dataset(folder, partitioning=partitioning(flavor="hive", schema=MODELS)).to_table()
+        tables = [per_user, *map(result.to_arrow, ("metrics", "accounting"))]
+        return tuple(digest(pd.DataFrame(table.to_pylist(), dtype=object)) for table in tables)
     finally:
         result.unpersist()
 

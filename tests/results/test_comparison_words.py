@@ -7,9 +7,21 @@ import pyarrow as pa
 import pytest
 from tests.cli.conftest import published_run
 
+from spark_eval import compare
 from spark_eval.cli import terminal
 from spark_eval.kernels.registry import RANKING
-from spark_eval.results.sentences import compared_lines, gated_lines, sentence, sentences, short
+from spark_eval.results.sentences import (
+    COMPARED,
+    FEW_EXPLAINED,
+    compared_lines,
+    compared_table,
+    gated_lines,
+    lost_sentences,
+    segment_notes,
+    sentence,
+    sentences,
+    short,
+)
 from spark_eval.schema import Direction, Table
 from spark_eval.verbs import VERBS
 
@@ -140,3 +152,77 @@ def test_hostile_names_move_no_cursor_and_mark_nothing_up(
     assert out.count("[red]a") >= 3
     assert "gate ndcg@all (country [red]a\\x1b[2J[/]) of als: undecided: neither is certain" in out
     assert "run a published" in out
+
+
+def by_age(value: str, difference: float, n_users: int = 100, **more: Any) -> dict[str, Any]:
+    ends = {"ci_low": difference - 0.005, "ci_high": difference + 0.005}
+    row = PAIR | {"segment": "age", "segment_value": value, "n_users": n_users, "difference": difference}
+    return row | ends | more
+
+
+MANY: list[dict[str, Any]] = [
+    PAIR | {"n_users": 1000},
+    *(by_age(str(age), 0.0 if age % 5 else 0.01, 12 if age == 5 else 100) for age in range(40, 0, -1)),
+    by_age("100", -0.02),
+    by_age("9.5", -0.03, p_adjusted=0.5),
+    by_age("41", -0.04, 20),
+]
+
+
+def test_a_table_has_the_segments_that_matter_in_the_order_of_their_numbers() -> None:
+    """Of 43 segment values the two that lose and the eight that win are shown, beside all users."""
+    header, lines = compared_table(MANY)
+    assert list(header) == [*COMPARED[:-1], "users", "p"]
+    names = [line[2] for line in lines]
+    wins = [f"ndcg@10 (age {age})" for age in range(5, 41, 5)]
+    assert names == ["ndcg@10", *wins, "ndcg@10 (age 41)", "ndcg@10 (age 100)"]
+    assert [line[-2] for line in lines][:3] == ["1,000", "12 (few)", "100"]
+    assert compared_table([PAIR]) == (COMPARED, compared_lines([PAIR]))
+
+
+def test_segments_that_lose_are_one_sentence_the_largest_difference_first() -> None:
+    lost = "ndcg@10 (age 41), als against popular: -.04 (20 (few) users)"
+    other = "ndcg@10 (age 100), als against popular: -.02 (100 users)"
+    assert lost_sentences(MANY) == [f"2 of 43 by segment certainly lost: {lost}; {other}"]
+    assert lost_sentences(MANY[:41]) == ["none of 40 by segment certainly lost"]
+    assert lost_sentences([PAIR]) == []
+    many = lost_sentences([by_age(str(age), -0.1) for age in range(20)])[0]
+    assert many.startswith("20 of 20 by segment certainly lost: ")
+    assert many.endswith("; and 17 more")
+    # A second test of the same pair is not another loss, and more of a metric that is to be low is.
+    assert lost_sentences([MANY[-1], MANY[-1] | {"test": "sign"}])[0].startswith("1 of 1 ")
+    assert lost_sentences([MANY[-1]], lambda _: Direction.LOWER) == ["none of 1 by segment certainly lost"]
+
+
+def test_notes_say_what_seems_to_disagree_what_is_few_and_which_end_is_active() -> None:
+    assert segment_notes(MANY) == ["33 more lines of segments are in the table comparisons", FEW_EXPLAINED]
+    active = by_age("10", -0.03, p_adjusted=0.5) | {"segment": "activity"}
+    assert segment_notes([active]) == [
+        "an interval that leaves out 0 beside a p of .05 or more: the interval is of one comparison alone, p "
+        "is adjusted for all of them",
+        "activity: the higher the decile, the more rows in train; 10 are the most active users",
+    ]
+    assert segment_notes([PAIR | {"n_users": 5}]) == []
+
+
+def test_a_comparison_says_first_which_segments_lose() -> None:
+    users = range(80)
+    per_user = pa.table(
+        {
+            "model": ["old"] * 80 + ["new"] * 80,
+            "user": [*users, *users],
+            "ndcg_at_10": [0.5 + user / 800 for user in users]
+            + [0.5 + user / 800 - (0.2 if user % 4 == 0 else -0.1) - user / 8000 for user in users],
+            "group": [str(9 + user % 4) for user in users] * 2,
+        }
+    )
+    result = compare(per_user, baseline_model="old", segments=["group"], engine="local")
+    lost = "1 of 4 by segment certainly lost: ndcg@10 (group 9), new against old: -.20 (20 (few) users)"
+    assert lost in repr(result).splitlines()
+    shown = result.summary()
+    assert list(shown.lead) == [lost]
+    assert shown.to_pandas()["users"].tolist() == ["80", *["20 (few)"] * 4]
+    assert shown.to_pandas()["metric"].tolist()[1:] == [f"ndcg@10 (group {n})" for n in (9, 10, 11, 12)]
+    assert repr(shown).splitlines()[1] == lost
+    html = shown._repr_html_()
+    assert html.index(lost) < html.index("<table")

@@ -210,5 +210,14 @@ def test_a_leaderboard_of_each_value_of_a_segment() -> None:
     board = result.leaderboard("mrr", segment="country").to_pandas()
     best = {row["country"]: row["model"] for _, row in board.iterrows() if "1.0000" in "".join(map(str, row))}
     assert {country: model[0] for country, model in best.items()} == {"de": "a", "fr": "b"}
+    assert set(board["users"]) == {"1 (few)"}
+    ages = evaluate(
+        lists, truth, users=users.assign(age=["10", "9"]), **options | {"segments": ["age"]}
+    ).leaderboard(segment="age")
+    assert list(dict.fromkeys(ages.to_pandas()["age"])) == ["9", "10"]
+    assert ages.notes[-1] == "(few): fewer than 30 users"
+    train = pd.DataFrame({"user": [1, 2, 2], "item": [5, 5, 6]})
+    active = evaluate(lists, truth, train=train, **options | {"segments": ["activity"]})
+    assert "activity: the higher the decile" in active.leaderboard(segment="activity").notes[-1]
     with pytest.raises(ConfigError, match=r"UNKNOWN_SEGMENT.*did you mean 'country'"):
         result.leaderboard(segment="county")

@@ -1,5 +1,6 @@
 """The verb calibrate: worked numbers from published runs, runs that lack, and what is refused."""
 
+import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -9,11 +10,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from tests.calibration.programmes import compared, measured, publish, write_programme
+from tests.calibration.programmes import STAMP, compared, measured, publish, write_programme
 from tests.calibration.test_calibrate import NAMES, OFFLINE, ONLINE, X_ERROR, Y_ERROR, X, Y
 from tests.cli.conftest import Answer, call
 
 from spark_eval import calibrate
+from spark_eval.calibration.calibrate import calibrate_rows
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def home(tmp_path: Path) -> Path:
 @cache
 def expected_row() -> dict[str, Any]:
     """The row of the worked example, by the call in Python."""
-    [row] = calibrate(OFFLINE, ONLINE).rows
+    [row] = calibrate(OFFLINE.assign(conventions=STAMP), ONLINE).rows
     return row._asdict()
 
 
@@ -53,7 +55,15 @@ def test_published_runs_give_the_numbers_of_the_call_in_python(home: Path) -> No
     assert (answer.code, answer.err) == (0, "")
     assert rows_of(home, "calibration") == [expected_row()]
     assert "of 8 decided experiments 7 had the sign of ndcg@10" in answer.out
-    assert "ctr is expected to rise by 0.448 ± 0.593; a gain like this has won in about 77 %" in answer.out
+    assert "ctr is expected to rise by 0.448 ± 0.593" in answer.out
+    assert "7 had the sign of ndcg@10; a gain like this has won in about 77 %" in answer.out
+    [forecast] = rows_of(home, "forecasts")
+    assert [round(forecast[name], 6) for name in ("expected", "deviation", "p_win")] == [
+        0.447716,
+        0.593387,
+        0.774728,
+    ]
+    assert (forecast["candidate"], forecast["n_experiments"], forecast["n_decided"]) == (None, 16, 8)
     assert [one["reason"] for one in rows_of(home, "programme")] == [None] * 16
     counts = [(one["outcome"], one["rows"]) for one in rows_of(home, "accounting")]
     assert counts == [("in", 16), ("used", 16)]
@@ -139,9 +149,10 @@ def test_one_name_in_several_runs_is_several_experiments(home: Path) -> None:
 
 
 BAD = {
-    "no column": (lambda rows: rows.drop(columns="candidate"), 3, "MISSING_COLUMN"),
+    "no column": (lambda rows: rows.drop(columns="online_run"), 3, "MISSING_COLUMN"),
+    "several pairs": (lambda rows: rows.drop(columns=["candidate"]), 3, "DUPLICATE_EXPERIMENT"),
     "no rows": (lambda rows: rows[:0], 3, "EMPTY_INPUT"),
-    "a null": (lambda rows: rows.assign(baseline=[None, *["base"] * 15]), 3, "NULL_ID"),
+    "a null": (lambda rows: rows.assign(online_run=[None, *["live"] * 15]), 3, "NULL_ID"),
     "a row twice": (lambda rows: pd.concat([rows, rows[:1]]), 3, "DUPLICATE_EXPERIMENT"),
     "a folder as id": (lambda rows: rows.assign(offline_run="../past"), 2, "INVALID_RUN_ID"),
     "an unknown model": (lambda rows: rows.assign(baseline="bass"), 2, "UNKNOWN_MODEL"),
@@ -163,6 +174,45 @@ def test_bad_programmes_are_refused_by_name(
     answer = run(home)
     assert (answer.code, answer.error) == (code, name)
     assert not (home / "out" / "calibration").exists()
+
+
+def test_models_may_be_left_out_where_a_run_compares_one_pair(home: Path) -> None:
+    change_programme(home, lambda rows: rows.drop(columns="baseline"))
+    assert run(home).code == 0
+    assert rows_of(home, "calibration") == [expected_row()]
+    for name, x, error in zip(NAMES, X, X_ERROR, strict=True):
+        publish(home / "out", "compare", f"past-{name}", [compared(name, x, error)])
+    change_programme(
+        home, lambda rows: rows.drop(columns="candidate").assign(offline_run="past-" + rows["experiment"])
+    )
+    assert run(home, run_id="other").code == 0
+    assert rows_of(home, "calibration", "other") == [expected_row()]
+
+
+def test_conventions_of_metrics_that_are_not_asked_for_do_not_matter(home: Path) -> None:
+    rows = [compared(name, x, error) for name, x, error in zip(NAMES, X, X_ERROR, strict=True)]
+    rows += [row._replace(k=5, conventions=row.candidate) for row in rows]
+    publish(home / "out", "compare", "both", rows)
+    change_programme(home, lambda rows: rows.assign(offline_run="both"))
+    assert run(home).error == "MIXED_CONVENTIONS"
+    assert run(home, "--set", "calibrate.metrics=nDCG@10").code == 0
+    assert rows_of(home, "calibration") == [expected_row()]
+
+
+def test_status_calls_a_calibration_stale_when_one_of_its_runs_is_published_again(home: Path) -> None:
+    def stale() -> list[str]:
+        answer = call("status", "--config", str(home / "c.yaml"), "--json")
+        [run] = [one for one in json.loads(answer.out)["runs"] if one["verb"] == "calibrate"]
+        return list(run["stale"])
+
+    change_programme(home, lambda rows: rows.assign(offline_run=["later", *["past"] * 15]))
+    assert run(home, "--set", "calibrate.if_missing=leave_out").code == 0
+    assert stale() == []
+    publish(home / "out", "online", "live", [measured("e0", 0.5, 0.1)], fingerprint="2")
+    assert stale() == ["online live"]
+    publish(home / "out", "compare", "later", [compared("e0", 0.5, 0.1)])
+    assert stale() == ["compare later", "online live"]
+    assert "is stale: compare later, online live" in call("status", "--config", str(home / "c.yaml")).out
 
 
 def test_a_programme_that_is_not_there_is_named(home: Path) -> None:
@@ -191,10 +241,11 @@ def test_too_few_experiments_have_no_forecast_and_say_so(home: Path) -> None:
 def test_a_run_published_again_meanwhile_is_noticed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from spark_eval.verbs import calibrate as verb
 
-    def check_late(_rows: Any) -> None:
+    def calibrate_late(*given: Any) -> Any:
         change_programme(home, lambda rows: rows[:-1])
+        return calibrate_rows(*given)
 
-    monkeypatch.setattr(verb, "check_conventions", check_late)
+    monkeypatch.setattr(verb, "calibrate_rows", calibrate_late)
     answer = run(home)
     assert (answer.code, answer.error) == (3, "INPUT_CHANGED_DURING_RUN")
 

@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from tests.calibration.test_calibrate import OFFLINE, ONLINE
 from tests.cli.conftest import Desk
 from tests.cli.damaging import TABLES, place_of
 
+from spark_eval import calibrate
 from spark_eval.schema import Table
 
 pytestmark = pytest.mark.usefixtures("engine_of_users")
@@ -416,3 +418,48 @@ def test_runs_by_manifest_are_compared_as_those_of_a_folder(desk: Desk) -> None:
     )
     assert (first.code, first.error) == (second.code, second.error) == (5, "GATE_FAILED")
     assert "good falls behind good of a in mrr@5" in second.out
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The table of a calibration of ``mrr@5``."""
+    path = tmp_path_factory.mktemp("calibration")
+    calibrate(OFFLINE.assign(metric="mrr@5"), ONLINE).to_pandas().to_parquet(path / "part.parquet")
+    return path
+
+
+def test_a_calibration_says_what_past_experiments_say(desk: Desk, calibrated: Path, tmp_path: Path) -> None:
+    desk.tree["compare"] = {"metrics": ["mrr@5"], "calibration": str(calibrated)}
+    desk.tree["gates"] = [{**GATE, "max_drop": 0.9, "against": {"model": "poor"}}]
+    desk.tree["report"] = True
+    verdicts = [tmp_path / "v.json", tmp_path / "v.md"]
+    for verdict in verdicts:
+        answer = desk.done("compare", "--run-id", "a", "--replace", "--verdict", str(verdict))
+    said = "of 8 decided experiments 7 had the sign of mrr@5; a gain like this has won in about"
+    assert said in answer.out
+    [row] = [one for one in table(desk, "forecasts", "a") if one["candidate"] == "good"]
+    [compared] = [one for one in table(desk, "comparisons", "a") if one["segment"] == "all"]
+    forecast = calibrate(OFFLINE, ONLINE).predict(compared["difference"], compared["std_error"])
+    assert [row[name] for name in forecast._fields] == list(forecast)
+    [past] = json.loads(verdicts[0].read_text())["past"]
+    assert said in past
+    assert "- mrr@5 of good against poor" in verdicts[1].read_text()
+    page = (desk.out / "report" / "a.html").read_text()
+    assert "What the past says" in page
+    assert said in page
+
+
+def test_another_calibration_is_another_comparison(desk: Desk, calibrated: Path, tmp_path: Path) -> None:
+    path = tmp_path / "calibration"
+    shutil.copytree(calibrated, path)
+    desk.tree["compare"] = {"baseline": {"model": "poor"}, "calibration": str(path)}
+    run = ("compare", "--run-id", "a")
+    desk.done(*run)
+    assert "already published" in desk.done(*run).out
+    row = pd.read_parquet(path / "part.parquet")
+    row.assign(rho=0.1).to_parquet(path / "part.parquet")
+    assert desk.refused(*run)[:2] == (2, "RUN_EXISTS")
+    (path / "part.parquet").unlink()
+    assert desk.refused(*run)[:2] == (3, "MISSING_INPUT")
+    answer = desk.refused("validate", "--verb", "compare", "--set", "compare.baseline.run=b")
+    assert answer[:2] == (3, "MISSING_INPUT")

@@ -14,30 +14,29 @@ from spark_eval.calibration.effects import (
     effects_of,
     programme_rows,
     rows_of,
+    stamps_of,
 )
-from spark_eval.calibration.fit import Forecast
 from spark_eval.calibration.plan import CalibrateOptions, CalibratePlan, known_name, make_calibrate_plan
-from spark_eval.calibration.rows import (
-    CALIBRATION_TABLE,
-    PROGRAMME_TABLE,
-    SHIPPED,
-    SHOWN,
-    CalibrationRow,
-    ProgrammeRow,
-    calibration_row,
-    sentence,
-    shipped_lines,
-    shown_lines,
-)
+from spark_eval.calibration.rows import PROGRAMME_TABLE, ProgrammeRow, calibration_row
 from spark_eval.comparison.compare import Comparison
 from spark_eval.errors import ConfigError
 from spark_eval.experiments.evaluate import Experiments
 from spark_eval.options import check_kind, checked_call, documented, number_in_range
 from spark_eval.results.driver_tables import SmallRows
-from spark_eval.results.exported import Exported, SmallFrame
-from spark_eval.results.shown import TextTable
+from spark_eval.results.exported import SmallFrame
+from spark_eval.results.forecasts import (
+    CALIBRATION_TABLE,
+    SHIPPED,
+    SHOWN,
+    CalibrationRow,
+    sentence,
+    shipped_lines,
+    shown_lines,
+)
+from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runtime import events
 from spark_eval.schema import ALL, Direction, Row, Table
+from spark_eval.statistics.true_effects import Forecast
 from spark_eval.tables.arrow_frames import Frame
 
 NUMBERS: Final = ("difference", "std_error")
@@ -45,7 +44,7 @@ AT_MOST: Final = number_in_range(f"0 to {MOST:g}", lambda given: 0 <= given <= M
 
 
 @dataclass(frozen=True, repr=False)
-class Calibration(Exported):
+class Calibration(Writable):
     """Result of ``calibrate``: a row per offline metric and goal, and the experiments that it rests on.
 
     Examples:
@@ -58,17 +57,15 @@ class Calibration(Exported):
 
     rows: Sequence[CalibrationRow]
     programme_rows: Sequence[ProgrammeRow]
+    verb: ClassVar[str] = "calibrate"
     tables: ClassVar[tuple[str, ...]] = ("calibration", "programme")
+    offers: ClassVar[tuple[str, ...]] = ("predict", "table")
 
     def __dir__(self) -> list[str]:
-        frames = {"table", "to_pandas", "to_polars", "to_arrow", "to_spark"}
-        return sorted({*self.tables, *frames, "predict"})
+        return sorted({*super().__dir__()} - {"models"})
 
     def __repr__(self) -> str:
         return "\n".join(sentence(row._asdict()) for row in self.rows)
-
-    def _repr_html_(self) -> str:
-        return "".join(table._repr_html_() for table in self.shown())
 
     def shown(self) -> list[TextTable]:
         """Return the correlations with a sentence for each, and what shipping by the metric has brought."""
@@ -139,18 +136,21 @@ def row_of(rows: Iterable[CalibrationRow], metric: str | None, goal: str | None)
     return matching[0]
 
 
-def calibrate_effects(
-    offline: Effects,
+def calibrate_rows(
+    offline: Sequence[Row],
     online: Effects,
     plan: CalibratePlan,
     covariances: Mapping[Any, float],
 ) -> Calibration:
-    """Return the calibration of effects; see ``calibrate``."""
-    rows = programme_rows(offline, online, plan, covariances)
+    """Return the calibration of rows of the offline side by online effects; see ``calibrate``."""
+    stamps = stamps_of(offline, plan)
+    effects = effects_of("offline", offline, METRIC, plan.sign_of)
+    rows = programme_rows(effects, online, plan, covariances)
     pairs: dict[tuple[str, str], list[ProgrammeRow]] = {}
     for row in rows:
         pairs.setdefault((row.metric, row.goal), []).append(row)
-    return Calibration([calibration_row(*pair, of_pair) for pair, of_pair in pairs.items()], rows)
+    calibrated = [calibration_row(*pair, of_pair, stamps.get(pair[0], "")) for pair, of_pair in pairs.items()]
+    return Calibration(calibrated, rows)
 
 
 def comparison_rows(comparison: Comparison, experiment: str | None = None) -> list[Row]:
@@ -158,7 +158,7 @@ def comparison_rows(comparison: Comparison, experiment: str | None = None) -> li
     rows = [row._asdict() for row in comparison.rows]
     first = next((row["test"] for row in rows if row["std_error"] is not None), None)
     return [
-        {name: row[name] for name in ("metric", "k", "segment", *NUMBERS)}
+        {name: row[name] for name in ("metric", "k", "segment", "conventions", *NUMBERS)}
         | {EXPERIMENT: experiment or row["candidate"]}
         for row in rows
         if row["test"] == first and row["segment"] == ALL
@@ -211,9 +211,9 @@ def calibrate(
     Args:
         offline: A row per past experiment and metric: ``experiment``, ``metric`` (``ndcg@10``, or ``ndcg``
             with a column ``k``), ``difference`` between the two models that were tested, and its
-            ``std_error``; ``treatment`` if an experiment has several. A pandas, polars or Spark frame, an
-            Arrow table or the path of Parquet files. Or results of ``compare`` by the name of their
-            experiment; of a single result each candidate names its experiment.
+            ``std_error``; ``treatment`` if an experiment has several; optionally ``conventions``. A pandas,
+            polars or Spark frame, an Arrow table or the path of Parquet files. Or results of ``compare`` by
+            the name of their experiment; of a single result each candidate names its experiment.
         online: A row per past experiment and goal: ``experiment``, ``goal``, ``difference``, ``std_error``,
             and ``treatment`` as above. Or one or several results of ``evaluate_experiments``. Experiments
             that are not trusted are left out.
@@ -221,12 +221,14 @@ def calibrate(
             both errors: ``experiment``, ``metric``, ``goal``, ``covariance``. By default 0.
 
     Returns:
-        A ``Calibration``: ``calibration``, ``programme``, ``predict(difference, std_error)``.
+        A ``Calibration``: ``calibration``, ``programme``, ``predict(difference, std_error)``; ``summary()``,
+        ``plot()``, ``write()``.
 
     Raises:
         ConfigError: NOT_A_FRAME; METRIC_NOT_MEASURED for a metric or a goal that no experiment has.
         DataError: MISSING_COLUMN, UNSUPPORTED_TYPE, NULL_ID, DUPLICATE_EXPERIMENT, VALUE_NOT_FINITE,
-            INVALID_STD_ERROR, INVALID_COVARIANCE, or NOTHING_IN_COMMON if no experiment has both sides.
+            INVALID_STD_ERROR, INVALID_COVARIANCE, MIXED_CONVENTIONS if a metric was measured by several, or
+            NOTHING_IN_COMMON if no experiment has both sides.
 
     Examples:
         Sixteen experiments:
@@ -252,8 +254,8 @@ def calibrate(
     def goal_sign(goal: str) -> int:
         return -1 if goal in lower else 1
 
-    return calibrate_effects(
-        effects_of("offline", offline_rows(offline), METRIC, plan.sign_of),
+    return calibrate_rows(
+        offline_rows(offline),
         effects_of("online", online_rows(online), GOAL, goal_sign),
         plan,
         covariances_of(covariance, plan, goal_sign),

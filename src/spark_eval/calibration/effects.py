@@ -22,7 +22,7 @@ GOAL: Final = "goal"
 COVARIANCE: Final = "covariance"
 # Columns of numbers; all others that are read are names, or a flag.
 NUMBERS: Final = ("difference", "std_error", COVARIANCE)
-OTHERS: Final = (TREATMENT, "k", "segment", "method", "trusted")
+OTHERS: Final = (TREATMENT, "k", "segment", "method", "trusted", "conventions")
 # Methods whose rows estimate an effect, the better first.
 METHODS: Final = ("cuped", "raw")
 
@@ -71,6 +71,23 @@ def rows_of(name: str, given: Any, needed: Sequence[str]) -> list[Row]:
 def named(row: Row, column: str) -> str:
     """Return the name of a row's metric or goal, with its cutoff if the row has one."""
     return str(row[column]) if row.get("k") is None else measure_of({"metric": row[column], "k": row["k"]})
+
+
+def stamps_of(rows: Iterable[Row], plan: CalibratePlan) -> dict[str, str]:
+    """Return the conventions of each requested offline metric; those without any are left out.
+
+    Raises DataError MIXED_CONVENTIONS if the comparisons of a metric have several.
+    """
+    stamps: dict[str, tuple[str, str]] = {}
+    for row in rows:
+        metric, stamp = named(row, METRIC), row.get("conventions")
+        if not stamp or (plan.metrics is not None and metric not in plan.metrics):
+            continue
+        first, experiment = stamps.setdefault(metric, (stamp, row[EXPERIMENT]))
+        if first != stamp:
+            message = f"{metric} of {experiment!r} has the conventions {first}, that of"
+            raise DataError("MIXED_CONVENTIONS", f"{message} {row[EXPERIMENT]!r} {stamp}; measure both alike")
+    return {metric: stamp for metric, (stamp, _) in stamps.items()}
 
 
 def effects_of(

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq, minimize
+
+from spark_eval.statistics.true_effects import Fit
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 # Half the quantile of chi-square with one degree of freedom at 95 %: drop of the profile at its ends.
@@ -41,46 +42,6 @@ class Points(NamedTuple):
         """Return the points in units of these scales."""
         scales = (x_scale, x_scale, y_scale, y_scale, x_scale * y_scale)
         return Points(*(column / scale for column, scale in zip(self, scales, strict=True)))
-
-
-@dataclass(frozen=True)
-class Fit:
-    """Distribution of true offline and online effects: a bivariate normal.
-
-    ``rho_low`` and ``rho_high`` are the ends of the profile interval of 95 %; an end that the profile does
-    not reach is -1 or 1.
-    """
-
-    x_mean: float
-    y_mean: float
-    x_spread: float
-    y_spread: float
-    rho: float
-    rho_low: float
-    rho_high: float
-
-    @property
-    def slope(self) -> float:
-        """True online effect per unit of true offline effect."""
-        return self.rho * self.y_spread / self.x_spread
-
-    def predict(self, difference: float, std_error: float) -> "Forecast":
-        """Return the true online effect that the fitted values expect behind an observed offline effect."""
-        covariance = self.rho * self.x_spread * self.y_spread
-        weight = covariance / (self.x_spread**2 + std_error**2)
-        expected = self.y_mean + weight * (difference - self.x_mean)
-        spread = math.sqrt(max(self.y_spread**2 - weight * covariance, 0.0))
-        if spread == 0:
-            return Forecast(expected, 0.0, float(expected > 0))
-        return Forecast(expected, spread, NormalDist().cdf(expected / spread))
-
-
-class Forecast(NamedTuple):
-    """Expected true online effect, its standard deviation, and the probability that it is above 0."""
-
-    expected: float
-    deviation: float
-    p_win: float
 
 
 class Solved(NamedTuple):

@@ -1,17 +1,15 @@
 """Programmes: tables of past experiments, each with the published runs of both sides."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-from pyarrow import csv
 
 from spark_eval.calibration.effects import EXPERIMENT, GOAL, METRIC, TREATMENT
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.names import check_run_id
+from spark_eval.names import check_run_id, summarize_names
 from spark_eval.schema import ALL, Direction, Row
-from spark_eval.tables.arrow_frames import read_arrow
 from spark_eval.tables.columns import missing_column
 
 PROGRAMME_FILE: Final = "calibrate.programme"
@@ -20,32 +18,32 @@ PROGRAMME_FILE: Final = "calibrate.programme"
 class PastExperiment(NamedTuple):
     """Row of a programme: an experiment, its run of ``online``, and that of ``compare`` with its models.
 
-    ``treatment`` is None where the experiment has only one.
+    ``treatment`` is None where the experiment has only one. A model is None where the run of ``compare`` has
+    only one pair, or one with the other model.
     """
 
     experiment: str
     online_run: str
     offline_run: str
-    candidate: str
-    baseline: str
+    candidate: str | None = None
+    baseline: str | None = None
     treatment: str | None = None
 
     @property
     def models(self) -> str:
         """Both models in words."""
-        return f"{self.candidate!r} against {self.baseline!r}"
+        return " against ".join(name or "any" for name in (self.candidate, self.baseline))
 
 
-NEEDED: Final = tuple(name for name in PastExperiment._fields if name != TREATMENT)
+NEEDED: Final = PastExperiment._fields[:3]
 
 
-def read_programme(path: str) -> list[PastExperiment]:
-    """Return the rows of a programme, from CSV with a header or from Parquet.
+def programme_of(table: pa.Table) -> list[PastExperiment]:
+    """Return the rows of a programme.
 
-    Raises DataError MISSING_INPUT for a file that cannot be read, MISSING_COLUMN, NULL_ID for a row without
-    a name, EMPTY_INPUT without rows, DUPLICATE_EXPERIMENT for a repeated row; ConfigError INVALID_RUN_ID.
+    Raises DataError MISSING_COLUMN, NULL_ID for a row without a name, EMPTY_INPUT without rows,
+    DUPLICATE_EXPERIMENT for a repeated row; ConfigError INVALID_RUN_ID.
     """
-    table = read_text(path) if path.endswith(".csv") else read_arrow(PROGRAMME_FILE, path)
     for column in NEEDED:
         if column not in table.column_names:
             raise missing_column(PROGRAMME_FILE, column, {}, table.column_names)
@@ -59,10 +57,10 @@ def read_programme(path: str) -> list[PastExperiment]:
             raise DataError("NULL_ID", f"{PROGRAMME_FILE}: column {name!r} has rows without a value")
     rows = sorted(
         (PastExperiment(**row) for row in pa.table(columns).to_pylist()),
-        key=lambda row: (*row[:-1], row.treatment or ""),
+        key=lambda row: tuple(name or "" for name in row),
     )
     if not rows:
-        raise DataError("EMPTY_INPUT", f"{PROGRAMME_FILE} {path!r} has no rows; give a row per experiment")
+        raise DataError("EMPTY_INPUT", f"{PROGRAMME_FILE} has no rows; give a row per experiment")
     for run_id in sorted({run_id for row in rows for run_id in (row.online_run, row.offline_run)}):
         check_run_id(run_id)
     tested = Counter((row.online_run, row.experiment, row.treatment) for row in rows)
@@ -71,16 +69,6 @@ def read_programme(path: str) -> list[PastExperiment]:
             message = f"{PROGRAMME_FILE}: experiment {experiment!r} has {count} rows"
             raise DataError("DUPLICATE_EXPERIMENT", f"{message}; give one, or a column treatment")
     return rows
-
-
-def read_text(path: str) -> pa.Table:
-    """Return the rows of a CSV file, whose values are text; empty ones are null."""
-    kinds = dict.fromkeys(PastExperiment._fields, pa.string())
-    options = csv.ConvertOptions(column_types=kinds, strings_can_be_null=True, null_values=[""])
-    try:
-        return csv.read_csv(path, convert_options=options, read_options=csv.ReadOptions(use_threads=False))
-    except (OSError, pa.ArrowException) as error:
-        raise DataError("MISSING_INPUT", f"{PROGRAMME_FILE}: cannot read {path!r}: {error}") from error
 
 
 def named_experiments(programme: Sequence[PastExperiment]) -> dict[PastExperiment, str]:
@@ -97,16 +85,10 @@ def named_experiments(programme: Sequence[PastExperiment]) -> dict[PastExperimen
 def compared_rows(past: PastExperiment, name: str, published: Iterable[Row]) -> list[Row]:
     """Return the rows of ``comparisons`` with the models of an experiment, candidate minus baseline.
 
-    Raises ConfigError UNKNOWN_MODEL if the run has not compared them.
+    Raises the errors of ``pair_of``.
     """
     rows = [row for row in published if row["segment"] == ALL]
-    pairs = {(row["candidate"], row["baseline"]) for row in rows}
-    pair = (past.candidate, past.baseline)
-    if pair not in pairs and pair[::-1] not in pairs:
-        known = [f"{candidate!r} against {baseline!r}" for candidate, baseline in pairs]
-        where = f"comparisons of run {past.offline_run}"
-        raise ConfigError.unknown("UNKNOWN_MODEL", "pair of models", past.models, known, where)
-    sign, pair = (1, pair) if pair in pairs else (-1, pair[::-1])
+    sign, pair = pair_of(past, sorted({(row["candidate"], row["baseline"]) for row in rows}))
     of_pair = [row for row in rows if (row["candidate"], row["baseline"]) == pair]
     test = next((row["test"] for row in of_pair if row["std_error"] is not None), None)
     return [
@@ -122,6 +104,30 @@ def compared_rows(past: PastExperiment, name: str, published: Iterable[Row]) -> 
         for row in of_pair
         if row["test"] == test
     ]
+
+
+def pair_of(past: PastExperiment, pairs: Sequence[tuple[str, str]]) -> tuple[int, tuple[str, str]]:
+    """Return the compared pair of an experiment, and -1 if it was compared the other way round, otherwise 1.
+
+    Raises ConfigError UNKNOWN_MODEL if the run has not compared them, DataError DUPLICATE_EXPERIMENT if
+    several of its pairs may be meant.
+    """
+    named = (past.candidate, past.baseline)
+
+    def is_meant(pair: Sequence[str]) -> bool:
+        return all(name in (None, model) for name, model in zip(named, pair, strict=True))
+
+    meant = [(1, pair) for pair in pairs if is_meant(pair)]
+    meant = meant or [(-1, pair) for pair in pairs if is_meant(pair[::-1])]
+    if not meant:
+        known = [" against ".join(pair) for pair in pairs]
+        where = f"comparisons of run {past.offline_run}"
+        raise ConfigError.unknown("UNKNOWN_MODEL", "pair of models", past.models, known, where)
+    if len(meant) > 1:
+        several = summarize_names([" against ".join(pair) for _, pair in meant])
+        message = f"experiment {past.experiment!r}: run {past.offline_run!r} compares {several}"
+        raise DataError("DUPLICATE_EXPERIMENT", f"{message}; name candidate and baseline in the programme")
+    return meant[0]
 
 
 def measured_rows(
@@ -163,16 +169,3 @@ def measured_rows(
 def turned(difference: float | None, direction: str) -> float | None:
     """Return a difference, turned so that more is better."""
     return -difference if difference is not None and direction == Direction.LOWER else difference
-
-
-def check_conventions(rows: Iterable[Row]) -> None:
-    """Raise DataError MIXED_CONVENTIONS if the comparisons of a metric have several conventions."""
-    stamps: dict[str, Mapping[str, str]] = {}
-    for row in rows:
-        of_metric = stamps.setdefault(row[METRIC], {row["conventions"]: row[EXPERIMENT]})
-        if row["conventions"] not in of_metric:
-            [(stamp, experiment)] = of_metric.items()
-            message = f"{row[METRIC]} of {experiment!r} has the conventions {stamp}, that of"
-            raise DataError(
-                "MIXED_CONVENTIONS", f"{message} {row[EXPERIMENT]!r} {row['conventions']}; measure both alike"
-            )

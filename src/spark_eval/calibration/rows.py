@@ -1,4 +1,4 @@
-"""Rows of the tables ``calibration`` and ``programme``, and their sentences."""
+"""Rows of the tables ``calibration`` and ``programme``, from the effects of experiments."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,13 +7,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from spark_eval.calibration.fit import Fit, Points, fit
-from spark_eval.results.sentences import short
-from spark_eval.schema import Row, ddl_of
+from spark_eval.calibration.fit import Points, fit
+from spark_eval.results.forecasts import LEAST_EXPERIMENTS, CalibrationRow, NotFitted
+from spark_eval.schema import ddl_of
 from spark_eval.statistics.intervals import CERTAIN, wilson_interval
-
-# Fewer experiments are counted, and nothing is estimated.
-LEAST_EXPERIMENTS: Final = 8
 
 
 class NotUsed(StrEnum):
@@ -23,13 +20,6 @@ class NotUsed(StrEnum):
     NO_ONLINE = "NO_ONLINE"
     NO_VALUE = "NO_VALUE"
     NOT_TRUSTED = "NOT_TRUSTED"
-
-
-class NotFitted(StrEnum):
-    """Reason why a row of ``calibration`` has counts only."""
-
-    TOO_FEW_EXPERIMENTS = "TOO_FEW_EXPERIMENTS"
-    NO_SPREAD = "NO_SPREAD"
 
 
 class ProgrammeRow(NamedTuple):
@@ -51,55 +41,7 @@ class ProgrammeRow(NamedTuple):
     reason: str | None
 
 
-class CalibrationRow(NamedTuple):
-    """Row of ``calibration``: an offline metric against a goal.
-
-    ``n`` experiments are used, and ``left_out`` are not. ``agree`` of the ``n_decided`` that are certain on
-    both sides (95 %) have one sign. ``rho`` is the correlation of the true effects, ``naive_rho`` of the
-    observed ones. Means and spreads (standard deviations) are those of the true effects. ``shipped`` are
-    certainly better offline: the sum of their online effects is ``online_sum``; ``online_all`` is the sum of
-    all, ``online_best`` of those above 0. ``reason`` says why there is no estimate.
-    """
-
-    metric: str
-    goal: str
-    reason: str | None
-    n: int
-    left_out: int
-    n_decided: int
-    agree: int
-    agree_low: float | None = None
-    agree_high: float | None = None
-    rho: float | None = None
-    rho_low: float | None = None
-    rho_high: float | None = None
-    slope: float | None = None
-    naive_rho: float | None = None
-    offline_mean: float | None = None
-    offline_spread: float | None = None
-    online_mean: float | None = None
-    online_spread: float | None = None
-    shipped: int = 0
-    online_sum: float | None = None
-    online_std_error: float | None = None
-    online_all: float | None = None
-    online_best: float | None = None
-
-    @property
-    def fitted(self) -> Fit | None:
-        """The distribution of the true effects; None if it was not estimated."""
-        numbers = [
-            *(self.offline_mean, self.online_mean, self.offline_spread, self.online_spread),
-            *(self.rho, self.rho_low, self.rho_high),
-        ]
-        known = [number for number in numbers if number is not None]
-        return Fit(*known) if len(known) == len(numbers) else None
-
-
-CALIBRATION_TABLE: Final = ddl_of(CalibrationRow)
 PROGRAMME_TABLE: Final = ddl_of(ProgrammeRow)
-SHOWN: Final = ("metric", "goal", "n", "decided", "agree", "rho", "95 %", "naive rho", "slope")
-SHIPPED: Final = ("metric", "goal", "shipped", "online", "std_error", "all", "best")
 
 
 def points_of(rows: Iterable[ProgrammeRow]) -> Points:
@@ -115,8 +57,8 @@ def points_of(rows: Iterable[ProgrammeRow]) -> Points:
     return Points(*(np.array(column, dtype=np.float64) for column in columns)).in_order()
 
 
-def calibration_row(metric: str, goal: str, rows: Sequence[ProgrammeRow]) -> CalibrationRow:
-    """Return the calibration of a metric by the experiments of a goal."""
+def calibration_row(metric: str, goal: str, rows: Sequence[ProgrammeRow], conventions: str) -> CalibrationRow:
+    """Return the calibration of a metric, of these conventions, by the experiments of a goal."""
     points = points_of(rows)
     n = len(points.x)
     is_certain = (abs(points.x) > CERTAIN * points.x_error) & (abs(points.y) > CERTAIN * points.y_error)
@@ -125,6 +67,7 @@ def calibration_row(metric: str, goal: str, rows: Sequence[ProgrammeRow]) -> Cal
     counts = CalibrationRow(
         *(metric, goal, NotFitted.TOO_FEW_EXPERIMENTS.value, n, len(rows) - n, n_decided, agree),
         shipped=int(is_shipped.sum()),
+        conventions=conventions,
     )
     if n < LEAST_EXPERIMENTS:
         return counts
@@ -152,67 +95,3 @@ def calibration_row(metric: str, goal: str, rows: Sequence[ProgrammeRow]) -> Cal
         online_mean=fitted.y_mean,
         online_spread=fitted.y_spread,
     )
-
-
-def sentence(row: Row) -> str:
-    """Return a row of ``calibration`` as a sentence.
-
-    >>> sentence(CalibrationRow("ndcg@10", "ctr", "TOO_FEW_EXPERIMENTS", 7, 2, 3, 3)._asdict())
-    'ndcg@10 and ctr: 7 experiments are too few to tell, 8 are needed (2 left out)'
-    """
-    metric, left_out = row["metric"], f" ({row['left_out']:,} left out)" if row["left_out"] else ""
-    if row["reason"] == NotFitted.TOO_FEW_EXPERIMENTS:
-        count = f"{row['n']:,} experiments are too few to tell, {LEAST_EXPERIMENTS} are needed"
-        return f"{metric} and {row['goal']}: {count}{left_out}"
-    agreement = f"of {row['n_decided']:,} decided experiments {row['agree']:,} had the sign of {metric}"
-    start = f"{metric} and {row['goal']}: {agreement}{left_out}"
-    if row["reason"] is not None:
-        return f"{start}; noise may explain all differences of one side, so no correlation can be told"
-    numbers = [short(row[name], 2) for name in ("rho", "rho_low", "rho_high", "naive_rho")]
-    correlation = f"true effects correlate by {numbers[0]} ({numbers[1]} to {numbers[2]})"
-    return f"{start}; {correlation}, observed ones by {numbers[3]}"
-
-
-def forecast_sentence(forecast: Row) -> str:
-    """Return the forecast for a candidate as a sentence.
-
-    >>> candidate = {"metric": "ndcg@10", "goal": "ctr", "difference": 0.8, "std_error": 0.25, "reason": None}
-    >>> forecast_sentence({**candidate, "expected": 0.447716, "deviation": 0.593387, "p_win": 0.774728})
-    'ndcg@10 of 0.8 ± 0.25: ctr is expected to rise by 0.448 ± 0.593; a gain like this has won in about 77 %'
-    """
-    start = f"{forecast['metric']} of {forecast['difference']:.3g} ± {forecast['std_error']:.3g}"
-    if forecast["reason"] is not None:
-        return f"{start}: {forecast['goal']} cannot be predicted: {forecast['reason']}"
-    effect = f"{abs(forecast['expected']):.3g} ± {forecast['deviation']:.3g}"
-    moves = "rise" if forecast["expected"] >= 0 else "fall"
-    moved = "gain" if forecast["difference"] >= 0 else "loss"
-    share = f"a {moved} like this has won in about {100 * forecast['p_win']:.0f} %"
-    return f"{start}: {forecast['goal']} is expected to {moves} by {effect}; {share}"
-
-
-def text_of(value: float | None) -> str:
-    """Return a number with six digits; ``-`` if it is missing."""
-    return "-" if value is None else f"{value:.6g}"
-
-
-def shown_lines(rows: Iterable[Row]) -> list[tuple[str, ...]]:
-    """Return a line of SHOWN for each row of ``calibration``."""
-    return [
-        (
-            *(row["metric"], row["goal"], f"{row['n']:,}", f"{row['n_decided']:,}", f"{row['agree']:,}"),
-            short(row["rho"], 2),
-            "-" if row["rho"] is None else f"{short(row['rho_low'], 2)} to {short(row['rho_high'], 2)}",
-            short(row["naive_rho"], 2),
-            text_of(row["slope"]),
-        )
-        for row in rows
-    ]
-
-
-def shipped_lines(rows: Iterable[Row]) -> list[tuple[str, ...]]:
-    """Return a line of SHIPPED for each row of ``calibration``."""
-    names = ("online_sum", "online_std_error", "online_all", "online_best")
-    return [
-        (row["metric"], row["goal"], f"{row['shipped']:,}", *(text_of(row[name]) for name in names))
-        for row in rows
-    ]

@@ -5,8 +5,9 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import yaml
@@ -14,10 +15,12 @@ import yaml
 from spark_eval.cli import terminal
 from spark_eval.demo.models import ALS_MODEL, POPULARITY, recommend_all
 from spark_eval.demo.online import EFFECT, online_settings, week_of_events
+from spark_eval.demo.programme import AFTER, BEFORE, LIVE, RHO, past_programme, programme_settings
 from spark_eval.demo.simulation import simulate
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import literal_path
 from spark_eval.publishing.local import LocalStore
+from spark_eval.results.forecasts import sentence
 from spark_eval.results.sentences import decimals_for, interval_text, short, where
 from spark_eval.runs.job import Run
 from spark_eval.runs.run import run_verb
@@ -30,8 +33,12 @@ from spark_eval.schema import SUBSET, SUBSETS, USER, Row, Subset, Table
 from spark_eval.verbs import VERBS
 from spark_eval.verbs.report import write_report
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 DEMO_RUN: Final = "demo"
 ONLINE_RUN: Final = "online"
+PROGRAMME_RUN: Final = "programme"
 LIST_LENGTH: Final = 20
 # The metric of the gate.
 DECIDING: Final = {"metric": "ndcg", "k": 10}
@@ -57,14 +64,20 @@ QUIET: Final = {
 )
 @click.option("--replace", is_flag=True, help="Replace the demo of another log in the output folder.")
 @click.option("--online", is_flag=True, help="An online experiment instead: a week of made-up events.")
-def command(ratings: Path | None, scale: float, output: Path, replace: bool, online: bool) -> None:
+@click.option("--programme", is_flag=True, help="Thirty past experiments instead, and their calibration.")
+def command(
+    ratings: Path | None, scale: float, output: Path, replace: bool, online: bool, programme: bool
+) -> None:
     """Everything end to end: split a made-up log, train three models, evaluate, compare, decide a gate."""
     check_working_folder()
     events.log.setLevel(logging.WARNING)  # the demo prints its own steps
-    if online:
+    if online and programme:
+        raise click.UsageError("--online and --programme are two demos; give one")
+    if online or programme:
         if ratings is not None:
-            raise click.UsageError("--online makes its own events; leave --ratings out")
-        run_online_demo(scale, output)
+            name = "--online" if online else "--programme"
+            raise click.UsageError(f"{name} makes its own events; leave --ratings out")
+        (run_online_demo if online else run_programme_demo)(scale, output)
         return
     run_demo(ratings, scale, output, replace)
 
@@ -110,13 +123,7 @@ def run_online_demo(scale: float, output: Path) -> None:
     replace_file(file, yaml.safe_dump(tree, sort_keys=False))
     config = parse_config(tree)
     with step("compare both arms and decide"):
-        run = run_verb(
-            VERBS["online"],
-            lambda: get_session("spark-eval demo", config.spark.master),
-            config,
-            ONLINE_RUN,
-            replace=True,
-        )
+        run = run_verb(VERBS["online"], partial(demo_session, config), config, ONLINE_RUN, replace=True)
     terminal.show_done(VERBS["online"], run)
     with step("make the report"):
         page = write_report(LocalStore(output.absolute()), ONLINE_RUN)
@@ -124,6 +131,49 @@ def run_online_demo(scale: float, output: Path) -> None:
     print(f"report: {page}")
     VERBS["online"].judge(run)
     print(known_effect(run.rows(Table.DECISIONS)[0]))
+
+
+def demo_session(config: Config) -> "SparkSession":
+    """Open the session of a config."""
+    return get_session("spark-eval demo", config.spark.master)
+
+
+def run_programme_demo(scale: float, output: Path) -> None:
+    """Make thirty past experiments with a known correlation, and calibrate the offline metrics by them.
+
+    All files are written under ``output``, including the config to repeat each step.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    with step("make thirty experiments: lists offline, a week of events online"):
+        log = simulate(scale, DEMO_SEED)
+        past = past_programme(log, DEMO_SEED)
+        for name, lists in past.lists.items():
+            lists.to_parquet(output / f"{name}.parquet", index=False)
+        past.truth.to_parquet(output / "truth.parquet", index=False)
+        past.exposures.to_parquet(output / "exposures.parquet", index=False)
+        past.events.to_parquet(output / "events.parquet", index=False)
+        past.programme.to_csv(output / "programme.csv", index=False)
+    tree, file = programme_settings(log, str(output)), output / "programme.yaml"
+    replace_file(file, yaml.safe_dump(tree, sort_keys=False))
+    before = {**tree, "recommendations": {"path": str(output / f"{BEFORE}.parquet")}}
+    steps = {
+        "evaluate what was served before": ("evaluate", BEFORE, before),
+        "evaluate the candidates": ("evaluate", AFTER, tree),
+        "compare each candidate with what was served before": ("compare", AFTER, tree),
+        "compare both arms of each experiment": ("online", LIVE, tree),
+        "calibrate the offline metrics": ("calibrate", PROGRAMME_RUN, tree),
+    }
+    for what, (verb, run_id, settings_of_step) in steps.items():
+        config = parse_config(settings_of_step)
+        with step(what):
+            run = run_verb(VERBS[verb], partial(demo_session, config), config, run_id, replace=True)
+    terminal.show_done(VERBS["calibrate"], run)
+    with step("make the report"):
+        page = write_report(LocalStore(output.absolute()), PROGRAMME_RUN)
+    print(f"again, or with your own programme: spark-eval calibrate --config {shlex.quote(str(file))}")
+    print(f"report: {page}")
+    [row, *_] = run.rows(Table.CALIBRATION)
+    print(f"{sentence(row)}; the true effects were made to correlate by {short(RHO, 2)}")
 
 
 def known_effect(decision: Row) -> str:

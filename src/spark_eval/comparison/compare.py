@@ -24,7 +24,7 @@ from spark_eval.comparison.decisions import (
     gated_pairs,
 )
 from spark_eval.comparison.gates import Gate, Pairing, with_baseline
-from spark_eval.comparison.given import Measured, open_sides, table_of
+from spark_eval.comparison.given import Measured, calibration_of, open_sides, table_of
 from spark_eval.comparison.lists import compare_lists
 from spark_eval.comparison.matching import (
     Requested,
@@ -62,15 +62,25 @@ from spark_eval.names import counted
 from spark_eval.options import Given, checked_call, documented
 from spark_eval.predictions import PREDICTION_METRICS
 from spark_eval.results.driver_tables import SmallRows
-from spark_eval.results.exported import SmallFrame
+from spark_eval.results.exported import Exported, SmallFrame
+from spark_eval.results.forecasts import (
+    FORECAST,
+    FORECASTS,
+    CalibrationRow,
+    ForecastRow,
+    forecast_lines,
+    forecast_rows,
+    forecast_sentence,
+)
 from spark_eval.results.sentences import (
-    COMPARED,
     GATED,
     MOST_SENTENCES,
     SLICED,
-    compared_lines,
+    compared_table,
     gated_lines,
+    lost_sentences,
     seed_sentences,
+    segment_notes,
     sentences,
     shortened,
     slice_sentences,
@@ -80,6 +90,7 @@ from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runtime import events
 from spark_eval.schema import FOLD, FOLDS, Table
 from spark_eval.statistics.differences import ComparedSums
+from spark_eval.tables.arrow_frames import Frame
 from spark_eval.users.population import BASELINE, CANDIDATE
 
 # Hint for a gate against another run if ``compare`` was given no baseline.
@@ -97,10 +108,10 @@ class Comparison(Writable):
     """Result of ``compare``: tables of tests and gates as DataFrames.
 
     ``rows`` are the rows of ``comparisons``, ``slice_rows`` those of ``slices``, ``gate_rows`` those of
-    ``gates`` and ``entries`` those of ``accounting``. ``pairs`` are names of (baseline, candidate). ``sums``
-    are the exact sums of each pair, metric value (``ndcg@10``), segment and segment value; gates are decided
-    from them. ``common`` has the number of users of each pair: those of the baseline, those of the candidate,
-    and those of both.
+    ``gates``, ``forecast_rows`` those of ``forecasts``, ``entries`` those of ``accounting``. ``pairs`` are
+    names of (baseline, candidate). ``sums`` are the exact sums of each pair, metric value (``ndcg@10``),
+    segment and segment value; gates are decided from them. ``common`` has the number of users of each pair:
+    those of the baseline, those of the candidate, and those of both.
 
     Examples:
         ``comparison`` is the result of the example of ``compare``:
@@ -119,19 +130,26 @@ class Comparison(Writable):
     spark: Any  # SparkSession | None
     slice_rows: Sequence[SliceRow] = ()
     slice_sums: Mapping[PairValue, TestedSums] = field(default_factory=dict)
+    forecast_rows: Sequence[ForecastRow] = ()
     verb: ClassVar[str] = "compare"
     prediction_metrics = PREDICTION_METRICS
-    tables: ClassVar[tuple[str, ...]] = ("comparisons", "slices", "gates", "accounting")
+    tables: ClassVar[tuple[str, ...]] = ("comparisons", "slices", "forecasts", "gates", "accounting")
 
     def shown(self) -> list[TextTable]:
         """Return the differences and the slices that lose, with sentences, and the decisions of the gates."""
-        rows, gates, slices = (
-            [row._asdict() for row in of] for of in (self.rows, self.gate_rows, self.slice_rows)
+        rows, gates, slices, forecasts = (
+            [row._asdict() for row in of]
+            for of in (self.rows, self.gate_rows, self.slice_rows, self.forecast_rows)
         )
-        notes = shortened(sentences(rows, compared_direction), MOST_SENTENCES) + seed_sentences(rows)
+        lost = lost_sentences(rows, compared_direction)
+        notes = segment_notes(rows, compared_direction)
+        notes += shortened(sentences(rows, compared_direction), MOST_SENTENCES) + seed_sentences(rows)
         tables = [
-            TextTable("Comparison", COMPARED, compared_lines(rows), notes),
+            TextTable("Comparison", *compared_table(rows, compared_direction), notes, lost),
             TextTable("Slices", SLICED, sliced_lines(slices), slice_sentences(slices)[:MOST_SENTENCES]),
+            TextTable(
+                "Forecasts", FORECAST, forecast_lines(forecasts), list(map(forecast_sentence, forecasts))
+            ),
             TextTable("Gates", GATED, gated_lines(gates)),
         ]
         return [table for table in tables if table.lines or table.notes]
@@ -141,12 +159,14 @@ class Comparison(Writable):
         sizes = f"{counted(len(self.pairs), 'pair')}: {counted(len(self.rows), 'row')} of {tests}"
         rows = [row._asdict() for row in self.rows]
         texts = shortened(sentences(rows, compared_direction), MOST_PRINTED)
+        texts += lost_sentences(rows, compared_direction)
         failure = failure_of(self.gate_rows)
         gates = [] if failure is None else [failure.message.partition("; the run is")[0]]
-        tables = "comparisons, slices, gates, accounting are DataFrames"
+        past = [forecast_sentence(row._asdict()) for row in self.forecast_rows[:MOST_PRINTED]]
+        tables = f"{', '.join(self.tables)} are DataFrames"
         slices = slice_sentences([row._asdict() for row in self.slice_rows])[:MOST_PRINTED]
         seeds = seed_sentences(rows)
-        return "\n".join([*gates, *texts, *slices, *seeds, f"Comparison of {sizes}; {tables}"])
+        return "\n".join([*gates, *texts, *slices, *past, *seeds, f"Comparison of {sizes}; {tables}"])
 
     @property
     def small_tables(self) -> dict[str, SmallRows]:
@@ -154,6 +174,7 @@ class Comparison(Writable):
         return {
             Table.COMPARISONS: (self.rows, COMPARISONS),
             Table.SLICES: (self.slice_rows, SLICES),
+            Table.FORECASTS: (self.forecast_rows, FORECASTS),
             Table.GATES: (self.gate_rows, GATES),
             Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
@@ -161,6 +182,9 @@ class Comparison(Writable):
     comparisons = SmallFrame(Table.COMPARISONS, "a row per pair, metric, k, segment value and test.")
     slices = SmallFrame(
         Table.SLICES, "a row per pair, metric, k and tested slice of users, if slices are asked for."
+    )
+    forecasts = SmallFrame(
+        Table.FORECASTS, "a row per pair, metric and goal, if a calibration is given: what to expect online."
     )
     gates = SmallFrame(Table.GATES, "a row per gate and cell.")
     accounting = SmallFrame(
@@ -178,6 +202,7 @@ def compare(
     model: str | None = None,
     baseline_model: str | None = None,
     gates: Sequence[Given] = (),
+    calibration: Exported | Frame | None = None,
     engine: str | None = None,
     **options: Unpack[CompareOptions],
 ) -> Comparison:
@@ -204,14 +229,16 @@ def compare(
             that has no column ``model``.
         gates: Mappings like the entries of the config's ``gates``. A gate without ``against`` is decided
             against ``baseline`` and ``baseline_model``.
+        calibration: The result of ``calibrate``, its table, or the path of its published table: what past
+            experiments say of a difference like this.
         engine: ``local`` for this process, ``spark``, or ``auto``: this process for results that it has
             computed, for pandas, polars and Arrow frames, and for plain Parquet files of this machine,
             otherwise Spark. By default that of the environment variable ``SPARK_EVAL_ENGINE``, otherwise
             ``auto``.
 
     Returns:
-        A ``Comparison``: ``comparisons``, ``slices``, ``gates``, ``accounting``; ``summary()``, ``plot()``,
-        ``write()``.
+        A ``Comparison``: ``comparisons``, ``slices``, ``forecasts``, ``gates``, ``accounting``;
+        ``summary()``, ``plot()``, ``write()``.
 
     Raises:
         ConfigError: An option or a gate is invalid, or a model, metric or segment is unknown; NEEDS_SPARK for
@@ -235,7 +262,15 @@ def compare(
     run = BASELINE if BASELINE in given else None
     plan = replace(plan, gates=[with_baseline(gate, run, baseline_model) for gate in plan.gates])
     sides = open_sides(given, models, plan.named_segments, engine)
-    return compare_sides(sides_of_roles(sides, plan), plan, BaselineName(run, baseline_model))
+    calibrated = None if calibration is None else calibration_of(calibration)
+    comparison = compare_sides(sides_of_roles(sides, plan), plan, BaselineName(run, baseline_model))
+    return comparison if calibrated is None else with_forecasts(comparison, calibrated)
+
+
+def with_forecasts(comparison: Comparison, calibrated: Sequence[CalibrationRow]) -> Comparison:
+    """Return a comparison with what past experiments say of its differences."""
+    rows = [row._asdict() for row in comparison.rows]
+    return replace(comparison, forecast_rows=forecast_rows(rows, calibrated, compared_direction))
 
 
 def sides_of_roles(sides: Mapping[str, Side], plan: ComparePlan) -> Sides:

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import pyarrow as pa
 
 from spark_eval.arrow.user_files import user_files
 from spark_eval.comparison.sides import (
@@ -15,14 +17,20 @@ from spark_eval.comparison.sides import (
     side_of_predictions,
     warn_of_unread,
 )
+from spark_eval.errors import DataError
 from spark_eval.evaluation.result import Evaluation
+from spark_eval.names import summarize_names
 from spark_eval.predictions.evaluate import Predictions
+from spark_eval.results.driver_tables import arrow_schema, is_of_spark
+from spark_eval.results.exported import Exported
+from spark_eval.results.forecasts import CALIBRATION_TABLE, CalibrationRow
 from spark_eval.runners.door import open_given
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runners.rows import Rows
 from spark_eval.runners.user_buckets import UserTable
-from spark_eval.schema import FOLD, MODEL, N_RELEVANT, OF_ITEMS, REPEAT, REQUEST, USER
-from spark_eval.tables.arrow_frames import Frame
+from spark_eval.schema import FOLD, MODEL, N_RELEVANT, OF_ITEMS, REPEAT, REQUEST, USER, Table
+from spark_eval.tables.arrow_frames import Frame, read_arrow
+from spark_eval.tables.columns import missing_column
 from spark_eval.tables.opened import path_here
 from spark_eval.tables.spec import Column, Kind, TableSpec
 
@@ -30,6 +38,8 @@ ReadUsers = Callable[[], UserTable]
 # A result, or a frame with a row per model and user.
 Result = Evaluation | Predictions
 Measured = Result | Frame
+# Name of a calibration in errors.
+CALIBRATION: Final = "compare.calibration"
 
 
 def table_of(measured: Measured) -> Any:
@@ -137,3 +147,40 @@ def folder_by_bucket(given: Frame, rows: Rows) -> str | None:
     folder = str(path_here(str(given)))  # absolute, as the paths of files
     files = user_files(folder)
     return folder if files is not None and {file.path for file in files} == set(models) else None
+
+
+def calibration_of(given: Any) -> list[CalibrationRow]:
+    """Return the rows of a calibration, given as a result, a frame or a path.
+
+    Raises the errors of ``calibration_rows``.
+    """
+    if isinstance(given, Exported):
+        return calibration_rows(given.to_arrow(Table.CALIBRATION))
+    return calibration_rows(given.toArrow() if is_of_spark(given) else read_arrow(CALIBRATION, given))
+
+
+def calibration_rows(table: pa.Table) -> list[CalibrationRow]:
+    """Return the rows of a table ``calibration``, as it was published or exported.
+
+    Raises DataError MISSING_COLUMN, UNSUPPORTED_TYPE, EMPTY_INPUT, or SEVERAL_CALIBRATIONS for a metric and
+    goal with several rows.
+    """
+    schema = arrow_schema(CALIBRATION_TABLE)
+    for column in schema.names:
+        if column not in table.column_names:
+            raise missing_column(CALIBRATION, column, {}, table.column_names)
+    try:
+        rows = [CalibrationRow(**row) for row in table.select(schema.names).cast(schema).to_pylist()]
+    except pa.ArrowException as error:
+        message = f"{CALIBRATION}: {error}; give the table calibration as it was published"
+        raise DataError("UNSUPPORTED_TYPE", message) from error
+    if not rows:
+        raise DataError("EMPTY_INPUT", f"{CALIBRATION} has no rows; give the table of a calibration")
+    pairs = [f"{row.metric} and {row.goal}" for row in rows]
+    if len(set(pairs)) < len(pairs):
+        several = summarize_names(sorted({pair for pair in pairs if pairs.count(pair) > 1}))
+        message = (
+            f"{CALIBRATION} has several rows of {several}; give the path of one run, calibration/run_id=..."
+        )
+        raise DataError("SEVERAL_CALIBRATIONS", message)
+    return rows

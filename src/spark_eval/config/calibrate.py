@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from spark_eval.config.inputs import InputPath
 from spark_eval.config.keys import Section, Several
 from spark_eval.schema import LARGEST_EFFECT
 
@@ -22,9 +23,9 @@ class PredictSection(Section):
 class CalibrateSection(Section):
     """Past experiments, and which offline metric has predicted them."""
 
-    programme: str = Field(
-        description="CSV or Parquet file of this machine, a row per past experiment: experiment, online_run, "
-        "offline_run, candidate, baseline, and treatment where an experiment has several"
+    programme: InputPath = Field(
+        description="CSV or Parquet file, a row per past experiment: experiment, online_run, offline_run; "
+        "candidate and baseline where a run compares several pairs, treatment where an experiment has several"
     )
     if_missing: Literal["refuse", "leave_out"] = Field(
         default="refuse", description="experiments whose runs are not published: an error, or counted"

@@ -157,11 +157,11 @@ def evaluate(
     result = measure_lists(Tables.of(rows, described, plan), folders)
     if result.spark is not None:
         return result
-    per_user, of_items = (
+    per_user, item_rows = (
         None if table is None else like_given(to_arrow(table), recommendations)
         for table in (result.per_user, result.item_rows)
     )
-    return replace(result, per_user=per_user, item_rows=of_items)
+    return replace(result, per_user=per_user, item_rows=item_rows)
 
 
 def measure_lists(tables: Tables, folders: Mapping[str, str] | None = None) -> Evaluation:
@@ -233,8 +233,8 @@ def rows_of_table(rows: Rows, name: str, plan: Plan) -> Rows:
     """Return the measured rows of a table; the column ``segment`` tells them apart if it is there."""
     if SEGMENT not in rows.columns:
         return rows
-    of_items = [f"{OF_ITEMS}{one}" for one in plan.item_segments]
-    return rows.where_in(SEGMENT, [ALL] if name == Table.PER_USER else of_items)
+    item_segments = [f"{OF_ITEMS}{one}" for one in plan.item_segments]
+    return rows.where_in(SEGMENT, [ALL] if name == Table.PER_USER else item_segments)
 
 
 def warn_of_candidates(summaries: Summaries) -> None:
@@ -253,12 +253,12 @@ def warn_of_candidates(summaries: Summaries) -> None:
 def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, LowHigh]:
     """Return the interval of each mean, by a second pass over rows by user; see ``evaluation.bootstrap``."""
     cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
-    of_items = [cell for cell in cells if cell[0].startswith(OF_ITEMS)]
+    item_cells = [cell for cell in cells if cell[0].startswith(OF_ITEMS)]
     users, models = evaluation.users, evaluation.models
     if evaluation.plan.has_repeats:
         names = (repeat_name(row.model, row.repeat) for row in evaluation.sum_rows if row.repeat is not None)
         users, models = with_repeats_as_models(users), list(dict.fromkeys(names))
-    bootstrap = Bootstrap(evaluation.plan, models, [cell for cell in cells if cell not in of_items])
+    bootstrap = Bootstrap(evaluation.plan, models, [cell for cell in cells if cell not in item_cells])
     task = bootstrap.task(has_text_ids=has_text_ids(users.frame), request=users.request)
     with ExitStack() as resources:
         buckets = persisted(buckets_of_users({CANDIDATE: users}, task), resources)
@@ -267,7 +267,7 @@ def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, LowHigh]:
         resampler = bootstrap.resampler(largest)
         parts = collect_or_raise(buckets.added(resampler.sums))
         intervals = bootstrap.intervals(resampler, reduce(add, parts, resampler.zero()))
-    return {**intervals, **item_intervals(evaluation, of_items)} if of_items else intervals
+    return {**intervals, **item_intervals(evaluation, item_cells)} if item_cells else intervals
 
 
 def item_intervals(evaluation: Evaluation, cells: Sequence[SegmentValue]) -> Mapping[MeanKey, LowHigh]:

@@ -200,8 +200,8 @@ def measure(
     The first task calls ``check``: inputs must be unchanged if rows are computed later, or again.
     """
     destination = Destination(schemas, folders)
-    of_items: list[pa.Field] = [*OBJECTS] if task.plan.of_run else []
-    columns: pa.Schema = pa.schema([*destination.returned, pa.field(SUMMARY, pa.binary()), *of_items])
+    item_columns: list[pa.Field] = [*OBJECTS] if task.plan.of_run else []
+    columns: pa.Schema = pa.schema([*destination.returned, pa.field(SUMMARY, pa.binary()), *item_columns])
 
     def measured(batches: Batches) -> Iterator[pa.RecordBatch]:
         if check is not None and is_first_task():
@@ -219,8 +219,8 @@ def measure(
                         model, _ = split_repeat(one.model or "")
                         name = file_name(number, n_numbers)
                         files[table] = write_users(model, rows, folders[table], name)
-                own, of_items = (files.get(table) for table in (Table.PER_USER, Table.ITEM_SEGMENTS))
-                models.append(replace(one, file=own, item_file=of_items))
+                own, item_file = (files.get(table) for table in (Table.PER_USER, Table.ITEM_SEGMENTS))
+                models.append(replace(one, file=own, item_file=item_file))
             of_truth = (measuring.truth_counts(), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if task.plan.stages else None
             of_users = (measuring.user_sums, measuring.item_sums, measuring.item_user_sums)

@@ -36,6 +36,13 @@ from spark_eval.results.report.spread import (
     user_counts,
 )
 from spark_eval.results.rows import fold_rows
+from spark_eval.results.sentences import (
+    FEW,
+    FEW_EXPLAINED,
+    few_marked,
+    meanings_of_segments,
+    number_order,
+)
 from spark_eval.results.shown import TextTable, Writable
 from spark_eval.runners.local_rows import LocalTable
 from spark_eval.runners.rows import SparkRows
@@ -143,11 +150,14 @@ class Evaluation(Writable):
                 alone = row | {"segment": ALL, "segment_value": ALL}
                 by_value.setdefault(row["segment_value"], []).append(alone)
         header, lines, notes = [segment], list[tuple[str, ...]](), list[str]()
-        for value, of_value in by_value.items():
-            board = Leaderboard.of(of_value, metric)
-            columns = {**board.lines, **board.metrics, **board.users}
+        for value in sorted(by_value, key=number_order):
+            board = Leaderboard.of(by_value[value], metric)
+            users = {name: [few_marked(n) for n in board.n_users] for name in board.users}
+            columns = {**board.lines, **board.metrics, **users}
             header, notes = [segment, *columns], list(dict.fromkeys([*notes, *board.notes]))
             lines += [(value, *line) for line in zip(*columns.values(), strict=True)]
+        is_few = any(row["n_users"] < FEW for of_value in by_value.values() for row in of_value)
+        notes += [*([FEW_EXPLAINED] if is_few else []), *meanings_of_segments([segment])]
         title = f"Evaluation of {models_shown(self.models)} by {segment}"
         return TextTable(title, header, lines, notes)
 

@@ -163,14 +163,14 @@ def attributes_of_items(tables: Tables, training: Training) -> tuple[ItemAttribu
         )
         return None, replace(tables, recommendations=recommendations, truth=truth)
     check_bytes(max(training.n_items * BYTES_PER_ITEM, is_left_out * (MOST_BYTES + 1)), "train")
-    of_items = None if tables.items is None else valid_items(tables.items)
+    item_values = None if tables.items is None else valid_items(tables.items)
     train_pairs, n_users = None, training.n_users if Need.POPULARITY in plan.needs else {}
     if tables.train is not None and Need.TAKERS in plan.needs:
         train_pairs = trained_pairs(
             tables.train, lambda n_pairs: check_bytes(n_pairs * BYTES_PER_TAKER, "train")
         )
-    attributes = item_attributes(tables.id_types[ITEM], of_items, training.items, n_users, train_pairs)
-    attributes = attributes.with_segments(plan.item_segments, of_items)
+    attributes = item_attributes(tables.id_types[ITEM], item_values, training.items, n_users, train_pairs)
+    attributes = attributes.with_segments(plan.item_segments, item_values)
     return (attributes.with_text_order if Need.TEXT_ORDER in plan.needs else attributes), tables
 
 

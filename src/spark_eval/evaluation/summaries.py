@@ -203,15 +203,15 @@ class Summaries:
         plan, names = self.plan, self.names
         if plan.by_request:
             rows = request_sum_rows(self.sums, self.user_sums, names, plan, plan.metrics)
-            of_items = request_sum_rows(self.item_sums, self.item_user_sums, names, plan, plan.item_metrics)
+            item_rows = request_sum_rows(self.item_sums, self.item_user_sums, names, plan, plan.item_metrics)
         else:
             rows = sum_rows(self.sums, names, plan.metrics, plan.stamp)
-            of_items = sum_rows(self.item_sums, names, plan.item_metrics, plan.stamp)
+            item_rows = sum_rows(self.item_sums, names, plan.item_metrics, plan.stamp)
         if plan.has_repeats:
             parts = [one.repeat_sums for one in self.buckets if one.repeat_sums is not None]
             rows = with_repeats(rows, merge_sums(parts, list(means_of(plan.metrics))), plan)
             return in_requested_order([*rows, *self.over_repeats], plan.requested)
-        rows += [row for row in of_items if row.segment != ALL]
+        rows += [row for row in item_rows if row.segment != ALL]
         return sorted(rows, key=lambda row: everybody_first((row.model, row.segment, row.segment_value)))
 
     @property

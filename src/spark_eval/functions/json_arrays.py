@@ -16,6 +16,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_eval.runtime.any_session import silent_about_pandas
+
 ARRAY: Final = re.compile(r"array<(.+)>")
 DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 FIELD: Final = "of"
@@ -47,7 +49,8 @@ def pandas_function(values: Callable[..., pa.Array], kind: T.DataType) -> Callab
     # Spark reads from the hint what comes back.
     of_texts.__annotations__["return"] = pd.DataFrame if isinstance(kind, T.StructType) else pd.Series
     make: Any = pandas_udf  # its type hints do not cover functions of several columns
-    function = make(of_texts, kind)
+    with silent_about_pandas():
+        function = make(of_texts, kind)
 
     def applied(*columns: Column | str) -> Column:
         given = [F.col(column) if isinstance(column, str) else column for column in columns]

@@ -182,9 +182,9 @@ def users_of(days: Sequence[Day], model: str, unit: Unit) -> OfModel:
         plan = replace(days[0].plan, requested=days[0].plan.item_metrics)
         means = list(mean_columns(plan).values())
         values = dict.fromkeys(name for mean in means for name in mean if name is not None)
-        of_items = partial(item_sums, segments=item_segments, means=means, of_users=unit is Unit.USERS)
+        item_parts = partial(item_sums, segments=item_segments, means=means, of_users=unit is Unit.USERS)
         columns = [USER, SEGMENT, SEGMENT_VALUE, *values]
-        parts = chain(parts, map_ranges(days, model, columns, of_items, Table.ITEM_SEGMENTS))
+        parts = chain(parts, map_ranges(days, model, columns, item_parts, Table.ITEM_SEGMENTS))
     for part in parts:
         for mean, cells in part.items():
             known = sums.setdefault(mean, {})

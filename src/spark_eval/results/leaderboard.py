@@ -99,8 +99,13 @@ class Leaderboard:
 
     lines: Columns
     metrics: Columns
-    users: Columns
+    n_users: Sequence[int]
     notes: Sequence[str]
+
+    @property
+    def users(self) -> Columns:
+        """Numbers of users as text."""
+        return {"users": [f"{n:,}" for n in self.n_users]}
 
     @classmethod
     def of(
@@ -151,7 +156,7 @@ class Leaderboard:
             {"model": [model for model, _ in lines], "k": [cutoff_text(k) for _, k in lines]},
             # Metrics can have different cutoffs.
             {metric: [cells.get((metric, line), four_digits(None)) for line in lines] for metric in metrics},
-            {"users": [f"{n_users[line]:,}" for line in lines]},
+            [n_users[line] for line in lines],
             [
                 *([EXPLAINED] if marks else []),
                 *gains_in_words(rows),

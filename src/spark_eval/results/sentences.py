@@ -2,13 +2,13 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
 from spark_eval.conventions.comparison import Correction, PairTest, Question, Role, SliceVerdict
 from spark_eval.results.leaderboard import list_direction, measure_of
-from spark_eval.schema import ALL, OF_ITEMS, Direction, Row
+from spark_eval.schema import ALL, FOLD, FOLDS, OF_ITEMS, Direction, Row
 
 # Columns of comparisons: numbers of repeats.
 OF_REPEATS: Final = ("baseline_repeats", "candidate_repeats")
@@ -33,6 +33,20 @@ SLICED: Final = (
 )
 GATED: Final = ("gate", "candidate", "baseline", "difference", "room left", "decision", "passed")
 MOST_SENTENCES: Final = 20
+# Maximum number of lines of segments in a table, and of segments that the sentence on losers names.
+MOST_SEGMENTS: Final = 10
+MOST_LOST: Final = 3
+# Values of fewer users are marked.
+FEW: Final = 30
+FEW_EXPLAINED: Final = f"(few): fewer than {FEW} users"
+SEEMS_CERTAIN: Final = (
+    "an interval that leaves out 0 beside a p of .05 or more: the interval is of one comparison alone, p is "
+    "adjusted for all of them"
+)
+# Meanings of the values of our own segments.
+MEANINGS: Final[Mapping[str, str]] = {
+    "activity": "activity: the higher the decile, the more rows in train; 10 are the most active users",
+}
 # Maximum number of slices that are shown outside the table.
 MOST_SLICES: Final = 10
 # Significance level of the sentences.
@@ -47,6 +61,126 @@ MOST_DECIMALS: Final = 6
 ASSUMED_GAIN: Final = Fraction(1, 20)
 # Of intervals: more decimals than any difference of doubles needs.
 MOST_SHOWN: Final = 12
+
+
+def compared_table(
+    rows: Iterable[Row], better: Callable[[str], Direction] = list_direction
+) -> tuple[Sequence[str], TextLines]:
+    """Return header and lines of ``comparisons``: all users, and the segments that matter most.
+
+    The numbers of users are a column if there are segments.
+    """
+    chosen = important(rows, better)
+    lines = compared_lines(chosen)
+    if not any(is_of_segment(row) for row in chosen):
+        return COMPARED, lines
+    header = (*COMPARED[:-1], "users", COMPARED[-1])
+    users = [few_marked(row["n_users"]) for row in chosen]
+    return header, [[*line[:-1], n, line[-1]] for line, n in zip(lines, users, strict=True)]
+
+
+def important(rows: Iterable[Row], better: Callable[[str], Direction] = list_direction) -> list[Row]:
+    """Return the rows over all users and folds, and at most MOST_SEGMENTS of segments, in natural order.
+
+    Segments that certainly lose come first, then those with another certain difference, then all others.
+    """
+    rows = list(rows)
+    weights = {
+        at: (not is_lost(row, better), not is_certain(row), at)
+        for at, row in enumerate(rows)
+        if is_of_segment(row)
+    }
+    chosen = {*sorted(weights, key=lambda at: weights[at])[:MOST_SEGMENTS]}
+    lines = [row for at, row in enumerate(rows) if at not in weights or at in chosen]
+    order = {key: at for at, key in enumerate(dict.fromkeys(map(pair_and_segment, lines)))}
+    return sorted(lines, key=lambda row: (order[pair_and_segment(row)], number_order(row["segment_value"])))
+
+
+def pair_and_segment(row: Row) -> tuple[Any, ...]:
+    """Return the models, metric and segment of a row."""
+    return tuple(row[name] for name in ("baseline", "candidate", "metric", "k", "segment"))
+
+
+def is_of_segment(row: Row) -> bool:
+    """Return True for a row of a segment value, False for all users and folds."""
+    return row["segment"] not in (ALL, FOLD, FOLDS)
+
+
+def is_certain(row: Row) -> bool:
+    """Return True if the interval of a row excludes 0 and its adjusted p-value is small or missing."""
+    low, high = interval_of(row)
+    p = row["p_adjusted"]
+    return low is not None and not low <= 0 <= high and (p is None or p < RARE)
+
+
+def seems_certain(row: Row) -> bool:
+    """Return True if the interval of a row excludes 0, but its adjusted p-value is not small."""
+    low, high = interval_of(row)
+    p = row["p_adjusted"]
+    return low is not None and p is not None and p >= RARE and not low <= 0 <= high
+
+
+def is_lost(row: Row, better: Callable[[str], Direction] = list_direction) -> bool:
+    """Return True if the candidate is certainly worse."""
+    return row["difference"] is not None and is_certain(row) and verb_of(row, better) == "falls behind"
+
+
+def lost_sentences(rows: Iterable[Row], better: Callable[[str], Direction] = list_direction) -> list[str]:
+    """Return a sentence on the segments that certainly lose, the largest difference first; none without any.
+
+    >>> row = dict(candidate="als", baseline="popular", baseline_run=None, metric="ndcg", k=10, test="t")
+    >>> row |= dict(segment="age", segment_value="45", n_users=103, p_adjusted=0.004)
+    >>> row |= dict(difference=-0.114, ci_low=-0.15, ci_high=-0.077)
+    >>> lost_sentences([row])
+    ['1 of 1 by segment certainly lost: ndcg@10 (age 45), als against popular: -.11 (103 users)']
+    """
+    of_cells = dict[tuple[str, ...], Row]()
+    for row in rows:
+        if is_of_segment(row) and row["test"] in set(PairTest):
+            of_cells.setdefault((row["candidate"], row["baseline"], where(row)), row)
+    if not of_cells:
+        return []
+    lost = [row for row in of_cells.values() if is_lost(row, better)]
+    lost.sort(key=lambda row: -abs(row["difference"]))
+    n = f"of {len(of_cells):,} by segment certainly lost"
+    if not lost:
+        return [f"none {n}"]
+    names = [
+        f"{where(row)}, {row['candidate']} against {in_run(row['baseline'], row['baseline_run'])}: "
+        f"{short(row['difference'], 2)} ({few_marked(row['n_users'])} users)"
+        for row in lost[:MOST_LOST]
+    ]
+    more = [f"and {len(lost) - MOST_LOST:,} more"] if len(lost) > MOST_LOST else []
+    return [f"{len(lost):,} {n}: {'; '.join([*names, *more])}"]
+
+
+def segment_notes(rows: Iterable[Row], better: Callable[[str], Direction] = list_direction) -> list[str]:
+    """Return notes on the segments in the lines of ``compared_table``."""
+    rows = list(rows)
+    chosen = important(rows, better)
+    n_more = len(rows) - len(chosen)
+    more = f"{n_more:,} more lines of segments are in the table comparisons"
+    few = any(is_of_segment(row) and row["n_users"] < FEW for row in chosen)
+    return [
+        *([more] if n_more else []),
+        *([SEEMS_CERTAIN] if any(map(seems_certain, chosen)) else []),
+        *([FEW_EXPLAINED] if few else []),
+        *meanings_of_segments(row["segment"] for row in chosen),
+    ]
+
+
+def meanings_of_segments(segments: Iterable[str]) -> list[str]:
+    """Return the meanings of values of our own segments.
+
+    >>> meanings_of_segments(["country", "activity"])
+    ['activity: the higher the decile, the more rows in train; 10 are the most active users']
+    """
+    return [MEANINGS[name] for name in dict.fromkeys(segments) if name in MEANINGS]
+
+
+def few_marked(n: int) -> str:
+    """Return a number of users, marked if it is small: ``12 (few)``."""
+    return f"{n:,} (few)" if n < FEW else f"{n:,}"
 
 
 def compared_lines(rows: Iterable[Row]) -> TextLines:

@@ -30,12 +30,13 @@ MOST_LINES_SHOWN = 50
 
 @dataclass(frozen=True)
 class TextTable:
-    """Table of texts for display: a header, lines with one text per column, and notes below."""
+    """Table of texts for display: a header, lines with one text per column, what is read first, and notes."""
 
     title: str
     header: Sequence[str]
     lines: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
+    lead: Sequence[str] = ()
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the lines as a pandas frame of texts.
@@ -47,9 +48,8 @@ class TextTable:
 
     def __repr__(self) -> str:
         rows = self.to_pandas().head(MOST_LINES_SHOWN).map(escape_control_characters)
-        return "\n".join(
-            [escape_control_characters(self.title), rows.to_string(index=False), *self.all_notes]
-        )
+        lead = map(escape_control_characters, (self.title, *self.lead))
+        return "\n".join([*lead, rows.to_string(index=False), *self.all_notes])
 
     def _repr_html_(self) -> str:
         rows = (
@@ -58,7 +58,8 @@ class TextTable:
         with pd.option_context("display.max_colwidth", None):
             table = rows.rename(columns=escape).to_html(index=False, border=0, escape=False)
         notes = "".join(f"<br><small>{escape(note)}</small>" for note in self.all_notes)
-        return f"<div><b>{escape(escape_control_characters(self.title))}</b>{table}{notes}</div>"
+        lead = "".join(f"<br>{escape(escape_control_characters(text))}" for text in self.lead)
+        return f"<div><b>{escape(escape_control_characters(self.title))}</b>{lead}{table}{notes}</div>"
 
     @property
     def all_notes(self) -> list[str]:

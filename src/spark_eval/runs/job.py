@@ -132,10 +132,14 @@ class Job:
         store: Store,
         runs: Mapping[str, str | None],
         reads: Sequence[str],
+        **content: Any,
     ) -> "Job":
-        """Return the job of a verb that reads published runs, with their fingerprints, instead of sources."""
+        """Return the job of a verb that reads published runs, with their fingerprints, instead of sources.
+
+        ``content`` is what else it reads.
+        """
         settings, timezone = settings_of(verb, config), config.split.rule().timezone
-        digest = digest_of(config=settings, runs=runs)
+        digest = digest_of(config=settings, runs=runs, **content)
         return cls(verb.name, run_id, digest, settings, {}, {}, store, "", timezone, runs, reads)
 
     @contextmanager

@@ -24,7 +24,7 @@ from spark_eval.comparison.plan import CompareOptions, ComparePlan, make_compare
 from spark_eval.config.calibrate import CalibrateSection
 from spark_eval.config.experiments import ExperimentSection, MetricSection
 from spark_eval.config.input_policy import check_secrets
-from spark_eval.config.inputs import Output, Recommendations, RunId, Scalar, Source
+from spark_eval.config.inputs import InputPath, Output, Recommendations, RunId, Scalar, Source
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, given_to, keyed, setting_keys
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.errors import ConfigError
@@ -199,6 +199,9 @@ class CompareSection(Section):
     """The baseline, and options of the comparison with it."""
 
     baseline: Baseline = Field(default=Baseline(), description="what models are compared with: run and model")
+    calibration: InputPath | None = Field(
+        default=None, description="path of a published table calibration: what past experiments say"
+    )
 
     def checked(self, gates: Sequence[GateSection] = ()) -> ComparePlan:
         """Return the validated plan; raise ConfigError with the nearest allowed choice.

@@ -17,6 +17,7 @@ from spark_eval.errors import ConfigError, escape_control_characters
 from spark_eval.experiments.analysis import failure_of
 from spark_eval.experiments.tables import DecisionRow
 from spark_eval.names import counted
+from spark_eval.results.forecasts import forecast_sentence
 from spark_eval.results.mlflow_runs import mark_version
 from spark_eval.results.sentences import bound_decimals, interval_text, short
 from spark_eval.runs.job import Run
@@ -50,17 +51,22 @@ MARKDOWN: Final = re.compile(
     r"\*\*(PASSED|FAILED|UNDECIDED)\*\*: "
     r"(no gates|\d+ gates? passed|\d+ of \d+ gates (failed|undecided)), [\w-]+ of run .*\n"
     r"(\n\| gate \| passed \| decision \| reason (\| difference .*)?\|\n(\|---)+\|\n(\| .* \|\n)+)?"
+    r"(\n(- .*\n)+)?"
 )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Gates of a run, or decisions on experiments: their rows, with texts and results."""
+    """Gates of a run, or decisions on experiments: their rows, with texts and results.
+
+    ``past`` are sentences on past experiments.
+    """
 
     run_id: str
     verb: str
     rows: Sequence[Row]
     lines: Sequence[tuple[str, bool, str, str, Sequence[str]]]
+    past: Sequence[str] = ()
 
     @classmethod
     def of(cls, run: Run, verb: str) -> "Verdict":
@@ -71,7 +77,8 @@ class Verdict:
             for row in run.rows(table) if table in run.tables else ():
                 lines.append(gate_line(row) if table == Table.GATES else decision_line(row))
                 rows.append({**row, "passed": lines[-1][1]})
-        return cls(run.run_id, verb, rows, lines)
+        forecasts = run.rows(Table.FORECASTS) if Table.FORECASTS in run.tables else ()
+        return cls(run.run_id, verb, rows, lines, list(map(forecast_sentence, forecasts)))
 
     @property
     def passed(self) -> bool:
@@ -80,7 +87,9 @@ class Verdict:
 
     def as_json(self) -> str:
         """Return the run, the verdict and all rows as JSON."""
-        tree = {"run_id": self.run_id, "verb": self.verb, "passed": self.passed, "gates": self.rows}
+        tree: Row = {"run_id": self.run_id, "verb": self.verb, "passed": self.passed, "gates": self.rows}
+        if self.past:
+            tree = {**tree, "past": self.past}
         return json.dumps(tree, indent=2, allow_nan=False) + "\n"
 
     def as_markdown(self) -> str:
@@ -103,6 +112,8 @@ class Verdict:
                 *map(plain_text, numbers),
             )
             texts.append(f"| {' | '.join(cells)} |")
+        if self.past:
+            texts += ["", *(f"- {plain_text(text)}" for text in self.past)]
         return "\n".join(texts) + "\n"
 
 
@@ -198,7 +209,9 @@ def is_verdict(file: Path) -> bool:
         tree = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return tree.keys() == KEYS.keys() and all(isinstance(tree[key], kind) for key, kind in KEYS.items())
+    is_past = isinstance(tree.pop("past", []), list)
+    keys = tree.keys() == KEYS.keys()
+    return is_past and keys and all(isinstance(tree[key], kind) for key, kind in KEYS.items())
 
 
 def remove_verdict(file: Path) -> None:

@@ -104,7 +104,7 @@ def setting(spark: "SparkSession", name: str, value: str) -> Iterator[None]:
 
 @contextmanager
 def silent_about_pandas() -> Iterator[None]:
-    """Hide PySpark's warning of pandas 3: all rows of this package travel as Arrow."""
+    """Hide PySpark's warning of pandas 3: rows travel as Arrow; texts of functions stay texts."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", PANDAS_WARNING, FutureWarning)
         yield

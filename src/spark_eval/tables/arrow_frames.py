@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import UNSIGNED, WIDE_UNSIGNED
 from spark_eval.arrow.footers import MOST_DIGITS
-from spark_eval.errors import DataError, lacks_memory, raise_if_of_machine
+from spark_eval.errors import ConfigError, DataError, lacks_memory, raise_if_of_machine
 from spark_eval.options import Exporting, not_a_frame
+from spark_eval.runtime.local_files import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,11 +79,15 @@ def how_to_mend(column: Any, reason: str) -> str:
 
 
 def read_arrow(name: str, frame: Any) -> pa.Table:
-    """Return a frame, or the Parquet files at a path, as an Arrow table."""
+    """Return a frame, or the Parquet files at a path of this machine, as an Arrow table."""
     if not isinstance(frame, str) and not hasattr(frame, "__fspath__"):
         return as_arrow(name, frame)
+    local = local_path(str(frame))
+    if local is None:
+        message = f"{name}: {str(frame)!r} is not on this machine; give a frame, or copy the files here"
+        raise ConfigError("UNSUPPORTED_INPUT", message)
     try:
-        return as_arrow(name, pq.read_table(frame, use_threads=False, page_checksum_verification=True))
+        return as_arrow(name, pq.read_table(local, use_threads=False, page_checksum_verification=True))
     except (OSError, pa.ArrowException) as error:
         raise_if_of_machine(error, str(frame))
         raise DataError("MISSING_INPUT", f"{name}: cannot read {str(frame)!r}: {error}") from error

@@ -7,25 +7,16 @@ from typing import Any, Final, NamedTuple
 
 from spark_eval.accounting import ACCOUNTING as ACCOUNTING_COLUMNS
 from spark_eval.accounting import Entry, check_accounting
-from spark_eval.calibration.calibrate import Calibration, calibrate_effects, row_of
-from spark_eval.calibration.effects import GOAL, METRIC, effects_of
+from spark_eval.calibration.calibrate import Calibration, calibrate_rows, row_of
+from spark_eval.calibration.effects import GOAL, effects_of
 from spark_eval.calibration.plan import CalibrateOptions, CalibratePlan, make_calibrate_plan
 from spark_eval.calibration.programme import (
     PROGRAMME_FILE,
     PastExperiment,
-    check_conventions,
     compared_rows,
     measured_rows,
     named_experiments,
-    read_programme,
-)
-from spark_eval.calibration.rows import (
-    SHIPPED,
-    SHOWN,
-    forecast_sentence,
-    sentence,
-    shipped_lines,
-    shown_lines,
+    programme_of,
 )
 from spark_eval.config.calibrate import CalibrateSection
 from spark_eval.errors import DataError
@@ -35,15 +26,26 @@ from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import published, records_of
 from spark_eval.publishing.published import open_table, unknown_run
 from spark_eval.publishing.stores import store_of
+from spark_eval.results.forecasts import (
+    FORECASTS,
+    SHIPPED,
+    SHOWN,
+    ForecastRow,
+    forecast_of,
+    forecast_sentence,
+    sentence,
+    shipped_lines,
+    shown_lines,
+)
 from spark_eval.runs.job import Job, JobKind, Run, digest_of, fingerprints_of, settings_of, usual_id
 from spark_eval.runs.run import needed
 from spark_eval.runs.sections import Config
 from spark_eval.runs.verb import ACCOUNTING, Computed, Published, Screen, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Outcome, Reason, Row, Table
+from spark_eval.sources.small import read_small
+from spark_eval.verbs.kinds import COMPARE, ONLINE
 
-COMPARE: Final = "compare"
-ONLINE: Final = "online"
 # Table of each verb that is read.
 READ: Final = {COMPARE: Table.COMPARISONS, ONLINE: Table.EXPERIMENTS}
 
@@ -64,7 +66,8 @@ class Programme(NamedTuple):
         """
         section = needed(config.calibrate, "calibrate")
         plan_of(section)
-        experiments, store = read_programme(section.programme), store_of(config.output, session)
+        experiments = programme_of(read_small(section.programme, PROGRAMME_FILE, session))
+        store = store_of(config.output, session)
         runs: dict[tuple[str, str], str | None] = {}
         for verb, ids in {
             COMPARE: {past.offline_run for past in experiments},
@@ -127,12 +130,7 @@ class Programme(NamedTuple):
         for past, name in named_experiments(self.used).items():
             offline += compared_rows(past, name, rows_of(COMPARE, past.offline_run))
             online += measured_rows(past, name, rows_of(ONLINE, past.online_run), plan.lower)
-        check_conventions(offline)
-        sides = (
-            effects_of("offline", offline, METRIC, plan.sign_of),
-            effects_of("online", online, GOAL, lambda _goal: 1),
-        )
-        return calibrate_effects(*sides, plan, {})
+        return calibrate_rows(offline, effects_of("online", online, GOAL, lambda _goal: 1), plan, {})
 
     def digest(self, settings: Mapping[str, Any]) -> str:
         """Return a hash of the settings, the programme and the contents of its runs."""
@@ -160,28 +158,26 @@ def compute(work: Work) -> Computed:
     """
     programme = Programme.of(work.config, work.session)
     calibration = programme.calibration(plan_of(programme.section))
-    forecasts = [forecast_of(calibration, dict(one)) for one in programme.section.predict]
+    forecasts = [forecast_row(calibration, dict(one)) for one in programme.section.predict]
     if Programme.of(work.config, work.session).digest(work.job.config) != work.job.fingerprint:
         message = "the programme, or one of its runs, was changed while it was read; start again"
         raise DataError("INPUT_CHANGED_DURING_RUN", message)
     return Computed(
-        rows=dict(calibration.small_tables) | {Table.ACCOUNTING: (programme.entries, ACCOUNTING_COLUMNS)},
-        entries=programme.entries,
-        facts={
-            "runs": {f"{verb} {run_id}": one for (verb, run_id), one in programme.runs.items()},
-            "forecasts": forecasts,
+        rows={
+            **calibration.small_tables,
+            Table.FORECASTS: (forecasts, FORECASTS),
+            Table.ACCOUNTING: (programme.entries, ACCOUNTING_COLUMNS),
         },
+        entries=programme.entries,
+        facts={"runs": {f"{verb} {run_id}": one for (verb, run_id), one in programme.runs.items()}},
         n_rows=len(calibration.rows),
     )
 
 
-def forecast_of(calibration: Calibration, candidate: Mapping[str, Any]) -> Row:
-    """Return the forecast for a candidate with its metric and goal; of a row without estimate the reason."""
+def forecast_row(calibration: Calibration, candidate: Mapping[str, Any]) -> ForecastRow:
+    """Return the forecast for a candidate; raise ConfigError METRIC_NOT_MEASURED for an unknown metric."""
     row = row_of(calibration.rows, candidate["metric"], candidate["goal"])
-    forecast = dict.fromkeys(("expected", "deviation", "p_win"))
-    if row.fitted is not None:
-        forecast |= row.fitted.predict(candidate["difference"], candidate["std_error"])._asdict()
-    return {**candidate, "metric": row.metric, "goal": row.goal, **forecast, "reason": row.reason}
+    return forecast_of(row, candidate["difference"], candidate["std_error"])
 
 
 def show(run: Run, screen: Screen) -> None:
@@ -192,7 +188,7 @@ def show(run: Run, screen: Screen) -> None:
     screen.grid(SHIPPED, shipped_lines(rows), f"shipped if certainly better offline, run {run.run_id}")
     for row in rows:
         screen.say(sentence(row))
-    for forecast in run.record.job["forecasts"]:
+    for forecast in run.rows(Table.FORECASTS) if Table.FORECASTS in run.tables else ():
         screen.say(forecast_sentence(forecast))
     for row in run.rows(Table.ACCOUNTING):
         if row["reason"] == Reason.NO_RUN:
@@ -217,7 +213,15 @@ VERB = Verb(
     about="The programme names for each experiment its run of online, and the run of compare of the models "
     "that were tested.",
     sections=("calibrate",),
-    tables=(Published(Table.CALIBRATION), Published(Table.PROGRAMME), ACCOUNTING),
+    tables=(
+        Published(Table.CALIBRATION),
+        Published(Table.PROGRAMME),
+        Published(
+            Table.FORECASTS,
+            is_asked=lambda config: config.calibrate is not None and bool(config.calibrate.predict),
+        ),
+        ACCOUNTING,
+    ),
     phases=("calibrate",),
     compute=compute,
     show=show,

@@ -3,22 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from spark_eval.comparison.compare import compare_sides
+from spark_eval.comparison.compare import compare_sides, with_forecasts
 from spark_eval.comparison.decisions import failure_of
 from spark_eval.comparison.gates import Gate, IfMissing, check_models
+from spark_eval.comparison.given import CALIBRATION, calibration_rows
 from spark_eval.comparison.plan import ComparePlan
 from spark_eval.comparison.rows import GateRow, compared_direction
 from spark_eval.comparison.sides import BaselineName
 from spark_eval.errors import DataError
 from spark_eval.publishing.stores import store_of
+from spark_eval.results.forecasts import FORECAST, CalibrationRow, forecast_lines, forecast_sentence
 from spark_eval.results.sentences import (
-    COMPARED,
     GATED,
     MOST_SENTENCES,
     SLICED,
-    compared_lines,
+    compared_table,
     gated_lines,
+    lost_sentences,
     seed_sentences,
+    segment_notes,
     sentences,
     shortened,
     slice_sentences,
@@ -31,6 +34,7 @@ from spark_eval.runs.sections import Baseline, Config
 from spark_eval.runs.verb import ACCOUNTING, Computed, LocalInput, Published, Screen, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
+from spark_eval.sources.small import read_small
 from spark_eval.verbs.gates import baseline_fault
 from spark_eval.verbs.kinds import EVALUATE, MEASURING, PREDICTIONS
 from spark_eval.verbs.measured import MeasuredRun, known_runs, measured_run, sides_of_runs
@@ -41,12 +45,23 @@ def compute(work: Work) -> Computed:
     job, asked = work.job, CompareRequest.of(work.config, work.job.run_id)
     sides = work.local or sides_of_runs(work.spark, job.store, list(job.runs), asked.plan)
     comparison = compare_sides(sides, asked.plan, asked.baseline)
+    if (calibrated := calibrated_rows(work.config, work.session)) is not None:
+        if job_of_runs(VERB, work.config, job.run_id, work.session).fingerprint != job.fingerprint:
+            message = "the calibration, or a run, was changed while it was read; start again"
+            raise DataError("INPUT_CHANGED_DURING_RUN", message)
+        comparison = with_forecasts(comparison, calibrated)
     return Computed(
         rows=comparison.small_tables,
         entries=comparison.entries,
         facts={"runs": job.runs},
         n_rows=len(comparison.rows),
     )
+
+
+def calibrated_rows(config: Config, session: OpenSession) -> list[CalibrationRow] | None:
+    """Return the rows of the calibration that the config names; None if it names none."""
+    path = config.compare.calibration
+    return None if path is None else calibration_rows(read_small(path, CALIBRATION, session))
 
 
 def open_locally(work: Work) -> LocalInput:
@@ -60,10 +75,13 @@ def show(run: Run, screen: Screen) -> None:
     """Print differences with intervals, a sentence for each pair and metric, and the decisions of gates."""
     compared = run.rows(Table.COMPARISONS)
     if compared:
-        lines = compared_lines(compared)
-        screen.grid(COMPARED, lines, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
+        for text in lost_sentences(compared, compared_direction):
+            screen.say(text)
+        table = compared_table(compared, compared_direction)
+        screen.grid(*table, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
         texts = shortened(sentences(compared, compared_direction), MOST_SENTENCES)
-        for text in (*texts, *seed_sentences(compared)):
+        notes = segment_notes(compared, compared_direction)
+        for text in (*notes, *texts, *seed_sentences(compared)):
             screen.say(text)
     if Table.SLICES in run.tables:
         slices = run.rows(Table.SLICES)
@@ -71,12 +89,23 @@ def show(run: Run, screen: Screen) -> None:
             screen.grid(SLICED, lines, f"slices of run {run.run_id}", of=Table.SLICES)
         for text in slice_sentences(slices)[:MOST_SENTENCES]:
             screen.say(text)
+    show_forecasts(run, screen)
     if Table.GATES in run.tables:
         gates = run.rows(Table.GATES)
         screen.grid(GATED, gated_lines(gates), f"gates of run {run.run_id}", of=Table.GATES)
         for row in gates:
             if row["decision"] != "not_worse":
                 screen.say(f"gate {where(row)} of {row['model']}: {row['decision']}: {row['reason']}")
+
+
+def show_forecasts(run: Run, screen: Screen) -> None:
+    """Print the effects that past experiments let expect, if the run has a calibration."""
+    if Table.FORECASTS in run.tables:
+        forecasts = run.rows(Table.FORECASTS)
+        title = f"forecasts of run {run.run_id}"
+        screen.grid(FORECAST, forecast_lines(forecasts), title, of=Table.FORECASTS)
+        for text in map(forecast_sentence, forecasts[:MOST_SENTENCES]):
+            screen.say(text)
 
 
 def check_gates(run: Run) -> None:
@@ -88,12 +117,13 @@ def check_gates(run: Run) -> None:
 
 
 def check_baselines(_verb: Verb, config: Config, session: OpenSession) -> list[str]:
-    """Check that the runs to compare with are published; return their names.
+    """Check the calibration, and that the runs to compare with are published; return their names.
 
     Raises DataError MISSING_BASELINE, unless all gates of the run tolerate it, and the errors of incomplete
     runs.
     """
     store, plan = store_of(config.output, session), config.compare.checked(config.gates)
+    calibrated_rows(config, session)
     gated = {gate.against_run for gate in plan.gates}
     refusing = {gate.against_run for gate in plan.gates if gate.if_missing is IfMissing.REFUSE}
     runs, there = {*gated, config.compare.baseline.run} - {None}, []
@@ -156,7 +186,9 @@ def job_of_runs(verb: JobKind, config: Config, run_id: str | None, session: Open
         run_id = Job.of(PREDICTIONS if has_predictions else EVALUATE, config, None, session).run_id
     store = store_of(config.output, session)
     runs = fingerprints_of(store, [run_id, *CompareRequest.of(config, run_id).other_runs], MEASURING)
-    return Job.of_runs(verb, config, run_id, store, runs, MEASURING)
+    calibrated = calibrated_rows(config, session)
+    read = {} if calibrated is None else {"calibration": calibrated}
+    return Job.of_runs(verb, config, run_id, store, runs, MEASURING, **read)
 
 
 def other_run(run: str | None, run_id: str) -> str | None:
@@ -183,6 +215,7 @@ VERB = Verb(
     tables=(
         Published(Table.COMPARISONS),
         Published(Table.SLICES, is_asked=lambda config: config.compare.checked().slices is not None),
+        Published(Table.FORECASTS, is_asked=lambda config: config.compare.calibration is not None),
         Published(Table.GATES, is_asked=lambda config: bool(config.gates_of_models)),
         ACCOUNTING,
     ),

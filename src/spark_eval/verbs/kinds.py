@@ -22,3 +22,7 @@ PREDICTIONS: Final = JobKind(name="predictions", sections=("predictions",))
 SAMPLE: Final = JobKind(name="sample", sections=("candidates", "predicted", "sample"))
 # Verbs whose runs are compared and merged; a run is of one of them.
 MEASURING: Final = (EVALUATE.name, PREDICTIONS.name)
+# A calibration reads runs of the two other verbs.
+COMPARE: Final = "compare"
+ONLINE: Final = "online"
+CALIBRATE: Final = "calibrate"

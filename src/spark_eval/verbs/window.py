@@ -22,7 +22,7 @@ from spark_eval.runs.sections import Config, PredictionsSection
 from spark_eval.runs.verb import ACCOUNTING, METRICS, Computed, Published, Screen, Shortcut, Verb, Work
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import MODEL, Row, Table
-from spark_eval.verbs.kinds import EVALUATE, MEASURING, PREDICTIONS
+from spark_eval.verbs.kinds import CALIBRATE, EVALUATE, MEASURING, ONLINE, PREDICTIONS
 from spark_eval.verbs.measured import MeasuredRun, known_runs, usable_record
 from spark_eval.verbs.report import store_at
 
@@ -81,7 +81,6 @@ CURVES = Published(Table.CURVES, by=(MODEL,))
 
 # Sections of a day's config that decide its metrics; those of its inputs differ from day to day.
 DECIDING: Final = (EVALUATE.name, "stages")
-ONLINE: Final = "online"
 # Keys of the section of predictions that name its input, or decide only whether values are published.
 OF_INPUT: Final = frozenset(Source.model_fields) | {"max_quarantined"}
 
@@ -170,10 +169,14 @@ def removed(run_id: str) -> DataError:
 
 
 def stale_parts(record: Record, fingerprints: Mapping[tuple[str, str], str]) -> list[str]:
-    """Return the days that a run has read and that were removed or published again since.
+    """Return the runs that a run has read and that were published, published again or removed since.
 
-    ``fingerprints`` are today's, by verb and run id. ``online`` reads days of its own.
+    ``fingerprints`` are today's, by verb and run id. Windows and ``online`` read days, a calibration reads
+    runs of ``compare`` and ``online``.
     """
+    if record.verb == CALIBRATE:
+        runs: Row = record.job["runs"]
+        return [run for run, before in runs.items() if fingerprints.get(verb_and_id(run)) != before]
     parts: Row = record.job.get("parts", {})
     verbs = (ONLINE,) if record.verb == ONLINE else MEASURING
     return [
@@ -181,6 +184,12 @@ def stale_parts(record: Record, fingerprints: Mapping[tuple[str, str], str]) -> 
         for run_id, before in parts.items()
         if before not in {fingerprints.get((verb, run_id)) for verb in verbs}
     ]
+
+
+def verb_and_id(run: str) -> tuple[str, str]:
+    """Return verb and run id of a run that a calibration has read: ``compare spring``."""
+    verb, _, run_id = run.partition(" ")
+    return verb, run_id
 
 
 @documented(WindowOptions)

@@ -3,14 +3,16 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import repeated_lists
 from request_lists import worked
+from tests.calibration.test_calibrate import OFFLINE, ONLINE
 from tests.results.report.test_report_page import column, data_of, statements
 
-from spark_eval import compare, evaluate
+from spark_eval import Calibration, calibrate, compare, evaluate, report
 from spark_eval.publishing.local import LocalStore
-from spark_eval.results.report import beyond, funnel, page
+from spark_eval.results.report import beyond, experiments, funnel, page
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.report.users import segments
 from spark_eval.results.shown import UNPUBLISHED
@@ -119,6 +121,17 @@ def test_a_front_holds_whom_nobody_beats_in_both(pages: dict[str, Path]) -> None
     assert {(row["accuracy"], row["beyond accuracy"]) for row in rows} >= {("ndcg@5", "novelty@5")}
 
 
+def test_an_accuracy_over_other_users_than_the_metric_has_no_front(pages: dict[str, Path]) -> None:
+    """The model with lists for 19 of 81 users has its novelty of these 19."""
+    text = pages["others"].read_text()
+    assert set(column(text, "trade_offs", "front")) == {""}
+    said = [one for one in statements(text) if "has no front" in one]
+    users = "a 81 of 81, b 81 of 81, few 19 of 81"
+    assert said == [
+        f"plain |  | novelty@100 has no front: it is a mean of other users than ndcg@100 ({users})."
+    ]
+
+
 def test_one_model_alone_or_no_accuracy_has_no_front(facts: RunFacts) -> None:
     metrics = facts.rows(Table.METRICS)
     alone = [row for row in metrics if row["model"] == "taste"]
@@ -155,7 +168,7 @@ def test_groups_of_items_are_no_segment_of_users(facts: RunFacts, pages: dict[st
 
 def test_values_of_a_run_are_said_to_have_no_interval(pages: dict[str, Path]) -> None:
     text = pages["stages"].read_text()
-    certain = dict(zip(column(text, "best", "measure"), column(text, "best", "certain"), strict=True))
+    certain = dict(zip(column(text, "best", "metric"), column(text, "best", "certain"), strict=True))
     assert certain["catalog_coverage@10"] == "unknown: it has no interval"
     assert "gini_catalog@10" not in certain
 
@@ -226,3 +239,47 @@ def test_repeats_are_drawn_with_the_parts_of_the_variance() -> None:
     assert any("evaluate.by_repeat: true" in one for one in statements(text))
     alone = [row for row in without if row["model"] == "B"]
     assert "How much is chance" not in page.report_page(RunFacts("r", {}, {"metrics": alone}))
+
+
+def past_experiments() -> Calibration:
+    recall = OFFLINE.assign(metric="recall@10", difference=OFFLINE["difference"] / 2)
+    return calibrate(pd.concat([OFFLINE, recall, OFFLINE[:7].assign(metric="map@10")]), ONLINE)
+
+
+def test_past_experiments_stand_with_both_errors_their_line_and_its_band() -> None:
+    found = past_experiments()
+    chapter = experiments.calibration(found.facts_of_run())
+    assert chapter is not None
+    said = " ".join(one.text for one in chapter.statements)
+    assert "of 8 decided experiments 7 had the sign of ndcg@10" in said
+    assert "map@10 and ctr: 7 experiments are too few" in said
+    assert chapter.picks == ("metric", "goal")
+    rows = pd.DataFrame(dict(chapter.views[0].dataset.columns)).set_index("metric")
+    crosses = rows[rows["point"] == "experiment"]
+    assert crosses.groupby("metric").size().to_dict() == {"map@10": 7, "ndcg@10": 16, "recall@10": 16}
+    first = crosses.loc["ndcg@10"].iloc[0]
+    ends = [first[name] for name in ("offline_low", "offline_high", "online_low", "online_high")]
+    assert ends == pytest.approx(
+        [1.2 - 1.96 * 0.2, 1.2 + 1.96 * 0.2, 0.9 - 1.96 * 0.3, 0.9 + 1.96 * 0.3], abs=1e-4
+    )
+    line = rows[rows["point"] == "line"].loc["ndcg@10"]
+    assert line["offline"].tolist() == [-0.9, 2.0]
+    assert line["online"].tolist() == pytest.approx(
+        [found.predict(at, 0.0, "ndcg@10").expected for at in (-0.9, 2.0)]
+    )
+    half = 1.96 * found.predict(0.0, 0.0, "ndcg@10").deviation
+    assert (line["online_high"] - line["online"]).tolist() == pytest.approx([half, half], abs=1e-4)
+    assert "map@10" not in rows[rows["point"] == "line"].index
+
+
+def test_a_calibration_is_drawn_written_and_shown(tmp_path: Path) -> None:
+    found = past_experiments()
+    assert "predict" in dir(found)
+    assert all(hasattr(found, name) for name in dir(found))
+    found.write(tmp_path)
+    assert pd.read_parquet(tmp_path / "calibration")["metric"].tolist() == ["map@10", "ndcg@10", "recall@10"]
+    found.plot().write(tmp_path / "plot.html")
+    assert "Offline against online effects" in (tmp_path / "plot.html").read_text()
+    report(found, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "Offline metrics and online wins" in page

@@ -76,7 +76,7 @@ def test_gates_come_first_with_words_and_those_that_failed_before_others(pages: 
 
 def test_the_best_model_is_said_with_the_terminals_marks(pages: dict[str, Path]) -> None:
     text = pages["lists"].read_text()
-    names = ("measure", "best", "value", "ci_low", "ci_high", "certain")
+    names = ("metric", "best", "value", "ci_low", "ci_high", "certain")
     columns = [column(text, "best", name) for name in names]
     best = {row[0]: row[1:] for row in zip(*columns, strict=True)}
     assert best["recall@10"][0] == "als"

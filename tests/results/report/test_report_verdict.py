@@ -198,7 +198,7 @@ def test_means_of_other_users_have_no_mark_and_are_never_called_best() -> None:
     facts = facts_on(*few, *(mean(model, "novelty", at) for model, at in (("a", 5.0), ("b", 3.0))))
     assert {row["mark"] for row in facts.everybody} == {""}
     [row] = models.best_rows(facts.everybody)
-    assert (row["measure"], row["best"], row["value"]) == ("novelty@10", "nobody", None)
+    assert (row["metric"], row["best"], row["value"]) == ("novelty@10", "nobody", None)
     assert row["certain"] == "means of different users do not compare; fewer than 81 users: few (19)"
     same = facts_on(*(mean(model, "novelty", at, n=19) for model, at in (("few", 9.0), ("a", 5.0))))
     assert [row["mark"] for row in same.everybody] == ["*", ""]
@@ -302,3 +302,43 @@ def test_what_a_run_measures_is_asked_once_however_many_models_it_has(
 
 def test_rows_are_those_of_metrics() -> None:
     assert set(mean("a", "ndcg", 0.5)) == set(MetricRow._fields)
+
+
+def test_a_published_comparison_decides_how_surely_a_model_is_best() -> None:
+    """Unpaired, b is certainly worse in ndcg, and may be as good in recall; compared, it is reversed."""
+    rows = [
+        mean("a", "ndcg", 0.50),
+        mean("b", "ndcg", 0.30),
+        mean("a", "recall", 0.50),
+        mean("b", "recall", 0.49),
+    ]
+    before = facts_on(*rows)
+    marks = {(row["metric"], row["model"]): row["mark"] for row in before.everybody}
+    assert marks == {("ndcg", "a"): "*", ("ndcg", "b"): "", ("recall", "a"): "*", ("recall", "b"): "~"}
+    pair = {
+        "k": 10,
+        "segment": "all",
+        "segment_value": "all",
+        "test": "t",
+        "baseline_run": None,
+        "n_users": 81,
+    }
+    for sides, sign in ((("a", "b"), 1), (("b", "a"), -1)):
+        names = dict(zip(("candidate", "baseline"), sides, strict=True))
+        compared = [
+            pair
+            | names
+            | {
+                "metric": metric,
+                "difference": sign * middle,
+                "ci_low": sign * middle - 0.005,
+                "ci_high": sign * middle + 0.005,
+                "p_adjusted": p,
+            }
+            for metric, middle, p in (("ndcg", 0.2, 0.6), ("recall", 0.01, 0.001))
+        ]
+        facts = replace(before, tables={**before.tables, Table.COMPARISONS: compared})
+        marks = {(row["metric"], row["model"]): row["mark"] for row in facts.everybody}
+        assert marks == {("ndcg", "a"): "*", ("ndcg", "b"): "~", ("recall", "a"): "*", ("recall", "b"): ""}
+        certain = {row["metric"]: row["certain"] for row in models.best_rows(facts.everybody)}
+        assert certain == {"ndcg@10": "no: b may be as good", "recall@10": "yes, at 95 %"}

@@ -38,7 +38,7 @@ class SliceSums:
 
     ``n_amounts`` is the number of amounts of a user: the difference; the difference and the number of rows,
     if users have several; or the four of a weighted mean. ``is_clustered`` if users have several rows.
-    ``known`` are the sums that were read, and ``means`` those of all slices, if a user has one amount.
+    ``known`` are the sums that were read, and ``means`` the sums of all slices, if a user has one amount.
     """
 
     totals: SliceTotals

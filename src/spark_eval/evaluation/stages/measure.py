@@ -75,8 +75,8 @@ def stage_sums(measuring: BucketMeasurer) -> StageTotals:
     columns = StageMeasurer(plan, models, lists, measuring.ideal, users).columns()
     totals = totals_of(plan, columns, None if owner is None else owner[users], segments)
     for name, population in measuring.item_populations.items():
-        everybody, of_items = np.arange(len(population.user)), population.lists(lists)
-        columns = StageMeasurer(plan, models, of_items, population.ideal, everybody).columns()
+        everybody, item_lists = np.arange(len(population.user)), population.lists(lists)
+        columns = StageMeasurer(plan, models, item_lists, population.ideal, everybody).columns()
         values = {name: (population.segment.code, population.segment.names)}
         owners = None if owner is None else owner[population.user]
         totals = totals.plus(totals_of(plan, columns, owners, values, has_all=False))

@@ -96,9 +96,9 @@ class BucketMeasurer:
         self.over_repeats = SegmentTotals([], (n_over_repeats,))
         self.over_repeats_users = SegmentTotals([], (n_over_repeats,))
         self.groups: dict[tuple[int, str], GroupWeights] = {}
-        of_items = self.task.plan.item_metrics
-        self.item_sums = SegmentTotals([], (len(sum_of_columns(of_items)),))
-        self.item_user_sums = SegmentTotals([], (len(means_of(of_items)),))
+        item_metrics = self.task.plan.item_metrics
+        self.item_sums = SegmentTotals([], (len(sum_of_columns(item_metrics)),))
+        self.item_user_sums = SegmentTotals([], (len(means_of(item_metrics)),))
 
     @cached_property
     def lists(self) -> BucketLists:
@@ -190,8 +190,8 @@ class BucketMeasurer:
             part = rows.slice(ends[index], ends[index + 1] - ends[index])
             keys = key_sum(split_repeat(name or "")[0], part)
             digest = self.list_digest(name) if task.plan.has_repeats else 0
-            of_items = pa.concat_tables(parts[index] for parts in item_rows) if item_rows else None
-            yield ModelSummary(name, of_rows, frozenset(folds), keys, signs[index], digest), part, of_items
+            item_part = pa.concat_tables(parts[index] for parts in item_rows) if item_rows else None
+            yield ModelSummary(name, of_rows, frozenset(folds), keys, signs[index], digest), part, item_part
 
     def add_over_repeats(
         self, columns: Mapping[str, Floats], users: Ints, model: Ints, names: Sequence[str]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from spark_eval.conventions.choice import Need
 from spark_eval.kernels.registry import RANKING
 from spark_eval.results.leaderboard import cutoff_text, list_direction, measure_of
 from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, chart
@@ -21,11 +22,15 @@ def trade_offs(facts: RunFacts) -> Chapter | None:
     rows = list(trade_off_rows(facts))
     if not rows:
         return None
-    shown = (MODEL, "accuracy", "mean accuracy", "beyond accuracy", "value", "better", "front")
+    shown = (
+        *(MODEL, "accuracy", "mean accuracy", "n accuracy"),
+        *("beyond accuracy", "value", "n", "better", "front"),
+    )
+    headings = {"n": "users", "n accuracy": "users of accuracy"}
     view = chart(
         Form.SCATTER,
         "Accuracy against what is beyond",
-        Dataset.of("trade_offs", rows, shown),
+        Dataset.of("trade_offs", rows, shown, headings),
         "A point for each model: its accuracy upwards, the chosen metric to the right",
         y="mean accuracy",
         x_title="beyond accuracy",
@@ -35,7 +40,7 @@ def trade_offs(facts: RunFacts) -> Chapter | None:
         "A model is on the front (a full point) if no other is better in one of both and at least as good in "
         "the other, by the means alone. Where neither direction is better, there is no front."
     )
-    sentences = [Statement(text) for text in front_sentences(rows)]
+    sentences = [Statement(text) for text in (*front_sentences(rows), *other_users(rows))]
     return Chapter("Accuracy and beyond", [*sentences, explained], [view], ["beyond accuracy"])
 
 
@@ -62,7 +67,8 @@ def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
         both = [(row, hits[row[MODEL]]) for row in of_models if row[MODEL] in hits]
         if len(both) < 2:
             continue
-        front = pareto([(hit["value"], row["value"]) for row, hit in both], both[0][0]["better"])
+        better = Direction.NONE if has_other_users(both) else both[0][0]["better"]
+        front = pareto([(hit["value"], row["value"]) for row, hit in both], better)
         for (row, hit), is_best in zip(both, front, strict=True):
             yield {
                 **{name: row[name] for name in (MODEL, "metric", "k")},
@@ -72,7 +78,20 @@ def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
                 "value": row["value"],
                 "better": row["better"],
                 "front": "yes" if is_best else "",
+                "of others": "yes" if has_other_users(both) else "",
+                "n": row["n"],
+                "n accuracy": hit["n"],
             }
+
+
+def has_other_users(pairs: Sequence[tuple[Row, Row]]) -> bool:
+    """Return True if the values of models, with their accuracies, are means of different users.
+
+    A value of the whole run, such as the coverage of the catalogue, is not a mean of users.
+    """
+    metric = metric_of(pairs[0][0])
+    is_of_run = metric is not None and Need.ITEM_COUNTS in metric.needs
+    return len({one["n"] for value, hit in pairs for one in ((hit,) if is_of_run else (value, hit))}) > 1
 
 
 def accuracy_of(everybody: Sequence[Row]) -> str | None:
@@ -124,6 +143,20 @@ def front_sentences(rows: Sequence[Row]) -> list[str]:
         front = of_metric[max(of_metric, key=as_number)]
         statements.append(f"{front[0][0]}: on the front {', '.join(model for _, model in front)}.")
     return statements[:MOST_SENTENCES_SHOWN]
+
+
+def other_users(rows: Sequence[Row]) -> list[str]:
+    """Return a sentence per metric without a front because its users, or those of the accuracy, differ."""
+    texts = dict[str, str]()
+    of_measures: dict[str, list[Row]] = {}
+    for row in rows:
+        of_measures.setdefault(row["beyond accuracy"], []).append(row)
+    for measure, of_measure in of_measures.items():
+        if of_measure[0]["of others"]:
+            users = ", ".join(f"{row[MODEL]} {row['n']:,} of {row['n accuracy']:,}" for row in of_measure)
+            text = f"{measure} has no front: it is a mean of other users than {of_measure[0]['accuracy']}"
+            texts.setdefault(of_measure[0]["metric"], f"{text} ({users}).")
+    return list(texts.values())[:MOST_SENTENCES_SHOWN]
 
 
 def exposure_of_groups(facts: RunFacts) -> Chapter | None:

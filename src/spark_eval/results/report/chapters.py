@@ -36,6 +36,7 @@ class Form(StrEnum):
     SPANS = "spans"
     BARS = "bars"
     SCATTER = "scatter"
+    CROSSES = "crosses"
 
 
 # Usual roles of columns, by form; a view can override them.

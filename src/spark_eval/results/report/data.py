@@ -8,10 +8,14 @@ from sys import intern
 from typing import Any, Final, Protocol
 
 from spark_eval.conventions.choice import Need
+from spark_eval.conventions.comparison import PairTest
 from spark_eval.errors import ConfigError
 from spark_eval.kernels.registry import RANKING, RankingMetric
 from spark_eval.kernels.values import UNCUT, ranking_names, split_metric_text
 from spark_eval.results.leaderboard import (
+    BEST,
+    CLOSE,
+    Line,
     cutoff_text,
     is_list_metric,
     list_direction,
@@ -22,6 +26,7 @@ from spark_eval.results.leaderboard import (
 )
 from spark_eval.results.report.chapters import Dataset
 from spark_eval.results.report.spread import UserCount
+from spark_eval.results.sentences import is_lost
 from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, Direction, Row, Table
 
 # Sort key of a model without a value.
@@ -139,7 +144,7 @@ class RunFacts:
         There are no marks if models have values for different users.
         """
         rows = [row for row in self.of_users if self.is_shown(row["metric"])]
-        marks = marks_of(rows, self.direction)
+        marks = self.marks_as_compared(marks_of(rows, self.direction))
         has_predictions, measure, direction = (
             self.has_predictions,
             cache(self.measure_at),
@@ -159,6 +164,30 @@ class RunFacts:
             }
             for row in rows
         ]
+
+    def marks_as_compared(self, marks: Mapping[tuple[str, Line], str]) -> dict[tuple[str, Line], str]:
+        """Return the marks, those of models that were compared with the best by that comparison.
+
+        A model is close unless the comparison says that it is certainly worse. The first test of a pair
+        counts.
+        """
+        best = {(metric, line[1]): line[0] for (metric, line), mark in marks.items() if mark == BEST}
+        chosen, pairs = dict(marks), set[tuple[Any, ...]]()
+        for row in self.rows(Table.COMPARISONS):
+            first = best.get((row["metric"], row["k"]))
+            names = (row["candidate"], row["baseline"])
+            key = (row["metric"], row["k"], *names)
+            is_other = row[SEGMENT] != ALL or row["baseline_run"] is not None or first not in names
+            if is_other or key in pairs or row["test"] not in set(PairTest):
+                continue
+            pairs.add(key)
+            other = names[names[0] == first]
+            worse = (lambda metric: TURNED[self.direction(metric)]) if other == names[1] else self.direction
+            cell = (row["metric"], (other, row["k"]))
+            if chosen.get(cell) != BEST:
+                chosen.pop(cell, None)
+                chosen |= {} if is_lost(row, worse) else {cell: CLOSE}
+        return chosen
 
     @property
     def of_users(self) -> list[Row]:
@@ -259,6 +288,11 @@ class RunFacts:
         return sorted(names, key=lambda name: (*places.get(name, LAST), name))
 
 
+TURNED: Final = {
+    Direction.HIGHER: Direction.LOWER,
+    Direction.LOWER: Direction.HIGHER,
+    Direction.NONE: Direction.NONE,
+}
 PAIR: Final = ("candidate", "baseline")
 
 

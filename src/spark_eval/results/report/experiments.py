@@ -1,5 +1,6 @@
-"""Chapters on online experiments (verdict cards, differences, power, checks) and on interleaving."""
+"""Chapters on online experiments, interleaving, and offline metrics that have predicted experiments."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from spark_eval.results.effects import (
     p_of,
     result,
 )
+from spark_eval.results.forecasts import forecast_sentence, sentence
 from spark_eval.results.report.chapters import (
     CardLine,
     Chapter,
@@ -28,8 +30,9 @@ from spark_eval.results.report.chapters import (
     warning,
 )
 from spark_eval.results.report.data import RunFacts
-from spark_eval.results.sentences import RARE, number_order
+from spark_eval.results.sentences import RARE, number_order, seems_certain
 from spark_eval.schema import ALL, SEGMENT, SEGMENT_VALUE, Row, Table
+from spark_eval.statistics.intervals import CERTAIN
 
 TONES: Final[Mapping[str, tuple[Tone, str]]] = {
     "win": (Tone.GOOD, "WIN"),
@@ -69,6 +72,28 @@ HEADINGS: Final = {
     "n_needed": "control units needed",
     "p_adjusted": "p, corrected",
     "test": "question",
+}
+EXPERIMENT: Final = "experiment"
+# Columns of the picture of past experiments: a row is an experiment, or a point of the fitted line.
+PAST: Final = (
+    *("metric", "goal", "point", EXPERIMENT, "treatment"),
+    *("offline", "offline_low", "offline_high", "online", "online_low", "online_high"),
+)
+EXPLAINED: Final = (
+    "Arms are intervals of 95 %. The line is the true online effect to expect. "
+    "The band holds 95 % of the true effects."
+)
+# Number of points of a fitted line.
+N_OF_LINE: Final = 2
+CALIBRATED: Final = {
+    "calibration": (
+        "How well it has predicted",
+        ("n", "left_out", "n_decided", "agree", "rho", "rho_low", "rho_high", "naive_rho", "slope", "reason"),
+    ),
+    "shipped": (
+        "Shipped if certainly better offline",
+        ("shipped", "online_sum", "online_std_error", "online_all", "online_best"),
+    ),
 }
 # Methods whose rows have an interval of a difference, each with its meaning.
 TWO_SIDED: Final[Mapping[str, str]] = {
@@ -308,12 +333,6 @@ def charts(dataset: Dataset, rows: Sequence[Row]) -> Iterator[View]:
         )
 
 
-def seems_certain(row: Row) -> bool:
-    """Return True if the interval of a row excludes 0, but its corrected p-value is not small."""
-    low, high, p = row["ci_low"], row["ci_high"], row["p_adjusted"]
-    return None not in (low, high, p) and p >= RARE and not low <= 0 <= high
-
-
 def interleaving(facts: RunFacts) -> Chapter | None:
     """Return the chapter on interleaved lists; readers choose the experiment."""
     rows = facts.rows(Table.INTERLEAVINGS)
@@ -344,3 +363,60 @@ def interleaving(facts: RunFacts) -> Chapter | None:
         for trust in trusted([check for check in checks if check["experiment"] == row["experiment"]])
     ]
     return Chapter("Interleaving", (), views, picks=("experiment",), verdicts=cards)
+
+
+def calibration(facts: RunFacts) -> Chapter | None:
+    """Return the chapter on a calibration; readers choose the offline metric and the goal."""
+    rows = facts.rows(Table.CALIBRATION)
+    if not rows:
+        return None
+    statements = [Statement(f"{sentence(row)}.") for row in rows]
+    statements += [Statement(f"{forecast_sentence(row)}.") for row in facts.rows(Table.FORECASTS)]
+    points = [
+        *(past_point(row) for row in facts.rows(Table.PROGRAMME) if row["reason"] is None),
+        *(point for row in rows for point in fitted_line(row, facts.rows(Table.PROGRAMME))),
+    ]
+    views = [
+        chart(
+            Form.CROSSES,
+            "Offline against online effects",
+            Dataset.of("past_experiments", points, PAST, HEADINGS),
+            "A cross of intervals for each past experiment; the fitted line and its band",
+            note=EXPLAINED,
+            x="offline",
+            y="online",
+            is_point=EXPERIMENT,
+        ),
+        *(
+            View(Form.TABLE, title, Dataset.of(name, rows, ("metric", "goal", *columns)))
+            for name, (title, columns) in CALIBRATED.items()
+        ),
+    ]
+    return Chapter("Offline metrics and online wins", statements, views, picks=("metric", "goal"))
+
+
+def past_point(row: Row) -> Row:
+    """Return a past experiment with the intervals of both effects."""
+    point = {"point": EXPERIMENT, "experiment": row["experiment"], "treatment": row["treatment"]}
+    for side in ("offline", "online"):
+        effect, half = row[f"{side}_difference"], CERTAIN * row[f"{side}_std_error"]
+        point |= {side: effect, f"{side}_low": effect - half, f"{side}_high": effect + half}
+    return {"metric": row["metric"], "goal": row["goal"], **point}
+
+
+def fitted_line(row: Row, programme: Sequence[Row]) -> Iterator[Row]:
+    """Yield points of the fitted line of a row of ``calibration``, with the band of true online effects."""
+    pair = {"metric": row["metric"], "goal": row["goal"]}
+    seen = [
+        one["offline_difference"]
+        for one in programme
+        if one["reason"] is None and {name: one[name] for name in pair} == pair
+    ]
+    if row["rho"] is None or not seen:
+        return
+    half = CERTAIN * row["online_spread"] * math.sqrt(1 - row["rho"] ** 2)
+    for share in range(N_OF_LINE):
+        offline = min(seen) + (max(seen) - min(seen)) * share / (N_OF_LINE - 1)
+        online = row["online_mean"] + row["slope"] * (offline - row["offline_mean"])
+        ends = {"online": online, "online_low": online - half, "online_high": online + half}
+        yield {**dict.fromkeys(PAST), **pair, "point": "line", "offline": offline, **ends}

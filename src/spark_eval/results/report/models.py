@@ -22,9 +22,13 @@ from spark_eval.results.report.chapters import (
 )
 from spark_eval.results.report.data import RunFacts, as_number, part_of
 from spark_eval.results.sentences import (
+    SEEMS_CERTAIN,
     in_run,
     interval_text,
+    lost_sentences,
+    meanings_of_segments,
     seed_sentences,
+    seems_certain,
     sentences,
     short,
     undecided_text,
@@ -132,8 +136,8 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
     if not everybody:
         return None
     best = list(best_rows(everybody))
-    columns = ("measure", "best", "value", "ci_low", "ci_high", "certain")
-    headings = {"measure": "metric", "value": "mean", "ci_low": "from", "ci_high": "to"}
+    columns = ("metric", "best", "value", "ci_low", "ci_high", "certain")
+    headings = {"value": "mean", "ci_low": "from", "ci_high": "to"}
     table = View(Form.TABLE, "The best in each metric", Dataset.of("best", best, columns, headings))
     views = [
         *([table] if best else []),
@@ -159,6 +163,8 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
     statements = list[Statement]()
     if any(row["mark"] for row in everybody):
         statements.append(Statement(f"{EXPLAINED}. The dots of both are full."))
+        if facts.rows(Table.COMPARISONS):
+            statements.append(Statement("The marks of models that were compared follow that test instead."))
     bad = unusable(entries_of_rows(facts.rows(Table.ACCOUNTING)))
     statements += [warning("Unusable", f"{text}.") for text in bad]
     statements += lists_missing(facts)
@@ -200,7 +206,7 @@ def best_rows(everybody: Sequence[Row]) -> Iterator[dict[str, Any]]:
             continue
         names = " and ".join(row[MODEL] or "the model" for row in best)
         shown = {name: mean[name] for name in ("value", "ci_low", "ci_high")}
-        yield {"measure": rows[0]["measure"], "best": names or "nobody", **shown, "certain": certainty}
+        yield {"metric": rows[0]["measure"], "best": names or "nobody", **shown, "certain": certainty}
 
 
 def how_certain(best: Row, close: Sequence[str]) -> str:
@@ -276,8 +282,10 @@ def differences(facts: RunFacts) -> Chapter | None:
             values=counts,
         ),
     ]
-    statements = [Statement(text) for text in sentences(rows, facts.direction)[:MOST_SENTENCES_SHOWN]]
-    statements += [Statement(text) for text in seed_sentences(rows)]
+    texts = [*lost_sentences(rows, facts.direction), *sentences(rows, facts.direction)[:MOST_SENTENCES_SHOWN]]
+    texts += [*seed_sentences(rows), *meanings_of_segments(row[SEGMENT] for row in rows)]
+    texts += [SEEMS_CERTAIN] if any(map(seems_certain, rows)) else []
+    statements = [Statement(text) for text in texts]
     statements.append(Statement("A dot is full where its interval leaves 0 out."))
     if len(rows) > MOST_COMPARISONS:
         more = f"{len(rows) - MOST_COMPARISONS:,} more rows, of segments, stand in the table comparisons."

@@ -23,6 +23,7 @@ NOT_OTHERS: Final = {
     *(Table.SUBSETS, Table.LEAKAGE, Table.METRICS, Table.ACCOUNTING, Table.CURVES, Table.THRESHOLDS),
     *(Table.COMPARISONS, Table.SLICES, Table.GATES, Table.STAGES, Table.FUNNEL),
     *(Table.EXPERIMENTS, Table.INTERLEAVINGS, Table.CHECKS, Table.DECISIONS),
+    *(Table.CALIBRATION, Table.FORECASTS),
     Table.SUMS,
 }
 SUBSET_HEADINGS: Final = {

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from spark_eval.results.report.beyond import exposure_of_groups, trade_offs
 from spark_eval.results.report.chapters import Chapter
 from spark_eval.results.report.data import RunFacts
-from spark_eval.results.report.experiments import experiments, interleaving
+from spark_eval.results.report.experiments import calibration, experiments, interleaving
 from spark_eval.results.report.funnel import pipeline
 from spark_eval.results.report.models import beside_other_run, cutoffs, differences, gates, leaderboard
 from spark_eval.results.report.origins import accounting, other_tables, provenance, split_in_time
@@ -30,6 +30,7 @@ CHAPTERS: Final[Mapping[str, Callable[[RunFacts], Chapter | None]]] = {
     "slices": where_worse,
     "experiments": experiments,
     "interleaving": interleaving,
+    "calibration": calibration,
     "gates": gates,
     "models": leaderboard,
     "chance": chance,

@@ -6,8 +6,7 @@ from typing import Any, Final
 from spark_eval.results.leaderboard import measure_of
 from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, View, chart
 from spark_eval.results.report.data import RunFacts
-from spark_eval.results.report.users import FEW
-from spark_eval.results.sentences import in_run, slice_name, slice_sentences, standing
+from spark_eval.results.sentences import FEW, in_run, slice_name, slice_sentences, standing
 from spark_eval.schema import MODEL, Outcome, Reason, Row, Table
 
 # Number of attributes of a heat table.

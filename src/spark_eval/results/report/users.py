@@ -6,23 +6,11 @@ from typing import Any, Final
 
 from spark_eval.accounting import REQUESTS
 from spark_eval.conventions.presets import request_rules
-from spark_eval.results.report.chapters import (
-    Chapter,
-    Dataset,
-    Form,
-    Statement,
-    View,
-    chart,
-    rounded,
-    warning,
-)
+from spark_eval.results.report.chapters import Chapter, Dataset, Form, Statement, View, chart, rounded
 from spark_eval.results.report.data import RunFacts
 from spark_eval.results.report.spread import MOST_SPREAD
+from spark_eval.results.sentences import FEW, meanings_of_segments
 from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, REPEAT, SEGMENT, SEGMENT_VALUE, Reason, Row, Table
-
-# Cells with fewer users have a warning.
-FEW: Final = 30
-MOST_SMALL_NAMED: Final = 5
 
 # Rule of ``conventions``, and what it says.
 RULES: Final[Mapping[str, str]] = {
@@ -144,13 +132,9 @@ def segments(facts: RunFacts) -> Chapter | None:
     if not rows:
         return None
     names = list(dict.fromkeys(row[SEGMENT] for row in rows))
-    few = dict.fromkeys(row["part"] for row in rows if (row["n"] or 0) < FEW)
     unit = "rows" if facts.has_predictions else "users"
     text = f"The stronger the colour, the higher the value; a cell with ⚠ has fewer than {FEW} {unit}."
-    statements = [Statement(text)]
-    if few:
-        named = ", ".join(list(few)[:MOST_SMALL_NAMED]) + (" and more" if len(few) > MOST_SMALL_NAMED else "")
-        statements.append(warning("Small", f"{len(few)} segments have fewer than {FEW} {unit}: {named}."))
+    statements = [Statement(text), *(Statement(f"{meaning}.") for meaning in meanings_of_segments(names))]
     views = [
         chart(
             Form.HEAT,

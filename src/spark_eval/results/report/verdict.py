@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from spark_eval.conventions.comparison import Decision, PairTest
+from spark_eval.results.forecasts import forecast_sentence
 from spark_eval.results.leaderboard import BEST, CERTAIN, CLOSE, gains_in_words, measure_of
 from spark_eval.results.report.chapters import (
     FAILED,
@@ -17,11 +18,12 @@ from spark_eval.results.report.chapters import (
 )
 from spark_eval.results.report.data import RunFacts, part_of
 from spark_eval.results.report.models import change
-from spark_eval.results.sentences import in_run, interval_text, short, where
+from spark_eval.results.sentences import few_marked, in_run, interval_text, short, where
 from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, REPEAT, SEGMENT, Direction, Row, Table
 
 MOST_SEGMENTS_NAMED: Final = 5
 MOST_FAILED_NAMED: Final = 3
+MOST_FORECASTS: Final = 3
 UNPAIRED: Final = "unpaired; spark-eval compare pairs the users"
 
 
@@ -33,6 +35,7 @@ class Difference(NamedTuple):
     low: float | None
     high: float | None
     p: float | None = None
+    n: int | None = None
 
     def turned(self) -> "Difference":
         """Return the difference with the two models swapped."""
@@ -70,6 +73,7 @@ def verdict(facts: RunFacts) -> Chapter | None:
         **({"Gates": gates_text(gates)} if any(not row["passed"] for row in gates) else {}),
         **({"Segments that lose": lost} if (lost := lost_text(facts, differences, measure)) else {}),
         "Difference": Statement(difference),
+        **({"What the past says": past} if (past := past_text(facts, model, measure)) else {}),
         "Metric": Statement(metric_text(facts, model, measure)),
     }
     headline = decision(facts, gates, model, measure)
@@ -193,7 +197,7 @@ def compared_with(facts: RunFacts, model: str, measure: str) -> tuple[str | None
         if not is_ours or row["difference"] is None or row[SEGMENT] in (FOLD, FOLDS):
             continue
         if tests.setdefault(sides, row["test"]) == row["test"]:
-            ends = (row["ci_low"], row["ci_high"], row["p_adjusted"])
+            ends = (row["ci_low"], row["ci_high"], row["p_adjusted"], row["n_users"])
             found.setdefault(sides, []).append(Difference(part_of(row), row["difference"], *ends))
     for (candidate, baseline), differences in sorted(found.items(), key=lambda one: one[0][0] != model):
         if candidate == model:
@@ -232,7 +236,8 @@ def unpaired_differences(
             continue
         found = change(row, was)
         if found["difference"] is not None:
-            yield Difference(row["part"], found["difference"], found["ci_low"], found["ci_high"])
+            ends = (found["ci_low"], found["ci_high"])
+            yield Difference(row["part"], found["difference"], *ends, n=row["n"])
 
 
 def gates_text(gates: Sequence[Row]) -> Statement:
@@ -244,6 +249,14 @@ def gates_text(gates: Sequence[Row]) -> Statement:
     return Statement(f"{len(failed)} of {len(gates)} failed: {named}", Tone.BAD, FAILED)
 
 
+def past_text(facts: RunFacts, model: str, measure: str) -> Statement | None:
+    """Return the online effect that past experiments let expect of the model; None without a calibration."""
+    forecasts = [row for row in facts.rows(Table.FORECASTS) if row["candidate"] == model]
+    firsts = [row for row in forecasts if row["metric"] == measure] or forecasts
+    texts = [forecast_sentence(row) for row in firsts[:MOST_FORECASTS]]
+    return Statement(". ".join(texts)) if texts else None
+
+
 def lost_text(facts: RunFacts, differences: Sequence[Difference], measure: str) -> Statement | None:
     """Return the segment values where the model is significantly worse, the worst first; None without any."""
     parts = [one for one in differences if one.part != ALL]
@@ -253,9 +266,14 @@ def lost_text(facts: RunFacts, differences: Sequence[Difference], measure: str) 
         return None
     if not lost:
         return Statement(f"none of {len(parts)} for certain")
-    named = "; ".join(f"{one.part} {one}" for one in lost[:MOST_SEGMENTS_NAMED])
+    named = "; ".join(f"{one.part} {one}{users_text(one)}" for one in lost[:MOST_SEGMENTS_NAMED])
     more = f"; and {len(lost) - MOST_SEGMENTS_NAMED} more" if len(lost) > MOST_SEGMENTS_NAMED else ""
     return Statement(f"{len(lost)} of {len(parts)}: {named}{more}", Tone.WARNING, "LOSES")
+
+
+def users_text(difference: Difference) -> str:
+    """Return the number of users of a difference: ``, 12 (few) users``; empty if unknown."""
+    return "" if difference.n is None else f", {few_marked(difference.n)} users"
 
 
 def p_text(p: float) -> str:

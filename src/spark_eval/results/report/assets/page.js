@@ -11,6 +11,7 @@
   const GREY = "#8b949e";
   const MARKS = { "*": "best", "~": "not certainly worse than the best" };
   const FIRST_ROWS = 200;
+  const MOST_NAMED = 5;
   const NUMBER = /^[+-]?\d+(\.\d+)?$/;
   // As the page's, for ECharts measures texts on its own.
   const FONT = getComputedStyle(document.body).fontFamily;
@@ -276,6 +277,12 @@
     });
     const corner = view.where.segment ? view.where.segment[0] : drawn.rows;
     putTable(parent, view.title, [corner, heading(view, drawn.n), ...models], cells, "heat");
+    const small = ordered.filter(([, line]) => [...line.values()].some((row) => row[drawn.value] !== null && row[drawn.n] < drawn.few));
+    if (small.length) {
+      const named = small.slice(0, MOST_NAMED).map(([name]) => name).join(", ");
+      const unit = heading(view, drawn.n);
+      make("p", "definition", `⚠ Fewer than ${drawn.few} ${unit} in ${small.length} of ${ordered.length}: ${named}${small.length > MOST_NAMED ? " and more" : ""}.`, parent);
+    }
   }
 
   // --- charts --------------------------------------------------------------------------------------------
@@ -519,6 +526,49 @@
     };
   }
 
+  /** A cross for each row with intervals in both directions; a line and its band through the other rows. */
+  function crossesChart(view, rows) {
+    const { drawn } = view, { x, y } = drawn;
+    const kept = rows.filter((row) => row.point === drawn.is_point), line = rows.filter((row) => row.point !== drawn.is_point);
+    const ends = (name) => [`${name}_low`, `${name}_high`];
+    const cross = (_, api) => {
+      const row = kept[api.value(2)], stroke = css("--text");
+      const at = (along, up) => api.coord([along, up]);
+      const arms = [ends(x).map((name) => at(row[name], row[y])), ends(y).map((name) => at(row[x], row[name]))];
+      const [cx, cy] = at(row[x], row[y]);
+      const lines = arms.map(([[x1, y1], [x2, y2]]) => ({ type: "line", shape: { x1, y1, x2, y2 }, style: { stroke, lineWidth: 1, opacity: 0.45 } }));
+      return { type: "group", children: [...lines, { type: "circle", shape: { cx, cy, r: 4 }, style: { fill: "#0072B2" } }] };
+    };
+    const [low, high] = ends(y).map((name) => line.map((row) => [row[x], row[name]]));
+    const band = (_, api) => ({
+      type: "polygon", silent: true, shape: { points: [...low, ...[...high].reverse()].map((pair) => api.coord(pair)) },
+      style: { fill: "#56B4E9", opacity: 0.22 },
+    });
+    const extent = (name) => {
+      const values = [...kept, ...line].flatMap((row) => [name, ...ends(name)].map((column) => row[column])).filter((value) => value !== null);
+      const pad = (Math.max(...values) - Math.min(...values)) * 0.04 || 0.01;
+      return { min: Math.min(...values, 0) - pad, max: Math.max(...values, 0) + pad };
+    };
+    const scale = (name, nameGap) => axis({ type: "value", ...extent(name), name: `${name} difference`, nameGap, axisLabel: { showMinLabel: false, showMaxLabel: false, formatter: (value) => tick(Number(value.toPrecision(3))) } });
+    const zero = { silent: true, symbol: "none", label: { show: false }, lineStyle: { color: css("--faint"), type: "solid", width: 1 }, data: [{ xAxis: 0 }, { yAxis: 0 }] };
+    return {
+      height: 400,
+      isEmpty: !kept.length,
+      option: frame(view, {
+        xAxis: scale(x, 26),
+        yAxis: scale(y, 44),
+        grid: { left: 32, right: 24, top: 18, bottom: 28, containLabel: true },
+        series: [
+          ...(line.length ? [
+            { type: "custom", renderItem: band, data: [[low[0][0], low[0][1]]], silent: true, clip: true },
+            { type: "line", data: line.map((row) => [row[x], row[y]]), symbol: "none", silent: true, lineStyle: { color: "#0072B2", width: 2 } },
+          ] : []),
+          { type: "custom", renderItem: cross, clip: true, markLine: zero, encode: { x: 0, y: 1 }, data: kept.map((row, place) => ({ value: [row[x], row[y], place], row })) },
+        ],
+      }),
+    };
+  }
+
   function spansChart(view, rows) {
     const { drawn } = view;
     const lanes = [...new Set(rows.map((row) => row[drawn.lane]))].reverse();
@@ -549,7 +599,7 @@
     };
   }
 
-  const DRAWN = { lines: linesChart, intervals: intervalsChart, stack: stackChart, spans: spansChart, bars: barsChart, scatter: scatterChart };
+  const DRAWN = { lines: linesChart, intervals: intervalsChart, stack: stackChart, spans: spansChart, bars: barsChart, scatter: scatterChart, crosses: crossesChart };
 
   // --- chapters ------------------------------------------------------------------------------------------
 
