@@ -58,7 +58,7 @@ test-all: .venv/.dev
 	@$(in_venv) tests.rings $(ARGS)
 
 test-exhaustive: .venv/.classes.jsa
-	@$(in_venv) pytest -n 2 --dist worksteal -m "exhaustive and not stores" --hypothesis-profile others $(ARGS)
+	@OPENBLAS_NUM_THREADS=1 $(in_venv) pytest -n 2 --dist worksteal -m "exhaustive and not stores" --hypothesis-profile others $(ARGS)
 
 test-pages: .venv/.classes.jsa .venv-airflow/.installed
 	@$(in_venv) pytest tests/pages $(ARGS)

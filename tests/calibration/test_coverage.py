@@ -20,6 +20,7 @@ def share_covered(n: int, rho: float, n_programmes: int, seed: int) -> float:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("n", [30, 100])
 @pytest.mark.parametrize("rho", [0.0, 0.6, 0.9])
 def test_intervals_hold_the_truth_in_93_of_100_programmes(n: int, rho: float) -> None:
