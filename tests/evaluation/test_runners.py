@@ -177,6 +177,38 @@ def test_lists_by_request_have_the_same_bits(weight: str, has_truth: bool) -> No
     assert_alike(frames, **options, weight=weight)
 
 
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("by_request", [False, True])
+def test_lists_with_repeats_have_the_same_bits(by_request: bool) -> None:
+    frames = inputs(by_request=by_request)
+    frames["truth"] = frames["truth"].fillna({"relevance": 1.0})
+    lists = frames["recommendations"]
+    # The last model has one repeat; some users lack a list of a repeat.
+    repeats = np.where(lists["model"] == "knn", lists["item"] % 2, lists["item"] % 3)
+    frames["recommendations"] = lists.assign(repeat=np.where(lists["model"] > "z", 0, repeats))
+    options: dict[str, Any] = {
+        "metrics": [
+            "map",
+            "dcg",
+            "hit_rate",
+            "fcp",
+            "novelty",
+            "ild",
+            "gini",
+            "catalog_coverage",
+            "exposure",
+        ],
+        "k": [1, 5],
+        "segments": ["country", "age", "known", "activity"],
+        "by_repeat": True,
+        "interval": "bootstrap",
+        "resamples": 20,
+    }
+    of_local = found(frames, "local", **options)
+    assert isinstance(of_local, dict), of_local
+    assert of_local == found(frames, "spark", **options)
+
+
 KINDS: Final[Mapping[str, Callable[[pd.DataFrame], Any]]] = {
     "pandas": lambda rows: rows,
     "nullable": lambda rows: rows.replace(np.inf, 1.0).convert_dtypes(),

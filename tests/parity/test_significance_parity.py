@@ -1,4 +1,4 @@
-"""Adjusted p-values, clustered errors and tests of equivalence are those of statsmodels."""
+"""Adjusted p-values, clustered errors, equivalence and parts of variance are those of statsmodels."""
 
 import json
 import subprocess
@@ -13,6 +13,7 @@ from tests.statistics.samples import by_chance, clusters_of, pair_sums
 
 from spark_eval import evaluate
 from spark_eval.evaluation.result import Evaluation
+from spark_eval.statistics.repeats import CrossedSums
 from spark_eval.statistics.significance import adjusted, t_test, tost
 
 PYTHON = Path(__file__).parents[2] / ".venv-parity" / "bin" / "python"
@@ -23,6 +24,11 @@ RANDOM = np.random.default_rng(20_261_127)
 FAMILIES = [np.round(RANDOM.random(n) ** 3, 3).tolist() for n in (1, 2, 7, 40, 300)]
 CLUSTERS = [(RANDOM.integers(0, n // 3, n).tolist(), RANDOM.normal(0.1, 1, n).tolist()) for n in (9, 30, 500)]
 PAIRS = [(by_chance(n, seed=n), delta) for n, delta in ((5, 0.1), (40, 0.05), (1000, 0.02))]
+# Values of users under the repeats of a model, with parts that are positive.
+CROSSED = [
+    RANDOM.normal(0, 1, n_users) + np.linspace(-1, 1, n)[:, None] + RANDOM.normal(0, 0.6, (n, n_users))
+    for n, n_users in ((3, 10), (5, 20), (8, 30))
+]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +38,8 @@ def theirs() -> Mapping[str, Any]:
         pytest.skip("the libraries are not installed; `make test-parity` installs them and runs this")
     pairs = [(*(side.tolist() for side in pair), delta) for pair, delta in PAIRS]
     requests = [case for result in by_request() for case in requests_of(result)]
-    cases = json.dumps({"families": FAMILIES, "clusters": CLUSTERS, "pairs": pairs, "requests": requests})
+    asked = {"families": FAMILIES, "clusters": CLUSTERS, "pairs": pairs, "requests": requests}
+    cases = json.dumps(asked | {"crossed": [values.tolist() for values in CROSSED]})
     done = subprocess.run([PYTHON, SCRIPT], input=cases, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     answer: Mapping[str, Any] = json.loads(done.stdout)
@@ -100,3 +107,19 @@ def test_numbers_are_those_of_statsmodels(theirs: Mapping[str, Any], compared: l
         expected = flat(theirs["numbers"][kind])
         assert numbers == pytest.approx(expected, rel=TOLERANCE, abs=1e-12), kind
         compared.append(f"statsmodels {theirs['version']}: {kind}: {len(expected)} numbers")
+
+
+def test_parts_of_the_variance_are_those_of_crossed_random_effects(
+    theirs: Mapping[str, Any], compared: list[str]
+) -> None:
+    for values, expected in zip(CROSSED, theirs["numbers"]["crossed"], strict=True):
+        n_repeats, n_users = values.shape
+        parts = CrossedSums.of(values).parts
+        assert parts is not None
+        rest = float(parts.residual)
+        ours = [(float(parts.users) - rest) * n_users, (float(parts.of_repeats) - rest) * n_repeats]
+        ours.append(rest * values.size)
+        assert ours == pytest.approx(expected["moments"], rel=TOLERANCE)
+        # REML has the same maximum in complete layouts; its iteration stops before.
+        assert ours == pytest.approx(expected["reml"], rel=1e-4)
+    compared.append(f"statsmodels {theirs['version']}: parts of variance: {3 * len(CROSSED)} numbers")

@@ -186,6 +186,7 @@ REFUSED: Final[Mapping[str, Callable[[Rows], tuple[Any, dict[str, Any]]]]] = {
     "no valid row": lambda rows: (rows.assign(label=7), {}),
     "too many invalid": lambda rows: (rows, {"max_quarantined": 0.0001}),
     "invalid of a named model": lambda rows: (rows.assign(score=rows["score"] * 1e9), {"model": "m"}),
+    "repeats": lambda rows: (rows.assign(repeat=rows["label"]), {}),
     "unknown column": lambda rows: (rows, {"columns": {"lable": "label"}}),
 }
 

@@ -182,8 +182,8 @@ def test_a_table_has_the_segments_that_matter_in_the_order_of_their_numbers() ->
 
 def test_segments_that_lose_are_one_sentence_the_largest_difference_first() -> None:
     lost = "ndcg@10 (age 41), als against popular: -.04 (20 (few) users)"
-    other = "ndcg@10 (age 100), als against popular: -.02 (100 users)"
-    assert lost_sentences(MANY) == [f"2 of 43 by segment certainly lost: {lost}; {other}"]
+    second = "ndcg@10 (age 100), als against popular: -.02 (100 users)"
+    assert lost_sentences(MANY) == [f"2 of 43 by segment certainly lost: {lost}; {second}"]
     assert lost_sentences(MANY[:41]) == ["none of 40 by segment certainly lost"]
     assert lost_sentences([PAIR]) == []
     many = lost_sentences([by_age(str(age), -0.1) for age in range(20)])[0]

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from spark_eval.errors import ConfigError
 from spark_eval.predictions.measure import ORIGINAL_COLUMN, PREDICTIONS, PredictionTable
 from spark_eval.predictions.task import PredictionPlan, Scores, Task
 from spark_eval.predictions.worker.batches import RowReader
 from spark_eval.predictions.worker.rows import SCORE_COLUMN
 from spark_eval.runners.rows import Rows
-from spark_eval.schema import FOLD, INPUT_COLUMNS, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT
+from spark_eval.schema import FOLD, INPUT_COLUMNS, LABEL, MODEL, REPEAT, SCORE, SEGMENT_COLUMN, USER, WEIGHT
 from spark_eval.tables.spec import Column, Kind, SpecOf, TableSpec
 
 NO_FOLD = "FOLD_NOT_INTEGER"
@@ -21,7 +22,13 @@ def specs_of(plan: PredictionPlan, model: str | None) -> SpecOf:
 
 
 def spec_of(plan: PredictionPlan, model: str | None, name: str, columns: Sequence[str]) -> TableSpec:
-    """Return the spec of predictions with these columns."""
+    """Return the spec of predictions with these columns.
+
+    Raises ConfigError NOT_BY_REPEAT for a column ``repeat`` that is no segment: the repeats would be pooled.
+    """
+    if REPEAT in columns and REPEAT not in plan.segments:
+        message = f"{name} have a column {REPEAT}, and are not measured by repeat; evaluate one repeat"
+        raise ConfigError("NOT_BY_REPEAT", f"{message}, or leave the column out")
     read = [
         *([Column(MODEL, Kind.TEXT)] if model is None else []),
         *([Column(USER, Kind.ID)] if plan.reads_users else []),

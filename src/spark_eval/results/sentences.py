@@ -134,15 +134,15 @@ def lost_sentences(rows: Iterable[Row], better: Callable[[str], Direction] = lis
     >>> lost_sentences([row])
     ['1 of 1 by segment certainly lost: ndcg@10 (age 45), als against popular: -.11 (103 users)']
     """
-    of_cells = dict[tuple[str, ...], Row]()
+    cells = dict[tuple[str, ...], Row]()
     for row in rows:
         if is_of_segment(row) and row["test"] in set(PairTest):
-            of_cells.setdefault((row["candidate"], row["baseline"], where(row)), row)
-    if not of_cells:
+            cells.setdefault((row["candidate"], row["baseline"], where(row)), row)
+    if not cells:
         return []
-    lost = [row for row in of_cells.values() if is_lost(row, better)]
+    lost = [row for row in cells.values() if is_lost(row, better)]
     lost.sort(key=lambda row: -abs(row["difference"]))
-    n = f"of {len(of_cells):,} by segment certainly lost"
+    n = f"of {len(cells):,} by segment certainly lost"
     if not lost:
         return [f"none {n}"]
     names = [

@@ -49,7 +49,7 @@ def weights_of_repeats(state: np.uint64, n_repeats: int, n_replicates: int) -> I
     that of the mean over repeats. ``state`` is that of a generator SplitMix64.
 
     >>> weights_of_repeats(np.uint64(1234567), 3, 2).tolist()
-    [[1, 1, 1], [1, 1, 0], [0, 1, 1]]
+    [[1, 1, 1], [1, 1, 0], [1, 1, 0]]
 
     Source: Rao, Wu, Resampling inference with complex survey data, 1988.
     """

@@ -26,6 +26,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made_runs.predictions(root, "clicks", ["ctr", "old"])
     made_pipeline.pipeline(root, "stages")
     made_runs.others(root, "others")
+    made_runs.repeats(root, "repeats")
     words = dict.fromkeys(made_runs.WORDS[:3], made_runs.WORDS)
     made_runs.lists(root, "words", made_runs.WORDS, values=words, gap=7)
     made_runs.compared(root, "words", made_runs.WORDS, passes=True, values=words)
@@ -42,6 +43,7 @@ def pages(output: Path) -> dict[str, Path]:
         ("clicks", None),
         ("stages", None),
         ("others", None),
+        ("repeats", None),
         ("words", None),
         ("word", None),
     )

@@ -91,7 +91,7 @@ def test_the_policy_stops_what_is_put_into_a_page_and_the_watch_sees_what_it_doe
     assert loaded in set(requests_of(chrome))
 
 
-@pytest.mark.parametrize(("run", "n_charts"), [("lists", 12), ("clicks", 5), ("stages", 16)])
+@pytest.mark.parametrize(("run", "n_charts"), [("lists", 12), ("clicks", 5), ("stages", 16), ("repeats", 4)])
 def test_every_chart_is_drawn_and_has_words_and_a_table(opened: Open, run: str, n_charts: int) -> None:
     chrome = opened(run)
     found = marks(chrome)

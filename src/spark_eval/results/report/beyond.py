@@ -148,14 +148,14 @@ def front_sentences(rows: Sequence[Row]) -> list[str]:
 def other_users(rows: Sequence[Row]) -> list[str]:
     """Return a sentence per metric without a front because its users, or those of the accuracy, differ."""
     texts = dict[str, str]()
-    of_measures: dict[str, list[Row]] = {}
+    measures: dict[str, list[Row]] = {}
     for row in rows:
-        of_measures.setdefault(row["beyond accuracy"], []).append(row)
-    for measure, of_measure in of_measures.items():
-        if of_measure[0]["of others"]:
-            users = ", ".join(f"{row[MODEL]} {row['n']:,} of {row['n accuracy']:,}" for row in of_measure)
-            text = f"{measure} has no front: it is a mean of other users than {of_measure[0]['accuracy']}"
-            texts.setdefault(of_measure[0]["metric"], f"{text} ({users}).")
+        measures.setdefault(row["beyond accuracy"], []).append(row)
+    for measure, lines in measures.items():
+        if lines[0]["of others"]:
+            users = ", ".join(f"{row[MODEL]} {row['n']:,} of {row['n accuracy']:,}" for row in lines)
+            text = f"{measure} has no front: it is a mean of other users than {lines[0]['accuracy']}"
+            texts.setdefault(lines[0]["metric"], f"{text} ({users}).")
     return list(texts.values())[:MOST_SENTENCES_SHOWN]
 
 

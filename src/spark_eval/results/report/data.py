@@ -166,7 +166,7 @@ class RunFacts:
         ]
 
     def marks_as_compared(self, marks: Mapping[tuple[str, Line], str]) -> dict[tuple[str, Line], str]:
-        """Return the marks, those of models that were compared with the best by that comparison.
+        """Return the marks; published comparisons with the best model decide instead, if there are any.
 
         A model is close unless the comparison says that it is certainly worse. The first test of a pair
         counts.
@@ -181,9 +181,9 @@ class RunFacts:
             if is_other or key in pairs or row["test"] not in set(PairTest):
                 continue
             pairs.add(key)
-            other = names[names[0] == first]
-            worse = (lambda metric: TURNED[self.direction(metric)]) if other == names[1] else self.direction
-            cell = (row["metric"], (other, row["k"]))
+            rival = names[names[0] == first]
+            worse = (lambda metric: TURNED[self.direction(metric)]) if rival == names[1] else self.direction
+            cell = (row["metric"], (rival, row["k"]))
             if chosen.get(cell) != BEST:
                 chosen.pop(cell, None)
                 chosen |= {} if is_lost(row, worse) else {cell: CLOSE}

@@ -187,12 +187,12 @@ def best_rows(everybody: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
     If models have values for different users, nobody is best; the row names the models with fewer users.
     """
-    of_metrics: dict[str, list[Row]] = {}
+    metrics: dict[str, list[Row]] = {}
     for row in everybody:
-        of_metrics.setdefault(row["metric"], []).append(row)
-    for of_metric in of_metrics.values():
-        k = max((row["k"] for row in of_metric), key=as_number)
-        rows = [row for row in of_metric if row["k"] == k and row["value"] is not None]
+        metrics.setdefault(row["metric"], []).append(row)
+    for lines in metrics.values():
+        k = max((row["k"] for row in lines), key=as_number)
+        rows = [row for row in lines if row["k"] == k and row["value"] is not None]
         most = max((row["n"] or 0 for row in rows), default=0)
         others = [f"{row[MODEL]} ({row['n'] or 0:,})" for row in rows if (row["n"] or 0) < most]
         best = [row for row in rows if row["mark"] == BEST]
