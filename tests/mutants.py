@@ -90,7 +90,6 @@ MUTANTS: Final = (
     Mutant("experiments/worker/units.py", "np.where(lowest == highest, highest, CROSSOVER)", "highest", "experiments"),
     # Slices, repeats, calibration
     Mutant("comparison/slices/gates.py", "n_both / max(n_baseline + n_candidate - n_both, 1)", "1.0", "comparison"),
-    Mutant("comparison/slices/tested.py", "rest.n < FEWEST or p_of_loss(estimate, one.sign) >= LEVEL", "p_of_loss(estimate, one.sign) >= LEVEL", "comparison"),
     Mutant("comparison/slices/tested.py", "(-len(one.cell), size(one), one.cell)", "(len(one.cell), size(one), one.cell)", "comparison"),
     Mutant("comparison/slices/tested.py", "return 0.0 if sign * estimate.value < 0 else 1.0", "return 0.0", "comparison"),
     Mutant("comparison/slices/tested.py", "estimate.value * (own.weight / whole.weight)", "estimate.value", "comparison"),

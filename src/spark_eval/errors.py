@@ -122,7 +122,7 @@ class ConfigError(SparkEvalError):
 class DataError(SparkEvalError):
     """The data breaks the contract: exit 3, nothing was published.
 
-    Faults found together are one error: the code is that of the first, the message lists all.
+    Faults found together are one error: it has the code of the first, and the message lists all.
     """
 
     exit_code = 3

@@ -276,6 +276,33 @@ def test_a_worse_crossing_stands_beside_the_wider_slice() -> None:
     assert roles == {"SE": "own", "SE tv": "own", "SE web": "part_of"}
 
 
+def test_a_rest_without_spread_that_does_not_fall_explains_the_wider_slice() -> None:
+    noise = np.linspace(-0.01, 0.01, 50)
+    cells = {("SE", "tv"): noise - 0.3, ("SE", "web"): 0 * noise + 0.1, ("NO", "tv"): noise + 0.4}
+    rows = [(*cell, one) for cell, values in cells.items() for one in values]
+    table = pd.DataFrame(rows, columns=["country", "device", "d"]).rename_axis("user").reset_index()
+    old = table.drop(columns="d").assign(ndcg_at_10=0.5)
+    new = old.assign(ndcg_at_10=0.5 + table["d"])
+    slices = {"of": ["country", "device"], "min_users": 2}
+    found = by_values(compare(new, old, model="b", baseline_model="a", slices=slices))
+    assert (found["SE"].role, found["SE"].by) == ("explained_by", "country=SE, device=tv")
+
+
+def test_what_explains_a_slice_is_found_before_what_it_is_a_part_of() -> None:
+    noise = np.linspace(-0.01, 0.01, 50)
+    cells = {("tv", "old"): noise - 0.1, ("web", "old"): noise - 0.1, ("web", "young"): noise - 0.1}
+    rows = [("SE", *cell, one) for cell, values in cells.items() for one in values]
+    rows += [("SE", "tv", "young", -0.3), ("SE", "tv", "young", 0.1)]
+    rows += [("NO", *cell, one + 0.4) for cell in cells for one in noise]
+    table = pd.DataFrame(rows, columns=["country", "device", "age", "d"]).rename_axis("user").reset_index()
+    old = table.drop(columns="d").assign(ndcg_at_10=0.5)
+    new = old.assign(ndcg_at_10=0.5 + table["d"])
+    slices = {"of": ["country", "device", "age"], "cross": 3, "min_users": 2}
+    found = by_values(compare(new, old, model="b", baseline_model="a", slices=slices))
+    assert (found["SE"].role, found["SE web"].role) == ("own", "part_of")
+    assert (found["SE tv"].role, found["SE tv"].by) == ("explained_by", "country=SE, device=tv, age=old")
+
+
 def test_lower_values_are_wins_of_a_metric_whose_lower_values_are_better() -> None:
     table = pd.DataFrame({"user": range(40), "country": ["SE", "NO"] * 20})
     old = table.assign(calibration_kl_at_10=5.0)
@@ -342,14 +369,14 @@ def test_both_engines_have_the_same_bits(weight: str | None) -> None:
     assert of_spark.to_spark("slices").count() == len(local.slice_rows)
 
 
-def gated(max_drop: float, times: int = 4, **gate: Any) -> Any:
-    """The row of a gate of every slice of the worked example."""
+def gated(max_drop: float, times: int = 4, share: float = 1, **gate: Any) -> Any:
+    """The row of a gate of every slice of the worked example; the baseline has a share of the users."""
     rows = [(*of, one) for of, many in WORKED.items() for one in many] * times
     table = pd.DataFrame(rows, columns=["country", "device", "d"]).rename_axis("user").reset_index()
     new = table.assign(ndcg_at_10=0.5 + table["d"]).drop(columns="d")
     gates = [{"metric": "ndcg@10", "every_slice": True, "max_drop": max_drop, **gate}]
     options: dict[str, Any] = {"slices": {"of": ["country", "device"], "min_users": 2}, "gates": gates}
-    old = table.assign(ndcg_at_10=0.5).drop(columns="d")
+    old = table.assign(ndcg_at_10=0.5).drop(columns="d")[-round(share * len(table)) :]
     [row] = compare(new, old, model="new", baseline_model="old", **options).gate_rows
     return row
 
@@ -368,6 +395,12 @@ def test_a_gate_of_every_slice_names_the_worst_one() -> None:
 def test_a_gate_of_every_slice_passes_where_nothing_is_certain() -> None:
     assert gated(0.3, times=1).passed
     assert gated(0.3, times=1).reason.startswith("none of 8 tested slices")
+
+
+def test_a_gate_of_every_slice_needs_users_in_common() -> None:
+    with pytest.raises(DataError, match=r"POPULATIONS_DIFFER.*0\.5000 of all users are in both"):
+        gated(0.05, share=0.5)
+    assert gated(0.05, share=0.5, min_common=0.4).decision == "worse"
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import json
 import os
 import re
+import resource
 import sysconfig
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,13 @@ def run(notebook: Any, folder: Path) -> None:
     for cell in notebook.cells:
         cell.get("outputs", []).clear()
     resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources).execute()
+    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of the kernels that have ended, with the commands that they ran."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def read(name: str) -> Any:
@@ -75,12 +81,12 @@ def test_a_notebook_gives_the_outputs_that_it_shows(name: str, tmp_path: Path) -
         (tmp_path / file).symlink_to(DATA / file)
     notebook = read(name)
     expected = list(shown(notebook))
-    start = time.monotonic()
+    start = cpu_seconds()
     run(notebook, tmp_path)
     assert list(shown(notebook)) == expected
     assert len(expected) > 3
-    # Twice what the page says: the machine may have other work.
-    assert time.monotonic() - start < 240
+    # Two minutes, as the page says, on two cores.
+    assert cpu_seconds() - start < 240
 
 
 @pytest.mark.slow

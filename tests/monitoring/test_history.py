@@ -1,5 +1,6 @@
 """Histories: values and their changes by day, breaks, gaps and marks; the page; no Spark, and quick."""
 
+import doctest
 import math
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from spark_eval.cli.commands import program
 from spark_eval.comparison.rows import GATES, GateRow
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.summary import METRICS, MetricRow
+from spark_eval.monitoring import page as history_pages
 from spark_eval.monitoring.history import Mark, PastRun, make_history, sorted_rows
 from spark_eval.monitoring.plan import make_history_plan
 from spark_eval.publishing.attempt import Attempt
@@ -152,6 +154,27 @@ def test_lines_end_at_gaps_and_breaks_and_hostile_names_are_text() -> None:
     assert [line[0].text for line in breaks] == ["2024-03-05: conventions changed"]
     assert "Days without a run: 1." in page
     assert [(row.alarm, row.failed_gates) for row in found.rows[2:5]] == [("model", 0), (None, 0), (None, 1)]
+
+
+def test_the_axes_have_round_values_the_newest_day_and_a_mark_if_they_are_cut() -> None:
+    days = [f"2024-03-{day:02}" for day in range(1, 31)]
+    runs = [past(day, 0.43 + 0.003 * at) for at, day in enumerate(days)]
+    tree = ET.fromstring(well_formed(series(*runs).page).replace("<!DOCTYPE html>", ""))
+    labels = [(str(one.text), one.attrib) for one in tree.iter("text")]
+    dated = [(text, attributes) for text, attributes in labels if "-" in text]
+    assert dated[0][0] == days[-1]
+    assert dated[0][1]["text-anchor"] == "end"
+    assert len(dated) <= 7
+    # A phone has room for every third label, the newest among them.
+    assert ["class" in attributes for _, attributes in dated][:4] == [False, True, True, False]
+    values = [text for text, attributes in labels if "-" not in text]
+    assert 3 <= len(values) <= 6
+    assert all(float(value) * 100 % 1 < 1e-9 for value in values)
+    [cut] = [str(one.text) for one in tree.iter("p") if one.attrib.get("class") == "cut"]
+    assert cut == "The vertical axis begins at .0791, not at 0."
+    whole = series(past("2024-03-01", 0.0), past("2024-03-02", 0.1)).page
+    assert 'class="cut"' not in whole
+    assert doctest.testmod(history_pages).failed == 0
 
 
 def test_names_that_no_run_has_are_refused() -> None:

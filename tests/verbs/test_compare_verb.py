@@ -460,6 +460,8 @@ def test_another_calibration_is_another_comparison(desk: Desk, calibrated: Path,
     row.assign(rho=0.1).to_parquet(path / "part.parquet")
     assert desk.refused(*run)[:2] == (2, "RUN_EXISTS")
     (path / "part.parquet").unlink()
+    assert desk.refused(*run)[:2] == (3, "EMPTY_INPUT")
+    path.rmdir()
     assert desk.refused(*run)[:2] == (3, "MISSING_INPUT")
     answer = desk.refused("validate", "--verb", "compare", "--set", "compare.baseline.run=b")
     assert answer[:2] == (3, "MISSING_INPUT")

@@ -196,7 +196,7 @@ def fields(data: bytes, at: int, part: Part) -> tuple[dict[int, Any], int]:
     while head := data[at]:
         number, at = field_at(data, at, number)
         kind = head & LONG
-        # Numbers beyond those of today are of later releases of the format.
+        # Larger numbers belong to later releases of the format.
         if (
             number in by_number
             or number < 1

@@ -279,7 +279,7 @@ def parse_conventions(value: Conventions | str | Mapping[str, Any]) -> Conventio
 
 
 def changed_choices(conventions: Conventions, base: Conventions) -> dict[str, Choice]:
-    """Return the choices that differ from those of other conventions."""
+    """Return the choices that differ between two conventions."""
     return {
         name: choice for name in CONVENTIONS if (choice := getattr(conventions, name)) != getattr(base, name)
     }
@@ -293,7 +293,7 @@ def stamp(
     ``default, gain=exp2; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>=4.0``
 
     ``of_requests`` are the rules of lists by request, if any: ``requests: weight=users, truth=users``.
-    ``candidates`` are those of lists that are no full rankings: ``candidates: sampled``.
+    ``candidates`` is given for lists that are not full rankings: ``candidates: sampled``.
     """
     own = changed_choices(conventions, conventions_of(conventions.preset))
     choices = [f"{name}={choice}" for name, choice in own.items() if name not in POPULATION]

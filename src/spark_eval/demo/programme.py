@@ -28,7 +28,7 @@ LIVE: Final = "live"
 class PastProgramme(NamedTuple):
     """Tables of past experiments, as the verbs read them, and the programme that names their runs.
 
-    ``lists`` are those of each experiment's baseline, by ``BEFORE``, and of its candidate, by ``AFTER``.
+    ``lists`` has the lists of each experiment's baseline, by ``BEFORE``, and of its candidate, by ``AFTER``.
     """
 
     lists: dict[str, pd.DataFrame]

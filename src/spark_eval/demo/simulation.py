@@ -92,7 +92,7 @@ def simulate(scale: float = 1.0, seed: int = 7, mechanisms: Mechanisms = MECHANI
     """Simulate a log of ratings: the same arguments give the same bits, with one version of numpy.
 
     Args:
-        scale: Factor of the number of users; that of items grows with its square root. Scale 1 has about
+        scale: Factor of the number of users; items grow with its square root. Scale 1 has about
             68,000 rows of 2,000 users; scale 100 about 10 million rows of 200,000 users, in 1.6 GB of memory.
         seed: Random seed.
         mechanisms: Numbers and habits of users and items.

@@ -33,7 +33,7 @@ CONFIDENCE: Final = 0.95
 
 @dataclass(frozen=True)
 class ResampledMean:
-    """Mean of a model: the sum of ``numerator`` over that of ``denominator``; None: over the number of users.
+    """Mean of a model: sum of ``numerator`` / sum of ``denominator``; None: over the number of users.
 
     ``upper_bound`` is the largest possible value, None if unknown.
     """
@@ -235,7 +235,7 @@ class ItemBootstrap:
 
 
 class CellReplicates(dict[SegmentValue, ResampledSums]):
-    """Resampled sums of cells; those of equal cells are added."""
+    """Resampled sums of cells; sums of equal cells are added."""
 
     def __add__(self, other: "CellReplicates") -> "CellReplicates":
         """Add the sums of other users."""

@@ -224,7 +224,7 @@ class Plan:
 
     @cached_property
     def item_metrics(self) -> list[MetricValue]:
-        """Metrics with rows for segments of items: those of hits and lengths alone."""
+        """Metrics with rows for segments of items: metrics of hits and lengths alone."""
         return [value for value in self.metrics if value.needs(self.conventions) <= OF_LISTS]
 
     @cached_property

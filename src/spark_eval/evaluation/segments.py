@@ -84,7 +84,7 @@ def check_given(plan: Plan, tables: Collection[str], model: str | None) -> None:
 
 
 def tables_read(plan: Plan, given: Iterable[str]) -> list[str]:
-    """Return those of the given tables that a plan reads: ``users`` and ``items`` only if it needs them."""
+    """Return the given tables that a plan reads: ``users`` and ``items`` only if it needs them."""
     is_read = {"users": bool(plan.user_columns), "items": plan.reads_items}
     return [name for name in given if is_read.get(name, True)]
 

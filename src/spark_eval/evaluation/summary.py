@@ -125,7 +125,7 @@ class MetricRow(NamedTuple):
 
     If models have repeats, the mean is over users and ``n_repeats`` repeats, and ``std_error`` has both
     parts. ``std_repeat`` is the standard deviation of the repeats' means, and ``repeat_share`` the share of
-    the variance that the repeats add to that of the users.
+    the variance that the repeats add to the variance of the users.
     """
 
     model: str

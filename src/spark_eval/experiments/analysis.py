@@ -32,7 +32,7 @@ class Analysis(Estimates):
 
     @cached_property
     def shown_checks(self) -> list[CheckRow]:
-        """Rows of ``checks``: those of trust, then Gail and Simon's tests of ``rows``, which never fail."""
+        """Rows of ``checks``: checks of trust, then Gail and Simon's tests of ``rows``, which never fail."""
         name, checks = self.experiment.name, list(self.checks)
         for row in self.rows:
             if row.method == Method.GAIL_SIMON:

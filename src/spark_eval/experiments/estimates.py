@@ -55,7 +55,7 @@ class Method(StrEnum):
     GAIL_SIMON = "gail_simon"
 
 
-# Methods whose p-value is that of the lift under the preset gbstats.
+# Methods whose p-value belongs to the lift under the preset gbstats.
 TESTED_BY_LIFT: Final = (Method.RAW, Method.CUPED, Method.SEQUENTIAL)
 
 

@@ -232,7 +232,7 @@ def caps_of(parts: Rows, n_buckets: int, plan: ExperimentPlan) -> dict[TermKey, 
 
 
 def entries_of(plan: ExperimentPlan, sums: BucketSums) -> list[Entry]:
-    """Return the accounting of both tables, then that of each experiment, whose rows are the used ones."""
+    """Return the accounting of both tables, then of each experiment, whose rows are the used ones."""
     entries = []
     for name in (None, *(one.name for one in plan.experiments)):
         for source in (EXPOSURES, EVENTS, *([UNITS] if name else [])):

@@ -253,8 +253,8 @@ class OfExperiment:
     def preference(self) -> InterleavingRow:
         """The teams compared by the users who prefer each: a user counts once, by impressions won - lost.
 
-        Of the users with a click, the difference is (wins + ties / 2) / all - 1/2. The p-value is that of the
-        sign test, the interval that of Student's t.
+        Of the users with a click, the difference is (wins + ties / 2) / all - 1/2. The p-value comes from the
+        sign test, the interval from Student's t.
 
         Source: Chapelle et al., Large-scale validation and analysis of interleaved search evaluation, 2012.
         """

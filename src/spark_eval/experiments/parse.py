@@ -363,7 +363,7 @@ def check_weights(weights: Mapping[str, float], key: str) -> None:
 
 
 def strata_of(key: str, given: Iterable[Given], first: Stratum, zone: ZoneInfo) -> tuple[Stratum, ...]:
-    """Return the weights over time: those of the start, then the changes, in the order of time."""
+    """Return the weights over time: the first ones, then the changes, in the order of time."""
     strata = [first]
     for number, change in enumerate(given):
         check_keys(change, CHANGE_KEYS, f"{key}.{number}")

@@ -61,7 +61,7 @@ class Role(StrEnum):
 
 
 class MarginKind(StrEnum):
-    """Unit of the margin of a guardrail: that of the metric, or a share of the control's value."""
+    """Unit of the margin of a guardrail: the metric's, or a share of the control's value."""
 
     ABSOLUTE = "absolute"
     RELATIVE = "relative"
@@ -83,7 +83,7 @@ class LiftMethod(StrEnum):
 
 
 class Preset(StrEnum):
-    """Conventions on the lift: ours, or those of a library.
+    """Conventions on the lift: the default, or a library's.
 
     ``gbstats`` divides the adjusted difference by the raw value of the control, and tests the lift instead of
     the difference.

@@ -4,7 +4,7 @@
 Each metric has one function, under its name per user and the name of its mean: ``ap`` and ``map`` are the
 same. ``ranking_metrics`` computes several metrics at the least cost; ``register`` registers all for SQL.
 
-Values are bit for bit those of ``per_user`` in ``evaluate``. They are null if ``evaluate`` excludes the user
+Values are bit for bit as in ``per_user`` of ``evaluate``. They are null if ``evaluate`` excludes the user
 from the mean, or if the metric is undefined:
 
 - Items are integers or strings, of one type in both arrays. A null array counts as an empty one.

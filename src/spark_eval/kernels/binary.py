@@ -166,7 +166,7 @@ def average_precision(lists: Lists, k: int | None, conventions: Conventions) -> 
 def hits_up_to_ties(lists: Lists) -> Floats:
     """Count the hits up to the last rank of each hit's ties; shape (hits,)."""
     hits = lists.hits
-    # Ranks of one list stay below those of the next, so one search serves all lists.
+    # Ranks of a list stay below the ranks of the next list, so one search serves all lists.
     step = int(lists.tie_last.max(initial=0)) + 1
     up_to = np.searchsorted(hits.row * step + hits.rank, hits.row * step + lists.tie_last, side="right")
     before = np.arange(len(hits.row)) - hits.number + 1

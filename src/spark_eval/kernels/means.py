@@ -1,4 +1,4 @@
-"""Means over users: plain means of metric values, weighted ones, and those of one value over repeats."""
+"""Means over users: plain means of metric values, weighted means, and means of a value over repeats."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

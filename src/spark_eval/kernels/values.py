@@ -98,7 +98,7 @@ class MetricValue:
         return run.changed(dict(self.options)) if self.options else run
 
     def needs(self, run: Conventions) -> frozenset[Need]:
-        """Return all its needs: its own, those of its choices and of its cutoff, and what they imply."""
+        """Return all its needs: the metric's, its choices' and its cutoff's, and what they imply."""
         own = self.conventions(run)
         needs = self.metric.needs.union(*(getattr(own, name).needs for name in self.metric.conventions))
         if self.k is None:

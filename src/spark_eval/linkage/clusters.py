@@ -103,13 +103,13 @@ class Contingency:
         return mean(squares / (a * weights), self.times, n), mean(squares / (b * weights), self.times, n)
 
     def exact(self) -> tuple[float | None, float | None]:
-        """Return the share of predicted clusters that are true ones, and that of true ones predicted."""
+        """Return the share of predicted clusters that are true, and the share of true clusters predicted."""
         is_exact = (self.counts == self.predicted) & (self.counts == self.true)
         n = int(self.times[is_exact].sum())
         return share(n, self.best_predicted.n_clusters), share(n, self.best_true.n_clusters)
 
     def closest(self) -> tuple[float | None, float | None]:
-        """Return the mean best Jaccard index of predicted clusters, and that of true clusters.
+        """Return the mean best Jaccard index of predicted clusters, and of true clusters.
 
         Source: Benjelloun et al., Swoosh: a generic approach to entity resolution, 2009 (closest cluster).
         """

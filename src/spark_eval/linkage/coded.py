@@ -53,12 +53,12 @@ class CodedPairs(Pairs):
 
     @property
     def least(self) -> Ints:
-        """The lower code of each pair, that of the upper bits."""
+        """The lower code of each pair, in the upper bits."""
         return self.keys >> CODE_BITS
 
     @property
     def greatest(self) -> Ints:
-        """The higher code of each pair, that of the lower bits."""
+        """The higher code of each pair, in the lower bits."""
         return self.keys & LOWER
 
     @property

@@ -1,5 +1,6 @@
 """The page of a history: one HTML file with a chart for each metric and segment, as SVG without script."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -25,15 +26,18 @@ DASHES: Final = ("none", "6 4", "2 3", "9 3 2 3")
 # Size of a chart and of its margins.
 WIDTH: Final = 900.0
 HEIGHT: Final = 260.0
-LEFT: Final = 64.0
+LEFT: Final = 100.0
 RIGHT: Final = 12.0
-TOP: Final = 12.0
-BOTTOM: Final = 24.0
+TOP: Final = 14.0
+BOTTOM: Final = 40.0
 # End of the Content-Security-Policy.
 NOTHING_ELSE: Final = "base-uri 'none'; form-action 'none'"
-# Maximum number of labels on an axis of days, and the number on an axis of values.
-MOST_DAYS: Final = 8
-N_VALUES: Final = 5
+# Maximum number of labels on an axis of days, which of them a phone has room for, and of values at most.
+MOST_DAYS: Final = 7
+ON_PHONES: Final = 3
+MOST_VALUES: Final = 6
+# Steps between labels of values, times a power of ten.
+STEPS: Final = (1, 2, 5, 10)
 
 
 @dataclass(frozen=True)
@@ -152,19 +156,28 @@ class Chart:
         return found
 
     @property
-    def day_labels(self) -> list[tuple[float, str]]:
-        """Positions and names of some days."""
+    def day_labels(self) -> list[tuple[float, str, str, bool]]:
+        """Positions, names and anchors of the newest day and of some before it, and which stay on a phone."""
         first, n_days = self.days
         step = max(1, -(-(n_days + 1) // MOST_DAYS))
-        days = [(first + timedelta(days=at)).isoformat() for at in range(0, n_days + 1, step)]
-        return [(self.x(day), day) for day in days]
+        labels = []
+        for at, n_back in enumerate(range(0, n_days + 1, step)):
+            day = (first + timedelta(days=n_days - n_back)).isoformat()
+            anchor = "middle" if n_back or not n_days else "end"
+            labels.append((self.x(day), day, anchor, at % ON_PHONES == 0))
+        return labels
 
     @property
     def value_labels(self) -> list[tuple[float, str]]:
-        """Positions and texts of some values."""
+        """Positions and texts of round values."""
+        values, decimals = round_values(*self.ends)
+        return [(self.y(value), short(value, decimals)) for value in values]
+
+    @property
+    def cut(self) -> str:
+        """Sentence on a vertical axis without 0; empty if 0 is in sight."""
         low, high = self.ends
-        values = [low + (high - low) * at / (N_VALUES - 1) for at in range(N_VALUES)]
-        return [(self.y(value), short(value)) for value in values]
+        return "" if low <= 0 <= high else f"The vertical axis begins at {short(low)}, not at 0."
 
     @property
     def latest(self) -> list[list[str]]:
@@ -179,6 +192,24 @@ class Chart:
             ]
             for row in newest.values()
         ]
+
+
+def round_values(low: float, high: float) -> tuple[list[float], int]:
+    """Return at most MOST_VALUES round values between two ends, and the decimals that they need.
+
+    >>> round_values(0.432, 0.519)
+    ([0.44, 0.46, 0.48, 0.5], 2)
+    >>> round_values(0.0, 1200.0)
+    ([0.0, 500.0, 1000.0], 0)
+    """
+    least = (high - low) / (MOST_VALUES - 1)
+    power = math.floor(math.log10(least))
+    unit = next(step for step in STEPS if step * 10.0**power >= least)
+    power, unit = (power + 1, 1) if unit == 10 else (power, unit)
+    decimals = max(0, -power)
+    step = unit * 10.0**power
+    numbers = range(math.ceil(low / step), math.floor(high / step) + 1)
+    return [round(number * step, decimals) for number in numbers], decimals
 
 
 def point_texts(rows: Sequence[HistoryRow], model: str) -> list[str]:

@@ -160,7 +160,7 @@ def check_users(measured: MeasuredPredictions, n_rows: Mapping[Cell, int]) -> No
 
 
 def absent_names(plan: PredictionPlan, rows: Sequence[PredictionRow]) -> list[str]:
-    """Return the names of what the days have and the window lacks."""
+    """Return the metrics of the days that cannot be merged."""
     lacking = [name for name in plan.metrics if NOT_ADDITIVE & set(PREDICTION_METRICS[name].needs)]
     lacking += [f"threshold {rule}" for rule in plan.rules]
     if plan.curves:

@@ -267,7 +267,7 @@ def merge_entries(of_days: Iterable[Sequence[Entry]], n_users: Mapping[str, int]
 
 
 def absent_names(days: Sequence[Day], rows: Sequence[MetricRow]) -> list[str]:
-    """Return the names of what the days have and the window lacks, such as ``catalog_coverage@10``."""
+    """Return the metrics of the days that cannot be merged, such as ``catalog_coverage@10``."""
     there = {(row.metric, row.k) for row in rows}
     names = dict.fromkeys(chain.from_iterable(day.metric_names for day in days))
     folds = ["mean and deviation over folds"] if any(is_of_folds for *_, is_of_folds in names) else []

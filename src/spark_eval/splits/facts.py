@@ -99,6 +99,6 @@ class SplitCounts(Accumulator):
 
 
 def closed_rows(entries: Sequence[Entry]) -> list[Entry]:
-    """Check that the counts add up; return the first line, which counts all rows, and those above 0."""
+    """Check that the entries add up; drop empty ones, but keep the total."""
     check_accounting(entries)
     return [entry for entry in entries if entry.rows or entry is entries[0]]

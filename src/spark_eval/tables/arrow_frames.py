@@ -87,10 +87,13 @@ def read_arrow(name: str, frame: Any) -> pa.Table:
         message = f"{name}: {str(frame)!r} is not on this machine; give a frame, or copy the files here"
         raise ConfigError("UNSUPPORTED_INPUT", message)
     try:
-        return as_arrow(name, pq.read_table(local, use_threads=False, page_checksum_verification=True))
+        rows = pq.read_table(local, use_threads=False, page_checksum_verification=True)
     except (OSError, pa.ArrowException) as error:
         raise_if_of_machine(error, str(frame))
         raise DataError("MISSING_INPUT", f"{name}: cannot read {str(frame)!r}: {error}") from error
+    if not rows.num_columns:
+        raise DataError("EMPTY_INPUT", f"{name}: {str(frame)!r} has no file with rows")
+    return as_arrow(name, rows)
 
 
 def named_columns(frame: Any) -> Iterator[tuple[str, Any]]:

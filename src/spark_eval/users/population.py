@@ -445,7 +445,7 @@ def fill(memory: Floats, column: pa.ChunkedArray) -> None:
 
 
 def renumbered(rows: Ints) -> Ints | None:
-    """Return the indices among the rows that are there; None if all are.
+    """Renumber present rows 0 ... n - 1, -1 stays missing; return None if nothing is missing.
 
     >>> renumbered(np.array([7, -1, 9])).tolist()
     [0, -1, 1]

@@ -214,6 +214,22 @@ def test_cutoffs_stand_where_their_numbers_are(opened: Open) -> None:
     assert {"k", "5", "10"} <= set(places)
 
 
+def test_axes_that_do_not_begin_at_0_say_where_they_begin(opened: Open) -> None:
+    chrome = opened("lists")
+    charts = len(chrome.find_elements(By.CSS_SELECTOR, "#cutoffs .chart"))
+    told = texts(chrome, "#cutoffs .cut")
+    assert len(told) == charts
+    assert all(re.fullmatch(r"The vertical axis begins at \.\d+, not at 0\.", one) for one in told)
+    # Shares of users begin at 0 and end at 1.
+    assert texts(chrome, "#spread .cut") == []
+
+
+def test_small_segments_are_named_for_the_metric_that_is_shown(opened: Open) -> None:
+    chrome = opened("lists")
+    [named] = texts(chrome, "#segments figure p.definition")
+    assert named == f"⚠ Fewer than 30 users in 1 of 3: {made_runs.HOSTILE_VALUE}."
+
+
 def test_headings_stop_below_the_bar_of_models(opened: Open) -> None:
     chrome = opened()
     for link in chrome.find_elements(By.CSS_SELECTOR, "nav a"):

@@ -11,7 +11,6 @@ from spark_eval.comparison.plan import ComparePlan, SlicePlan
 from spark_eval.comparison.results import ComparedCells
 from spark_eval.comparison.rows import SliceRow, finite_row
 from spark_eval.comparison.slices.sums import (
-    FEWEST,
     OneSlice,
     PairSlices,
     SlicedTable,
@@ -148,11 +147,11 @@ def tell_apart(losing: Sequence[TestedSlice], sums: PairSlices) -> None:
         for number, one in enumerate(within):
             rest = sums.without(wider.cell, one.cell)
             estimate = estimate_of(rest)
-            if number == 0 and (rest.n < FEWEST or p_of_loss(estimate, one.sign) >= LEVEL):
+            if number == 0 and p_of_loss(estimate, one.sign) >= LEVEL:
                 wider.set_role(Role.EXPLAINED_BY, one)
                 break
             worse = welch(estimate, rest.n, one.estimate, one.sums.n)
-            if rest.n < FEWEST or p_of_loss(worse, one.sign) >= LEVEL:
+            if p_of_loss(worse, one.sign) >= LEVEL:
                 one.set_role(Role.PART_OF, wider)
 
 

@@ -54,7 +54,7 @@ class StageTotals:
     users: SegmentTotals | None = None
 
     def plus(self, other: "StageTotals") -> "StageTotals":
-        """Return these sums and those of other cells."""
+        """Return these sums and the sums of other cells."""
         lists = SegmentTotals.together((self.lists, other.lists), self.lists.shape)
         if self.users is None or other.users is None:
             return StageTotals(lists)

@@ -119,7 +119,7 @@ class WeightSquares:
         self.known: dict[int, tuple[Floats, Mapping[int, Ints]]] = {}
 
     def of(self, start: int, weight: Floats, groups: Groups) -> Mapping[int, Ints]:
-        """Return the limbs of the weights from ``start`` on; those of the last column if they are equal."""
+        """Return the limbs of the weights from ``start`` on; the last column's if they are equal."""
         last = self.known.get(start)
         if last is None or not np.array_equal(last[0], weight):
             squares = ExactSums.of(weight, groups, has_total=False).squares

@@ -1,4 +1,4 @@
-"""Units of events that have only a user: those of the user's exposures. For workers."""
+"""Units of events that have only a user, found by the user's exposures. For workers."""
 
 from collections.abc import Iterable, Iterator
 
@@ -28,7 +28,7 @@ def attach_units(
 ) -> Iterator[tuple[int, SourceRows | BucketSums]]:
     """Yield the rows of a bucket of users by bucket of their units; then the counts of all other rows.
 
-    Events have the unit of the user's exposures; those of users without one are counted here.
+    Events have the unit of the user's exposures; events of users without one are counted here.
     """
     counted = BucketSums()
     tables = rows_by_source(parts, counted)

@@ -343,7 +343,7 @@ class Bucket:
         if VARIANT not in rows.column_names:
             return np.full(len(rows), UNEXPOSED) if hashed is None else hashed
         arms = {arm: code for code, arm in enumerate(experiment.arms)}
-        # The last one is that of unlisted variants.
+        # The last one counts unlisted variants.
         codes = np.array([*(arms.get(name, UNEXPOSED) for name in self.plan.arms), UNEXPOSED])
         logged: Ints = codes[to_numpy(rows[VARIANT])]
         if hashed is not None:
@@ -371,7 +371,7 @@ class Bucket:
         return counts_before(self.timeline.when, self.timeline.weights)
 
     def phases(self, units: Units) -> Phases:
-        """Return the phases of the units' events: those of the experiment before if it exposes the same."""
+        """Return the phases of the units' events, the experiment's before if it exposes the same."""
         experiment = units.experiment
         key = (experiment.start, experiment.end, experiment.window)
         if key in self.shared:

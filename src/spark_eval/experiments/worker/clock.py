@@ -25,7 +25,7 @@ def day_starts(own: Ints, timezone: str, days: int) -> tuple[Ints, Ints]:
 
 @lru_cache(maxsize=1024)
 def day_start_before(time: int, timezone: str, days: int) -> int:
-    """Return the start of the day ``days`` before that of a time."""
+    """Return the start of the day that is ``days`` before the day of a time."""
     return int(day_starts(local_days(np.array([time]), timezone), timezone, days)[0][0])
 
 

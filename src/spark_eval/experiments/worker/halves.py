@@ -16,7 +16,7 @@ from spark_eval.statistics.exact import Ints
 PAIRS: Final = tuple(combinations_with_replacement((ONE, X, Y), 2))
 # Each bit of a hash is a half.
 BITS: Final = 64
-# Products of limbs are below 2^42: sums of 2^10 of them are exact as doubles, those of 2^20 fit 64 bits.
+# Products of limbs are below 2^42: sums of 2^10 of them are exact as doubles, sums of 2^20 fit 64 bits.
 ROWS: Final = 1 << 10
 MOST_ROWS: Final = 1 << 20
 # Sums of products over the first half of the units, for each pair of variables: (n_salts, n_pairs) integers.

@@ -125,7 +125,7 @@ class Units:
         return {(arm, stratum): n for (arm, stratum), n in pairs}
 
     def last_moments(self) -> Ints:
-        """Return the end of each unit's window, at most that of the period."""
+        """Return the end of each unit's window, at most the end of the period."""
         end, window = self.experiment.end, self.experiment.window
         return np.full(len(self.first), end) if window is None else np.minimum(self.first + window, end)
 
@@ -342,7 +342,7 @@ class UnitSums:
         return codes[rows], names
 
     def is_in_whole_days(self, rows: Ints, owners: Ints) -> Booleans:
-        """Return True for events (n,) on days that are whole: after that of the exposure, before the last."""
+        """Return True for events (n,) on whole days: after the day of the exposure, before the last day."""
         timezone = self.plan.timezone
         exposed_on = self.units.days[self.members]
         _, last_day = day_starts(local_days(self.units.last_moments()[self.members], timezone), timezone, 1)
@@ -350,7 +350,7 @@ class UnitSums:
         return (local_days(when, timezone) > exposed_on[owners]) & (when < last_day[owners])
 
     def novelty(self, metric: Metric, n_days: int) -> Iterator[CellMoments]:
-        """Yield the moments of late - early of each unit with all days, and those of each day."""
+        """Yield moments of second half - first half over units observed on all days, then per day."""
         first = self.units.first[self.members]
         has_all = first + n_days * DAY <= self.units.last_moments()[self.members]
         half, [term] = n_days // 2 * DAY, metric.terms

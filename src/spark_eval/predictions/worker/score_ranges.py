@@ -18,7 +18,7 @@ STEP: Final = 1 << 12
 
 @dataclass(frozen=True)
 class Sample:
-    """Every STEP-th score of a run or of rows, and the number of their scores."""
+    """Sample of every STEP-th score, with the total number of scores."""
 
     cell: Cell
     scores: Floats

@@ -137,7 +137,7 @@ class ItemPopulation:
         return self.truth.ideal(self.truth_depth)
 
     def lists(self, lists: BucketLists) -> BucketLists:
-        """Return the whole lists of these users; hits are those of the restricted truth."""
+        """Return the whole lists of these users; hits are in the restricted truth."""
         n_users = max(lists.truth.n_users, 1)
         hit, at = expand_ranges(
             (np.cumsum(self.n_pairs) - self.n_pairs)[lists.hits.pair], self.n_pairs[lists.hits.pair]

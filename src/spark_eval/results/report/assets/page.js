@@ -12,6 +12,8 @@
   const MARKS = { "*": "best", "~": "not certainly worse than the best" };
   const FIRST_ROWS = 200;
   const MOST_NAMED = 5;
+  // Charts whose vertical axis has values, and may begin elsewhere than at 0.
+  const CUT = ["lines", "scatter"];
   const NUMBER = /^[+-]?\d+(\.\d+)?$/;
   // As the page's, for ECharts measures texts on its own.
   const FONT = getComputedStyle(document.body).fontFamily;
@@ -385,7 +387,7 @@
       option: frame(view, {
         xAxis: axis({ name: scale ? scale.name : drawn.x_title ?? heading(view, drawn.x), nameGap: 26, ...(scale ? scale.more
           : places ? { type: "category", data: drawn.categories, boundaryGap: drawn.categories.length < 3 } : { type: "value", ...unit }) }),
-        yAxis: axis({ type: "value", scale: !drawn.steps, name: drawn.y_title ?? "", nameGap: 40, ...unit }),
+        yAxis: axis({ type: "value", scale: !drawn.steps, name: drawn.y_title ?? "", nameGap: 40, ...unit, ...(drawn.to_one ? { min: 0, max: 1 } : {}) }),
         grid: { left: drawn.y_title ? 28 : 12, right: 24, top: 18, bottom: 28, containLabel: true },
         series,
       }),
@@ -624,8 +626,19 @@
     element.style.height = `${height}px`;
     entry.chart = echarts.init(element, null, { renderer: "svg", width, height });
     entry.chart.setOption(option);
+    tellCut(entry, element);
     // On paper the style makes it as wide as the page.
     element.querySelector("svg")?.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  }
+
+  /** Say above a chart of lines or points where its vertical axis begins, unless 0 is in sight. */
+  function tellCut(entry, element) {
+    entry.cut?.remove();
+    if (!CUT.includes(entry.view.kind)) return;
+    const [low, high] = entry.chart.getModel().getComponent("yAxis").axis.scale.getExtent();
+    if (low <= 0 && high >= 0) return;
+    entry.cut = make("p", "definition cut", `The vertical axis begins at ${tick(low)}, not at 0.`);
+    element.before(entry.cut);
   }
 
   function drawHeat(entry) {
