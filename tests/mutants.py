@@ -92,7 +92,7 @@ MUTANTS: Final = (
     Mutant("comparison/slices/gates.py", "n_both / max(n_baseline + n_candidate - n_both, 1)", "1.0", "comparison"),
     Mutant("comparison/slices/tested.py", "(-len(one.cell), size(one), one.cell)", "(len(one.cell), size(one), one.cell)", "comparison"),
     Mutant("comparison/slices/tested.py", "return 0.0 if sign * estimate.value < 0 else 1.0", "return 0.0", "comparison"),
-    Mutant("comparison/slices/tested.py", "estimate.value * (own.weight / whole.weight)", "estimate.value", "comparison"),
+    Mutant("comparison/slices/tested.py", "estimate.value * (inside.weight / whole.weight)", "estimate.value", "comparison"),
     Mutant("comparison/repeats.py", "if ours != theirs:", "if len(ours) != len(theirs):", "comparison"),
     Mutant("comparison/repeats.py", "if is_recipe and other:", "if other:", "comparison"),
     Mutant("statistics/repeats.py", "(n_users - 1) * (n_repeats - 1)) / self.weight**2", "n_users * (n_repeats - 1)) / self.weight**2", "statistics evaluation"),
