@@ -98,7 +98,7 @@ def test_a_verdict_tells_undecided_gates_from_failed_ones() -> None:
     assert "| difference | room left | limit | n |" in page
     assert "1 %" in page
     failed = Verdict("r", "compare", [], [line, (*line[:2], "worse", *line[3:])]).as_markdown()
-    assert failed.startswith("**FAILED**: 2 of 2 gates failed")
+    assert failed.startswith("**FAILED**: 1 of 2 gates failed, 1 undecided, compare")
 
 
 # What GitHub and GitLab make a link, an email or a notice of, in text that Markdown has left as it is.

@@ -53,7 +53,7 @@ HEADER: Final = (
 # Verdicts of earlier versions have the first four columns.
 MARKDOWN: Final = re.compile(
     r"\*\*(PASSED|FAILED|UNDECIDED)\*\*: "
-    r"(no gates|\d+ gates? passed|\d+ of \d+ gates (failed|undecided)), [\w-]+ of run .*\n"
+    r"(no gates|\d+ gates? passed|\d+ of \d+ gates (failed|undecided)(, \d+ undecided)?), [\w-]+ of run .*\n"
     r"(\n\| gate \| passed \| decision \| reason (\| difference .*)?\|\n(\|---)+\|\n(\| .* \|\n)+)?"
     r"(\n(- .*\n)+)?(\n\*\*[\w ]+\*\*\n\n(- .*\n)+)*"
 )
@@ -106,12 +106,15 @@ class Verdict:
 
     def as_markdown(self) -> str:
         """Return the verdict and a table with a line per gate as Markdown; names are text."""
-        failed = [decision for _, passed, decision, *_ in self.lines if not passed]
-        is_open = bool(failed) and set(failed) == {Decision.UNDECIDED}
-        word = "PASSED" if self.passed else "UNDECIDED" if is_open else "FAILED"
+        decisions = [decision for _, passed, decision, *_ in self.lines if not passed]
+        n_open = decisions.count(Decision.UNDECIDED)
+        n_failed = len(decisions) - n_open
+        word = "PASSED" if self.passed else "FAILED" if n_failed else "UNDECIDED"
         outcome = f"{counted(len(self.lines), 'gate')} passed" if self.lines else "no gates"
-        if failed:
-            outcome = f"{len(failed)} of {len(self.lines)} gates {'undecided' if is_open else 'failed'}"
+        if decisions:
+            result = "failed" if n_failed else "undecided"
+            outcome = f"{n_failed or n_open} of {len(self.lines)} gates {result}"
+            outcome += f", {n_open} undecided" if n_failed and n_open else ""
         texts = [f"**{word}**: {outcome}, {self.verb} of run {plain_text(self.run_id)}"]
         if self.lines:
             texts += ["", *HEADER]
