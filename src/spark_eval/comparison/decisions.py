@@ -327,15 +327,28 @@ def decide_gates(
 
 def failure_of(rows: Sequence[GateRow]) -> GateFailure | None:
     """Return the error that names the failed gates; None if all passed."""
-    failed = [row for row in rows if not row.passed]
+    not_passed = [row for row in rows if not row.passed]
+    failed = sorted(not_passed, key=lambda row: row.decision == Decision.UNDECIDED)
     if not failed:
         return None
     named = (f"{row_in_words(row)} is {row.decision} ({row.reason})" for row in failed[:MOST_NAMED])
     more = f"; and {len(failed) - MOST_NAMED} more" if failed[MOST_NAMED:] else ""
-    is_open = all(row.decision == Decision.UNDECIDED for row in failed)
-    outcome = "are undecided" if is_open else "failed"
-    message = f"{len(failed)} of {len(rows)} gates {outcome}: {'; '.join(named)}{more}"
+    outcome = gates_in_words([row.decision for row in failed], len(rows))
+    message = f"{outcome}: {'; '.join(named)}{more}"
     return GateFailure("GATE_FAILED", f"{message}; the run is published, see the table gates")
+
+
+def gates_in_words(failed: Sequence[str], n_gates: int) -> str:
+    """Return the numbers of failed and of undecided gates, from the decisions of those that did not pass.
+
+    >>> gates_in_words(["worse", "undecided"], 5), gates_in_words(["undecided"], 2)
+    ('1 of 5 gates failed, 1 undecided', '1 of 2 gates undecided')
+    """
+    n_undecided = [*failed].count(Decision.UNDECIDED)
+    if n_undecided == len(failed):
+        return f"{n_undecided} of {n_gates} gates undecided"
+    more = f", {n_undecided} undecided" if n_undecided else ""
+    return f"{len(failed) - n_undecided} of {n_gates} gates failed{more}"
 
 
 def row_in_words(row: GateRow) -> str:

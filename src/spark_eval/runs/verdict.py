@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from spark_eval.comparison.decisions import row_in_words
+from spark_eval.comparison.decisions import gates_in_words, row_in_words
 from spark_eval.comparison.rows import GateRow, compared_direction
 from spark_eval.conventions.comparison import Decision, Drop
 from spark_eval.errors import ConfigError, escape_control_characters
@@ -106,15 +106,12 @@ class Verdict:
 
     def as_markdown(self) -> str:
         """Return the verdict and a table with a line per gate as Markdown; names are text."""
-        decisions = [decision for _, passed, decision, *_ in self.lines if not passed]
-        n_open = decisions.count(Decision.UNDECIDED)
-        n_failed = len(decisions) - n_open
-        word = "PASSED" if self.passed else "FAILED" if n_failed else "UNDECIDED"
+        failed = [decision for _, passed, decision, *_ in self.lines if not passed]
         outcome = f"{counted(len(self.lines), 'gate')} passed" if self.lines else "no gates"
-        if decisions:
-            result = "failed" if n_failed else "undecided"
-            outcome = f"{n_failed or n_open} of {len(self.lines)} gates {result}"
-            outcome += f", {n_open} undecided" if n_failed and n_open else ""
+        word = "PASSED"
+        if failed:
+            outcome = gates_in_words(failed, len(self.lines))
+            word = "UNDECIDED" if set(failed) == {Decision.UNDECIDED} else "FAILED"
         texts = [f"**{word}**: {outcome}, {self.verb} of run {plain_text(self.run_id)}"]
         if self.lines:
             texts += ["", *HEADER]

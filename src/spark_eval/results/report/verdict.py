@@ -161,13 +161,13 @@ def chosen_model(facts: RunFacts, gates: Sequence[Row]) -> str:
 def decision(facts: RunFacts, gates: Sequence[Row], model: str, measure: str) -> Statement:
     """Return a statement on shipping the model; without gates, on the significance of its lead."""
     if gates:
-        open_gates = [row["decision"] for row in gates if row[MODEL] == model and not row["passed"]]
-        failed = len(open_gates)
-        if failed and set(open_gates) == {Decision.UNDECIDED}:
-            text = f"{model} cannot be judged yet: not enough users to tell in {failed} of its gates."
-            return Statement(text, Tone.WARNING, UNDECIDED)
+        failed = [row["decision"] for row in gates if row[MODEL] == model and not row["passed"]]
+        n_undecided = failed.count(Decision.UNDECIDED)
+        if n_failed := len(failed) - n_undecided:
+            return Statement(f"{model} should not ship: {n_failed} of its gates failed.", Tone.BAD, FAILED)
         if failed:
-            return Statement(f"{model} should not ship: {failed} of its gates failed.", Tone.BAD, FAILED)
+            text = f"{model} cannot be judged yet: not enough users to tell in {n_undecided} of its gates."
+            return Statement(text, Tone.WARNING, UNDECIDED)
         return Statement(f"{model} may ship: it passed all of its gates.", Tone.GOOD, PASSED)
     marks = {row[MODEL]: row["mark"] for row in facts.everybody if row["measure"] == measure}
     if marks.get(model) != BEST:
