@@ -17,6 +17,7 @@ from spark_eval import add_sums, evaluate
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.evaluation.result import Evaluation
+from spark_eval.results.leaderboard import marks_of
 from spark_eval.statistics.draws import poisson_weights
 from spark_eval.statistics.repeats import CrossedSums
 from spark_eval.users.resampling import repeat_weights
@@ -423,3 +424,13 @@ def test_leaderboard_shows_half_the_interval_over_users_and_repeats() -> None:
     assert f"0.4000 ± {margin:.4f}" in text
     # A model with one repeat has an interval over users alone.
     assert text.count(" ± ") == 1
+
+
+def test_few_repeats_leave_few_degrees_of_freedom_to_the_marks() -> None:
+    """Three repeats that differ much do not win for certain."""
+    row = {"segment": "all", "metric": "ndcg", "k": 10, "n_users": 2000, "n_repeats": 3}
+    best = {**row, "model": "b", "value": 0.4602, "std_error": 0.0177, "repeat_share": 0.97}
+    worse = {**row, "model": "a", "value": 0.4155, "std_error": 0.0052, "repeat_share": 0.5}
+    assert marks_of([best, worse])["ndcg", ("a", 10)] == "~"
+    one = {"n_repeats": None, "repeat_share": None}
+    assert ("ndcg", ("a", 10)) not in marks_of([{**best, **one}, {**worse, **one}])

@@ -66,8 +66,7 @@ def marks_of(
     populations: dict[tuple[str, int | None], set[Any]] = {}
     for row in rows:
         if row["segment"] == ALL and row["value"] is not None:
-            n = row["n_users"] or row.get("n_rows") or 0
-            mean = Summary(row["value"], row.get("std_error"), n=n)
+            mean = Summary(row["value"], row.get("std_error"), n=n_values(row))
             groups.setdefault((row["metric"], row["k"]), {})[row["model"]] = mean
             populations.setdefault((row["metric"], row["k"]), set()).add((row["n_users"], row.get("n_rows")))
     marks = {}
@@ -83,6 +82,19 @@ def marks_of(
             if is_equal or (p is not None and p >= CERTAIN):
                 marks[metric, (model, k)] = BEST if is_equal else CLOSE
     return marks
+
+
+def n_values(row: Row) -> int:
+    """Return the number of values of a mean, of which one is no degree of freedom.
+
+    With repeats it is smaller than the number of users: Satterthwaite's degrees of freedom, plus 1, of the
+    shares of repeats and of users in the variance.
+    """
+    n = int(row["n_users"] or row.get("n_rows") or 0)
+    share, n_repeats = row.get("repeat_share"), row.get("n_repeats")
+    if not share or n_repeats is None or n <= n_repeats:
+        return n
+    return int(1 / (share**2 / (n_repeats - 1) + (1 - share) ** 2 / (n - 1))) + 1
 
 
 def p_behind(mean: Summary, best: Summary, sign: int) -> float | None:
