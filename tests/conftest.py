@@ -34,6 +34,10 @@ if CLASSES.exists() and CLASSES.stat().st_size:
     os.environ["SPARK_SUBMIT_OPTS"] += f" -XX:SharedArchiveFile={CLASSES} -Xlog:cds*=off"
 
 
+# The make that runs the tests would have the makes that they call print where they work.
+for variable in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
+    os.environ.pop(variable, None)
+
 # A shell that starts a call in the background has it ignore SIGINT, and with it all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
