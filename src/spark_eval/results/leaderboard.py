@@ -85,7 +85,7 @@ def marks_of(
 
 
 def n_values(row: Row) -> int:
-    """Return the number of values of a mean, of which one is no degree of freedom.
+    """Return the number of values behind a mean, one more than its degrees of freedom.
 
     With repeats it is smaller than the number of users: Satterthwaite's degrees of freedom, plus 1, of the
     shares of repeats and of users in the variance.
