@@ -16,7 +16,7 @@
 #   make test-stores-brief  of these one whole run and one kill on each, in three minutes
 #   make docs    the site of the pages in site/, whole from a disk; a broken link or an undocumented name fails
 #   make test-versions  part of the tests under each Spark, Python and library of requirements/versions.txt
-#   make mutants  breaks the code in 53 places, one at a time, and sees that tests fail
+#   make mutants  breaks the code in 82 places, one at a time, and sees that tests fail
 #   make benchmarks  us and our peers side by side; ARGS="--size M"
 #   make check   style, types, import rules
 #   make environments  what test-parity and test-airflow run in, which make it themselves if need be
