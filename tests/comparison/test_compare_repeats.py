@@ -218,6 +218,8 @@ ONE = LISTS.query("model == 'A' or repeat == '1'")
             "TOO_FEW_REPEATS|DUPLICATE",
         ),
         (LISTS, {"paired_repeats": True}, "REPEATS_DIFFER"),
+        # As many repeats of each model, of other names.
+        (LISTS.query("model == 'B' or repeat != '1'"), {"paired_repeats": True}, "REPEATS_DIFFER"),
         (LISTS, {"tests": ["sign"]}, "NOT_BY_REPEAT.*sign.*artefact"),
         (LISTS, {"interval": "bca"}, "NOT_BY_REPEAT.*bca.*t or bootstrap"),
         (LISTS, {"question": "recipes"}, "recipe"),

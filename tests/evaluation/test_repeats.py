@@ -434,3 +434,11 @@ def test_few_repeats_leave_few_degrees_of_freedom_to_the_marks() -> None:
     assert marks_of([best, worse])["ndcg", ("a", 10)] == "~"
     one = {"n_repeats": None, "repeat_share": None}
     assert ("ndcg", ("a", 10)) not in marks_of([{**best, **one}, {**worse, **one}])
+
+
+def test_repeats_that_lack_users_weigh_by_those_that_they_have() -> None:
+    columns = ["model", "repeat", "user", "item", "rank"]
+    lists = pd.DataFrame([("m", "1", 1, 1, 1), ("m", "2", 1, 1, 1), ("m", "2", 2, 9, 1)], columns=columns)
+    truth = pd.DataFrame({"user": [1, 2], "item": [1, 2]})
+    result = evaluate(lists, truth, metrics="hit_rate", k=1, conventions={"no_recommendations": "drop"})
+    assert of_everybody(result, "hit_rate")["m"]["value"] == pytest.approx(2 / 3)
